@@ -30,7 +30,7 @@ pub enum BlobError {
     #[error("the blob exists, and the signature allows to create blobs and not to replace them")]
     MayNotReplace,
     /// The operation is for the other kind of blob.
-    #[error("the operation is not one for this kind of blob")]
+    #[error("the operation does not apply to this kind of blob")]
     InvalidBlobType,
     /// Appending was to happen at another position.
     #[error("the blob does not end at the position of x-ms-blob-condition-appendpos")]
@@ -39,19 +39,19 @@ pub enum BlobError {
     #[error("the blob would be longer than x-ms-blob-condition-maxsize")]
     MaximumSize,
     /// Nothing of the blob lies in the range.
-    #[error("the range begins at or beyond the end of the blob, which has {length} bytes")]
+    #[error("the range starts at or beyond the end of the blob, which has {length} bytes")]
     InvalidRange {
         /// Bytes that the blob has.
         length: u64,
     },
     /// A block list names a block that is not there.
-    #[error("the block list names a block that is not there")]
+    #[error("the block list names a block that does not exist")]
     InvalidBlockList,
     /// The id of a block is too long, or not as long as those of the blob's other blocks.
     #[error("the id of the block is longer than 64 bytes, or not as long as the others of the blob")]
     InvalidBlockId,
     /// There are as many blocks as there can be.
-    #[error("the blob has as many blocks as there can be")]
+    #[error("the blob has the maximum number of blocks")]
     TooManyBlocks,
     /// The memory of the account is used up. Trying again is of no use until something is deleted.
     #[error(

@@ -110,7 +110,7 @@ pub struct OutgoingBatch<'a> {
 
 /// The destination can take no more at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the destination can take no more at the moment")]
+#[error("the destination is busy")]
 pub struct SinkBusy;
 
 /// What became of one send.

@@ -137,7 +137,7 @@ async fn clients_beyond_the_limit_are_told_so_and_there_is_room_again_when_one_l
     };
     let refused = NamespaceClient::connect(options()).await.unwrap_err();
     assert_eq!(refused.condition, "amqp:resource-limit-exceeded");
-    assert_eq!(refused.description, "The namespace has as many connections as it may have: 1.");
+    assert_eq!(refused.description, "The namespace has reached its maximum number of connections: 1.");
     client.close().await;
     // The service notices the end of a connection in its own time.
     let second = loop {

@@ -70,15 +70,15 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// Some of the files of a development directory are there and others are not.
-    #[error("`{}` has some of {AUTHORITY}, {CERTIFICATE} and {KEY}, but not all; remove them to have new ones made", directory.display())]
+    #[error("`{}` has some of {AUTHORITY}, {CERTIFICATE} and {KEY}, but not all; remove them to generate new ones", directory.display())]
     Incomplete {
         /// The directory.
         directory: PathBuf,
     },
     /// The certificate of a development directory is not good for this server.
     #[error(
-        "the certificate in `{}` is not good for {host}: {reason}; remove {AUTHORITY}, {CERTIFICATE} and {KEY} there to \
-         have new ones made",
+        "the certificate in `{}` is not valid for {host}: {reason}; remove {AUTHORITY}, {CERTIFICATE} and {KEY} there \
+         to generate new ones",
         directory.display()
     )]
     Unfit {
@@ -90,13 +90,13 @@ pub enum TlsError {
         reason: String,
     },
     /// The file for a copy of the authority holds something else.
-    #[error("`{}` is there already and is not this authority; remove it, or name another file", path.display())]
+    #[error("`{}` exists already and contains another authority; remove it, or name another file", path.display())]
     Taken {
         /// The file.
         path: PathBuf,
     },
     /// No certificate could be made.
-    #[error("no certificate can be made for {host}: {source}")]
+    #[error("a certificate for {host} can't be generated: {source}")]
     Making {
         /// The namespace's host.
         host: String,

@@ -143,7 +143,7 @@ fn a_newer_version_is_refused_and_left_alone() {
     assert_eq!(
         error.to_string(),
         format!(
-            "the data directory {} has version 3; this program knows versions up to 2",
+            "the data directory {} has version 3; this program supports versions up to 2",
             directory.path().display()
         )
     );

@@ -76,7 +76,7 @@ impl Acceptor {
                 tracing::warn!(
                     protocol = self.protocol,
                     %error,
-                    "connections cannot be accepted; those that are open go on"
+                    "connections can't be accepted; open ones continue"
                 );
                 FIRST_PAUSE
             }

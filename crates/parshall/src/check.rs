@@ -18,15 +18,15 @@ Example:
   parshall check /var/lib/parshall
 
 Every file of hubs, queues and topics is read and its checksums are verified. Nothing is changed.
-Blobs are not read: the service verifies them when a client reads them. A service that uses the
-directory has to be stopped first.
+Blobs are not read: the service verifies them when a client reads them. Stop a service that uses
+the directory first.
 
 Exit status:
   0  nothing is damaged
   1  something is damaged; each file is named
   3  the directory can't be read, is in use, or is not a data directory")]
 pub(crate) struct CheckArguments {
-    /// The data directory, as `parshall serve --data-dir` has it
+    /// The data directory of `parshall serve --data-dir`
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -17,7 +17,7 @@ use crate::show::ShowArguments;
 #[command(
     name = "parshall",
     version,
-    about = "Carries event streams, and measures how fast, how late, how costly, and whether every event arrived.",
+    about = "Carries event streams and measures them: throughput, latency, cost, and the delivery of every event.",
     help_expected = true,
     max_term_width = 100,
     propagate_version = true,
@@ -34,21 +34,21 @@ pub(crate) struct CommandLine {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the cases of a scenario, and report how fast, how late, how costly, and whether every event arrived
+    /// Run the cases of a scenario and report throughput, latency, cost, and the delivery of every event
     Run(RunArguments),
     /// Compare two runs, or two builds trial by trial: the difference, its interval, and whether it is proven
     Compare(CompareArguments),
-    /// List the scenarios of this program with their cases
+    /// List the built-in scenarios and their cases
     List(ListArguments),
-    /// Print a scenario's file, to be read or copied; or the cases that follow from it
+    /// Print a scenario's file, or the cases that result from it
     Show(ShowArguments),
     /// Serve hubs, queues and topics to the unmodified clients of Event Hubs and Service Bus, until interrupted
     Serve(Box<ServeArguments>),
     /// Create, list, show and delete the hubs of a running service
     Hub(HubArguments),
-    /// Read a data directory as a whole and name every damaged file, without changing anything
+    /// Verify a data directory and name every damaged file, without changing anything
     Check(CheckArguments),
-    /// Run one pipeline on its own: read from a hub or queue, route, send to another, until interrupted
+    /// Run one pipeline until interrupted: read from a hub or queue, route, and send to another
     Relay(RelayArguments),
     /// One process of a measurement, started by `run`
     #[command(hide = true)]

@@ -51,7 +51,7 @@ pub(crate) enum CommandError {
         advice: Option<String>,
     },
     /// The system refuses threads or signals.
-    #[error("the system refuses what the program needs: {0}")]
+    #[error("the system refuses a required resource: {0}")]
     System(#[source] io::Error),
     /// The results can't be written to standard output.
     #[error("standard output can't be written: {0}")]
@@ -91,13 +91,13 @@ impl From<ScenarioError> for CommandError {
         match error {
             ScenarioError::Settings(error) => Self::Settings(error),
             ScenarioError::UnknownScenario { meant, .. } => {
-                let file = "for a file of your own give its path, such as `./mine.yaml`";
+                let file = "for your own file, give its path, such as `./mine.yaml`";
                 let advice =
                     meant.map_or_else(|| file.to_owned(), |meant| format!("did you mean `{meant}`? {file}"));
                 Self::Usage { message, advice: Some(advice) }
             }
             ScenarioError::NoSuchSweep { meant, .. } => {
-                let all = "`--sweep all` chooses every one";
+                let all = "`--sweep all` selects all";
                 let advice =
                     meant.map_or_else(|| all.to_owned(), |meant| format!("did you mean `{meant}`? {all}"));
                 Self::Usage { message, advice: Some(advice) }
@@ -105,8 +105,7 @@ impl From<ScenarioError> for CommandError {
             ScenarioError::NoSuchCase { .. } => Self::Usage {
                 message,
                 advice: Some(
-                    "`*` stands for any text and `?` for one character, such as `--only 'fan_out=*'`"
-                        .to_owned(),
+                    "`*` matches any text and `?` one character, such as `--only 'fan_out=*'`".to_owned(),
                 ),
             },
         }

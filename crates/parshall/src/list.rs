@@ -24,7 +24,7 @@ pub(crate) fn execute(_: ListArguments) -> Result<Exit, CommandError> {
             }
             for (index, (sweep, cases)) in scenario.sweeps().iter().enumerate() {
                 let chosen = match index {
-                    0 => " (run unless `--sweep` says otherwise)",
+                    0 => " (default)",
                     _ => "",
                 };
                 writeln!(text, "    sweep {sweep}{chosen}: {}", cases.join("  "))?;

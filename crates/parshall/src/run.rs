@@ -34,7 +34,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// The directory for results.json, results.csv, the latency logs and the HTML report; made if need be
+    /// The directory for results.json, results.csv, the latency logs and the HTML report; created if missing
     ///
     /// Example: --out results/monday
     #[arg(long, value_name = "DIR", default_value = "results", help_heading = "Results")]

@@ -9,21 +9,21 @@ use lab::scenario::{CaseOptions, TargetName};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Cases")]
 pub(crate) struct Selection {
-    /// The short form of the scenario: its section `quick` is laid over its parameters
+    /// Run the short form: the scenario's section `quick` overrides its parameters
     #[arg(long)]
     quick: bool,
 
-    /// The service that is measured [default: what the scenario says]
+    /// The service to measure [default: as in the scenario]
     ///
-    /// `namespace` is the one whose connection string the scenario names or, where it names none, the one of the
-    /// environment variable EVENT_HUBS_CONNECTION_STRING, or for queues SERVICE_BUS_CONNECTION_STRING. Example: --target
+    /// `namespace` uses the scenario's connection string or, if it has none, the environment variable
+    /// EVENT_HUBS_CONNECTION_STRING (for queues SERVICE_BUS_CONNECTION_STRING). Example: --target
     /// namespace
     #[arg(long, value_name = "NAME", value_enum)]
     target: Option<Target>,
 
     /// Set a parameter: a dotted path of the scenario file and a value in YAML. May be repeated; later ones win
     ///
-    /// A path that the scenario sweeps goes through this value only, or through the values of a list. Examples: --set
+    /// For a path that the scenario sweeps, this value or list replaces the values of the sweep. Examples: --set
     /// load.mode=backlog, --set 'load.payload=1 KiB', --set 'relay.fan_out=[8, 16]'
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
@@ -36,13 +36,13 @@ pub(crate) struct Selection {
 
     /// Only the cases whose name matches: `*` is any text, `?` any character [default: all]
     ///
-    /// Chooses among the cases of the sweeps that --sweep names. Without --sweep it chooses among those of the first
-    /// sweep or, if none of them matches, among those of all others: `--only 'batch=*'` needs no `--sweep batch`.
+    /// Applies to the sweeps that --sweep names. Without --sweep it applies to the first sweep or, if none of its
+    /// cases matches, to all others: `--only 'batch=*'` needs no `--sweep batch`.
     /// Examples: --only 'fan_out=*', --only 'payload=1 KiB'
     #[arg(long, value_name = "GLOB")]
     only: Option<String>,
 
-    /// How often each case is repeated, from 1 to 100 [default: what the scenario says]
+    /// Number of trials per case, from 1 to 100 [default: as in the scenario]
     ///
     /// Example: --trials 5
     #[arg(long, value_name = "N")]
@@ -52,9 +52,9 @@ pub(crate) struct Selection {
 /// The names of targets.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Target {
-    /// The embedded service, in a process of its own
+    /// The embedded service, in a separate process
     Embedded,
-    /// A namespace that exists already, with both hubs or queues in it
+    /// An existing namespace that contains both hubs or queues
     Namespace,
 }
 

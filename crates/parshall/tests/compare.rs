@@ -201,7 +201,7 @@ fn searches_for_a_rate_are_refused_before_anything_runs() {
     let (status, _, error) =
         compare(folder.path(), &[&arguments[..], &["--set", "load.mode=capacity"]].concat());
     assert_eq!(status, Some(2));
-    assert!(error.contains("fan_out=1 looks for a rate, which has no trials to compare"), "{error}");
+    assert!(error.contains("fan_out=1 searches for a rate, and has no trials to compare"), "{error}");
 }
 
 /// The least that is a measurement.

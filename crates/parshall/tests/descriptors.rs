@@ -131,12 +131,12 @@ fn a_process_out_of_descriptors_says_so_once_and_goes_on_when_there_are_some_aga
     let before = set(1);
     // The second one waits all the longer for somebody to spin.
     let waiting = [0; 2].map(|_| TcpStream::connect(amqp(&serving)).unwrap());
-    let told = serving.log_until("connections cannot be accepted");
+    let told = serving.log_until("connections can't be accepted");
     assert!(told.contains("protocol=\"AMQP\""), "{told}");
     prlimit(pid, Resource::Nofile, before).unwrap();
     serving.log_until("connections are accepted again");
     assert!(metric(&serving, "parshall_accept_failures_total") > 0);
     drop(waiting);
     let log = serving.end_with_log();
-    assert!(!log.contains("cannot be accepted"), "it was said once: {log}");
+    assert!(!log.contains("can't be accepted"), "it was said once: {log}");
 }

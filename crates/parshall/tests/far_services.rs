@@ -44,7 +44,7 @@ fn a_relay_that_waits_for_far_sends_is_to_fetch_more_ahead_and_is_faster_then() 
     // Where other processes use the machine up, the report says that instead.
     let is_shared = of_kind("machine-shared").is_some();
     assert!(
-        hint.starts_with("raise relay.prefetch (128)") || is_shared && hint.starts_with("free cores for it"),
+        hint.starts_with("raise `relay.prefetch` (128)") || is_shared && hint.starts_with("free up cores"),
         "{findings:?}"
     );
     let far_sighted = run("relay.prefetch=2048");

@@ -197,7 +197,7 @@ fn it_serves_health_and_metrics_and_ends_in_good_order_upon_either_signal() {
         let mut said = String::new();
         running.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(running.child.wait().unwrap().code(), Some(0), "{said}");
-        assert!(said.contains("Stopped in good order.\nreceived     0 events"), "{said}");
+        assert!(said.contains("Stopped gracefully.\nreceived     0 events"), "{said}");
     }
 }
 

@@ -206,10 +206,13 @@ async fn what_can_not_mend_itself_ends_it_with_the_entity_the_reason_and_what_to
                 pipeline(&full, &full, "").replace("hub: source", "hub: source, consumer_group: nosuch"),
                 ["amqp:not-found", "hub source, consumer group nosuch", "source.event_hubs"],
             ),
-            (pipeline(&sender, &full, ""), ["amqp:unauthorized-access", "hub source", "the right to listen"]),
+            (
+                pipeline(&sender, &full, ""),
+                ["amqp:unauthorized-access", "hub source", "have the listen right"],
+            ),
             (
                 pipeline(&full, &listener, ""),
-                ["amqp:unauthorized-access", "hub destination", "the right to send"],
+                ["amqp:unauthorized-access", "hub destination", "have the send right"],
             ),
             (pipeline(&full, &wrong, ""), ["amqp:unauthorized-access", "the key sender", "sink.event_hubs"]),
             (

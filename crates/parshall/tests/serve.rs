@@ -70,7 +70,7 @@ fn the_authority_lies_beneath_the_data_directory_and_where_clients_look_for_it()
     std::fs::write(&copy, "precious").unwrap();
     let (status, _, stderr) = refusal(&arguments);
     assert_eq!(status, Some(2));
-    assert!(stderr.contains("is not this authority"), "{stderr}");
+    assert!(stderr.contains("contains another authority"), "{stderr}");
 }
 
 #[test]
@@ -194,8 +194,7 @@ fn the_emulators_configuration_is_served_as_it_is_and_what_means_nothing_is_warn
     let log = serving.end_with_log();
     assert!(
         log.contains(
-            "Config.json:16:25: `UserConfig.NamespaceConfig[0].Entities[1].UserMetadata` means nothing here and is passed \
-             over"
+            "Config.json:16:25: `UserConfig.NamespaceConfig[0].Entities[1].UserMetadata` is not supported and is ignored"
         ),
         "{log}"
     );

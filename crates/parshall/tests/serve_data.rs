@@ -76,7 +76,7 @@ fn a_newer_version_and_a_foreign_directory_are_one_clear_line_and_status_3() {
     let arguments = ["--data-dir", path.as_str()];
     assert_eq!(
         refused(&directory, &arguments),
-        (Some(3), "  x the directory DATA is not empty and is no data directory\n".to_owned())
+        (Some(3), "  x the directory DATA is not empty and is not a data directory\n".to_owned())
     );
     std::fs::remove_file(file("notes.txt")).unwrap();
     std::fs::write(file("VERSION"), "parshall data directory, version 12\n").unwrap();
@@ -84,7 +84,7 @@ fn a_newer_version_and_a_foreign_directory_are_one_clear_line_and_status_3() {
         refused(&directory, &arguments),
         (
             Some(3),
-            "  x the data directory DATA has version 12; this program knows versions up to 2\n".to_owned()
+            "  x the data directory DATA has version 12; this program supports versions up to 2\n".to_owned()
         )
     );
 }
@@ -169,7 +169,7 @@ fn blobs_that_are_kept_and_not_served_are_told() {
         "Blobs              not served (2 containers in the data directory); add --blob ADDRESS:PORT\n";
     assert!(serving.announcement.contains(line), "{}", serving.announcement);
     let log = serving.end_with_log();
-    assert!(log.contains("no address to serve them at"), "{log}");
+    assert!(log.contains("no address is configured to serve them"), "{log}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn a_case_for_a_larger_machine_is_skipped_and_six_trials_give_the_others_interva
     let messages = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{shown}{messages}");
     assert!(shown.contains("1 of 2 cases passed, 1 skipped"), "{shown}");
-    let reason = "cores=1000: the relay is to have 1000 cores and this machine has";
+    let reason = "cores=1000: the relay needs 1000 cores and this machine has";
     assert!(shown.contains(reason), "{shown}");
 
     let read = |name: &str| std::fs::read_to_string(folder.path().join("results").join(name));

@@ -308,5 +308,5 @@ fn tag_length(tag: &[u8]) -> Result<u8, ConnectionError> {
 }
 
 /// In the words by which clients know that they are to wait.
-const NO_ROOM: &str = "Unfinished messages of all connections hold as much memory as they may. Please wait 4 seconds and \
+const NO_ROOM: &str = "Incomplete messages of all connections have reached their memory limit. Please wait 4 seconds and \
                        try again. Error code : 50002.";

@@ -42,7 +42,7 @@ pub enum StructuredError {
         version: u8,
     },
     /// The message is not as long as it says.
-    #[error("the structured message has {actual} bytes, but says {told}")]
+    #[error("the structured message has {actual} bytes, but declares {told}")]
     MessageLength {
         /// What it says.
         told: u64,
@@ -81,10 +81,10 @@ pub enum StructuredError {
     #[error("the content does not have the CRC-64 at the end of the structured message")]
     Checksum,
     /// Something follows the message.
-    #[error("the structured message goes on after its end")]
+    #[error("the structured message continues after its end")]
     Trailing,
     /// The end is missing.
-    #[error("the structured message breaks off")]
+    #[error("the structured message is truncated")]
     Incomplete,
 }
 

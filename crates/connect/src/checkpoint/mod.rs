@@ -141,7 +141,7 @@ pub enum StoreError {
     },
     /// A claim holds something else than what this store writes.
     #[error(
-        "the claim {} is damaged: {reason}; remove it, and its partition will be claimed anew", path.display()
+        "the claim {} is damaged: {reason}; remove it, and its partition will be claimed again", path.display()
     )]
     Damaged {
         /// The file.
@@ -151,8 +151,8 @@ pub enum StoreError {
     },
     /// The file of a checkpoint holds none.
     #[error(
-        "the checkpoint {} is damaged: {reason}; restore it, or remove it to let its partition begin where `start` in the \
-         pipeline says", path.display()
+        "the checkpoint {} is damaged: {reason}; restore it, or remove it so that the partition starts at \
+         the pipeline's `start`", path.display()
     )]
     DamagedCheckpoint {
         /// The file.
@@ -176,7 +176,7 @@ pub enum StoreError {
         process: Option<u32>,
     },
     /// An offset is longer than the store can keep.
-    #[error("an offset of {length} bytes is longer than the {maximum} that the store can keep")]
+    #[error("an offset of {length} bytes is longer than the {maximum} that the store supports")]
     OffsetTooLong {
         /// How long the offset is in the store's own form, in bytes.
         length: usize,
@@ -203,8 +203,8 @@ pub enum StoreError {
     },
     /// The container of blobs is not there.
     #[error(
-        "the container {container} does not exist: make it (az storage container create --name {container}), or let the \
-         relay do so with `create: true`; it was looked for at {place}"
+        "the container {container} does not exist: create it (az storage container create --name {container}), or let the \
+         relay do so with `create: true`; expected at {place}"
     )]
     NoContainer {
         /// The container.

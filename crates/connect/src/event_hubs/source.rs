@@ -162,7 +162,7 @@ impl EventHubsSource {
         };
         let session = connection.data();
         let Some(link) = connection.engine().attach_receiver(session, options) else {
-            let error = ServiceError::of_connection("protocol", "the service takes no further link");
+            let error = ServiceError::of_connection("protocol", "the service accepts no more links");
             self.fail(partition, error);
             return;
         };

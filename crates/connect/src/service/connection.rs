@@ -72,7 +72,7 @@ impl ServiceConnection {
                     return Err(ServiceError::of_close(error));
                 }
             }
-            return Err(ServiceError::of_connection("protocol", "the service takes no two sessions"));
+            return Err(ServiceError::of_connection("protocol", "the service accepts only one session"));
         };
         let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
         token_links.exchange(&mut driver, &token::put_token(&endpoint)).await?;

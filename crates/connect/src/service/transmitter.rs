@@ -271,7 +271,7 @@ impl Transmitter {
             Some(id) => LinkState::Attaching(id),
             None => LinkState::Refused(Box::new(ServiceError::of_connection(
                 "protocol",
-                "the service takes no further link",
+                "the service accepts no more links",
             ))),
         };
     }
@@ -396,7 +396,7 @@ impl Transmitter {
             Some(DeliveryState::Released | DeliveryState::Modified { .. }) | None => Some(ServiceError {
                 class: ErrorClass::Retryable,
                 condition: "amqp:released".to_owned(),
-                description: "the service did not take the send".to_owned(),
+                description: "the service did not accept the send".to_owned(),
             }),
             Some(DeliveryState::Received) => None,
         };

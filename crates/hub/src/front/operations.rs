@@ -78,7 +78,7 @@ struct AcceptMetrics(Arc<AcceptFailures>);
 
 impl Collector for AcceptMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Attempts to accept a connection that failed, on all addresses.";
+        let help = "Failed attempts to accept a connection, on all addresses.";
         MetricsWriter::new(encoder).counter("parshall_accept_failures", help, self.0.count())
     }
 }

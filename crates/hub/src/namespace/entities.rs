@@ -58,7 +58,7 @@ pub enum EntityError {
     #[error("{0}")]
     Invalid(HubError),
     /// The data directory does not take the change.
-    #[error("The change can't be kept: {0}")]
+    #[error("The change can't be stored: {0}")]
     Storage(DataDirectoryError),
 }
 

@@ -67,7 +67,7 @@ pub enum HubError {
         name: String,
     },
     /// A consumer group is there twice, or is the one that is there anyway.
-    #[error("consumer_groups: {name:?} is there already; {DEFAULT_CONSUMER_GROUP} need not be listed")]
+    #[error("consumer_groups: {name:?} exists already; {DEFAULT_CONSUMER_GROUP} need not be listed")]
     RepeatedConsumerGroup {
         /// Its name.
         name: String,

@@ -53,7 +53,7 @@ fn partitions(hubs: &Hubs, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
         let bytes = partition.log().stats().bytes;
         (labels(*hub, id.as_str()), bytes)
     });
-    metrics.gauges(Description { name: "parshall_hub_log_bytes", help: "Bytes that the log holds." }, series)
+    metrics.gauges(Description { name: "parshall_hub_log_bytes", help: "Bytes in the log." }, series)
 }
 
 /// Which counter of a partition a metric shows.
@@ -73,7 +73,7 @@ const COUNTERS: [(Description, Figure); 7] = [
     (
         Description {
             name: "parshall_hub_batches_throttled",
-            help: "Batches refused because the namespace's quota was used up.",
+            help: "Batches refused because the namespace's quota was exhausted.",
         },
         |values| values.batches_throttled,
     ),
@@ -88,7 +88,7 @@ const COUNTERS: [(Description, Figure); 7] = [
 fn storage_figures(values: &StorageCounters, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
     metrics.counter(
         "parshall_hub_storage_rounds",
-        "Rounds of the committer that wrote something.",
+        "Rounds in which the committer wrote something.",
         values.rounds,
     )?;
     metrics.counter(
@@ -99,18 +99,18 @@ fn storage_figures(values: &StorageCounters, metrics: &mut MetricsWriter<'_>) ->
     metrics.counter("parshall_hub_storage_syncs", "Segment files synced.", values.syncs)?;
     metrics.counter(
         "parshall_hub_storage_failures",
-        "Attempts to write or sync a partition that failed.",
+        "Failed attempts to write or sync a partition.",
         values.failures,
     )?;
     metrics.counter("parshall_hub_storage_loads", "Segments read back for a reader.", values.loads)?;
     metrics.counter(
         "parshall_hub_storage_damaged_segments",
-        "Segments found damaged while they were read back.",
+        "Segments found damaged when they were read back.",
         values.damaged_segments,
     )?;
     metrics.gauge(
         "parshall_hub_storage_resident_bytes",
-        "Memory that holds segments which are on the disk as well.",
+        "Memory used by segments that are also on disk.",
         values.resident_bytes,
     )?;
     Ok(())
@@ -119,33 +119,37 @@ fn storage_figures(values: &StorageCounters, metrics: &mut MetricsWriter<'_>) ->
 fn profile_figures(values: &ProfileCounterValues, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
     metrics.counter(
         "parshall_hub_throttled_events",
-        "Events of batches refused because the quota was used up.",
+        "Events of batches refused because the quota was exhausted.",
         values.throttled_events,
     )?;
     metrics.counter(
         "parshall_hub_throttled_bytes",
-        "Bytes of batches refused because the quota was used up.",
+        "Bytes of batches refused because the quota was exhausted.",
         values.throttled_bytes,
     )?;
     metrics.counter(
         "parshall_hub_delivery_pauses",
-        "Times that a connection's readers waited because the quota was used up.",
+        "Times that a connection's readers waited because the quota was exhausted.",
         values.delivery_pauses,
     )?;
     metrics.counter(
         "parshall_hub_injected_send_failures",
-        "Batches refused on purpose.",
+        "Batches refused by injection.",
         values.failed_sends,
     )?;
     metrics.counter(
         "parshall_hub_injected_acknowledgement_failures",
-        "Batches stored and answered with an error on purpose.",
+        "Batches stored, but answered with an injected error.",
         values.unacknowledged_sends,
     )?;
-    metrics.counter("parshall_hub_injected_detaches", "Links detached on purpose.", values.detached_links)?;
+    metrics.counter(
+        "parshall_hub_injected_detaches",
+        "Links detached by injection.",
+        values.detached_links,
+    )?;
     metrics.counter(
         "parshall_hub_injected_disconnects",
-        "Connections broken on purpose.",
+        "Connections broken by injection.",
         values.disconnects,
     )?;
     Ok(())

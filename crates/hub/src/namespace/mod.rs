@@ -78,7 +78,7 @@ pub enum NamespaceError {
     },
     /// Tokens are to be verified, and there is no key to verify them with.
     #[error(
-        "authorization_rules: there is none, so nobody could connect; add one, or set signatures to accept-any"
+        "authorization_rules: the list is empty, so no client could connect; add one, or set signatures to accept-any"
     )]
     NoRule,
     /// A key without name or value.

@@ -17,7 +17,7 @@ pub(super) fn encode(store: &QueueStore, metrics: &mut MetricsWriter<'_>) -> fmt
     let help = "Messages in the queue, by their state.";
     metrics.gauges(Description { name: "parshall_hub_queue_messages", help }, messages)?;
     let bytes = queues.iter().zip(&counts).map(|(queue, counts)| ([("entity", queue.name())], counts.bytes));
-    let help = "What messages and dead letters count towards the size limit.";
+    let help = "Bytes of messages and dead letters that count towards the size limit.";
     metrics.gauges(Description { name: "parshall_hub_queue_bytes", help }, bytes)?;
     for (name, help, figure) in COUNTERS {
         let series = queues
@@ -62,12 +62,10 @@ const COUNTERS: [(&str, &str, Figure); 8] = [
     ("parshall_hub_queue_delivered", "Deliveries to receivers.", |counters| counters.delivered),
     ("parshall_hub_queue_completed", "Messages completed.", |counters| counters.completed),
     ("parshall_hub_queue_abandoned", "Deliveries abandoned.", |counters| counters.abandoned),
-    ("parshall_hub_queue_deferred", "Times that a message was put aside.", |counters| counters.deferred),
-    ("parshall_hub_queue_dead_lettered", "Messages that became dead letters.", |counters| {
-        counters.dead_lettered
-    }),
-    ("parshall_hub_queue_expired", "Messages whose time to live was over.", |counters| counters.expired),
-    ("parshall_hub_queue_lock_expirations", "Locks of messages that ended by themselves.", |counters| {
+    ("parshall_hub_queue_deferred", "Times that a message was deferred.", |counters| counters.deferred),
+    ("parshall_hub_queue_dead_lettered", "Messages dead-lettered.", |counters| counters.dead_lettered),
+    ("parshall_hub_queue_expired", "Messages that expired.", |counters| counters.expired),
+    ("parshall_hub_queue_lock_expirations", "Message locks that expired.", |counters| {
         counters.lock_expirations
     }),
 ];

@@ -191,7 +191,7 @@ impl ProfileConfig {
                     return Err(ProfileError {
                         path,
                         reason: "nothing would ever get through",
-                        advice: "leave it out for no bound",
+                        advice: "leave it out for no limit",
                     });
                 }
             }
@@ -200,7 +200,7 @@ impl ProfileConfig {
         if self.quota != QuotaConfig::default() {
             return Err(ProfileError {
                 path: "profile.quota",
-                reason: "there are `throughput_units` as well, which mean a quota of their own",
+                reason: "`throughput_units` is given as well, and defines a quota, too",
                 advice: "write one of the two",
             });
         }
@@ -208,7 +208,7 @@ impl ProfileConfig {
             return Err(ProfileError {
                 path: "profile.throughput_units",
                 reason: "nothing would ever get through",
-                advice: "write at least 1, or leave it out for no bound",
+                advice: "write at least 1, or leave it out for no limit",
             });
         };
         let events = |per_unit: NonZeroU64| Some(units.saturating_mul(per_unit));
@@ -244,7 +244,7 @@ impl ProfileConfig {
             return Err(ProfileError {
                 path: "profile.failures",
                 reason: "the ratios of what can happen to a send add up to more than 1",
-                advice: "a send has one fate: lower some of them",
+                advice: "each send can fail in one way only: lower some of them",
             });
         }
         Ok(())

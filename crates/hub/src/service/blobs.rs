@@ -73,7 +73,7 @@ impl BlobAccount {
         let store = Arc::clone(self.front.store());
         match tokio::task::spawn_blocking(move || store.close()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "not every blob is on the disk"),
+            Ok(Err(error)) => tracing::error!(%error, "not every blob could be written to the disk"),
             Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
         }
     }
@@ -166,7 +166,7 @@ async fn sync(store: Arc<BlobStore>, period: Duration, mut stop: watch::Receiver
         let store = Arc::clone(&store);
         match tokio::task::spawn_blocking(move || store.sync()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "blobs can't be brought to the disk"),
+            Ok(Err(error)) => tracing::error!(%error, "blobs can't be written to the disk"),
             Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
         }
     }

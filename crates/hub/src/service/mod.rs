@@ -122,7 +122,7 @@ impl Service {
         if unserved_containers > 0 {
             tracing::warn!(
                 containers = unserved_containers,
-                "there are blobs in the data directory, and no address to serve them at"
+                "the data directory contains blobs, but no address is configured to serve them"
             );
         }
         let operations = OperationsFront::new(collectors, accept_failures);
@@ -234,8 +234,8 @@ impl Service {
         let namespace = Arc::clone(&self.namespace);
         match tokio::task::spawn_blocking(move || namespace.close()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "not everything is on the disk"),
-            Err(error) => tracing::error!(%error, "bringing everything to the disk broke off"),
+            Ok(Err(error)) => tracing::error!(%error, "not everything could be written to the disk"),
+            Err(error) => tracing::error!(%error, "writing everything to the disk was interrupted"),
         }
     }
 

@@ -55,7 +55,7 @@ async fn headers_that_are_not_served_are_refused_by_name_and_nothing_is_done() {
             let headers = [&own[..], &headers].concat();
             let reply = signed(&service, method, target, &headers, body).await;
             assert_eq!(reply.outcome(), (501, "NotImplemented"), "{method} {target} {headers:?}");
-            let text = format!("ask for: {named}&#xA;");
+            let text = format!("these headers: {named}&#xA;");
             assert!(method == "HEAD" || reply.body.contains(&text), "{}", reply.body);
         }
     }

@@ -169,7 +169,7 @@ pub(super) fn basis(results: &Results) -> Option<String> {
                 Some(confidence) =>
                     format!(" The true median is in its interval with {:.0} %.", confidence * 100.0),
                 None => format!(
-                    " An interval of the median takes {} trials.",
+                    " An interval of the median needs {} trials.",
                     trials_for_median_interval(CONFIDENCE)
                 ),
             }

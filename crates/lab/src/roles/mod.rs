@@ -66,7 +66,7 @@ pub enum RoleError {
         configured: Role,
     },
     /// The orchestrator went away.
-    #[error("the orchestrator has gone")]
+    #[error("the orchestrator has exited")]
     Abandoned,
     /// Something could not be made or reached.
     #[error("{what} failed")]
@@ -77,7 +77,7 @@ pub enum RoleError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// The pipeline can't go on.
-    #[error("the pipeline can't go on")]
+    #[error("the pipeline can't continue")]
     Pipeline(#[source] Box<dyn Error + Send + Sync>),
     /// The pipeline ended without having been told to.
     #[error("the pipeline ended by itself")]
@@ -86,10 +86,10 @@ pub enum RoleError {
     #[error(transparent)]
     Command(#[from] CommandError),
     /// The generator's connection can't go on.
-    #[error("sending can't go on")]
+    #[error("sending can't continue")]
     Send(#[source] connect::sink::SinkError),
     /// The receiver's connection can't go on.
-    #[error("receiving can't go on")]
+    #[error("receiving can't continue")]
     Receive(#[source] connect::source::SourceError),
     /// The payloads are impossible.
     #[error(transparent)]

@@ -112,7 +112,7 @@ async fn a_case_that_this_machine_cannot_run_is_skipped_and_the_run_is_complete(
     assert!(case.trials.is_empty() && case.is_complete());
     assert_eq!(kinds(&case), [results::FindingKind::CaseSkipped]);
     let reason = &case.findings[0].message;
-    assert!(reason.starts_with("the sink is to have 1000 cores and this machine has "), "{reason}");
+    assert!(reason.starts_with("the sink needs 1000 cores and this machine has "), "{reason}");
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn a_role_that_fails_or_dies_fails_its_case_with_its_reason_and_log() {
     assert_eq!(case.status, Status::Failed);
     let finding = &case.findings[0];
     assert!(finding.message.contains("the relay failed"), "{}", finding.message);
-    assert!(finding.message.contains("test:failed: failed on purpose"), "{}", finding.message);
+    assert!(finding.message.contains("test:failed: failed by injection"), "{}", finding.message);
     assert!(finding.hint.as_ref().is_some_and(|hint| hint.contains("log of the relay")));
 
     let dying = Faults { panic_after: Some(500), ..Faults::default() };

@@ -73,7 +73,7 @@ impl Case {
         if !sut.is_ours() && self.parameters.load.mode == LoadMode::Backlog {
             let name = &sut.name;
             return Some(format!(
-                "{name} is a command, and nobody would tell when it has drained a backlog; other modes measure it"
+                "{name} is a command, and nothing signals when it has drained a backlog; use another mode"
             ));
         }
         let limits = &self.parameters.limits;
@@ -85,7 +85,7 @@ impl Case {
                 1 => "1 core".to_owned(),
                 cores => format!("{cores} cores"),
             };
-            Some(format!("the {role} is to have {wanted} cores and this machine has {there_are}"))
+            Some(format!("the {role} needs {wanted} cores and this machine has {there_are}"))
         })
     }
 }

@@ -179,7 +179,7 @@ impl Scenario {
         if head.scenario.is_empty()
             || !head.scenario.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         {
-            let reason = "the name must be of letters, digits and `-`, since files are named after it";
+            let reason = "the name must consist of letters, digits and `-`, because files are named after it";
             return Err(document.mistake("scenario", reason, "such as `fan-out`"));
         }
         let quick = document.take("quick");
@@ -332,8 +332,8 @@ impl Scenario {
         if parameters.leaves_failures_out() {
             let is_axis = point.axes.iter().any(|axis| axis.step.path == FAILURE_RATIO);
             if is_axis || set_paths.iter().any(|set| set == FAILURE_RATIO) {
-                let reason = "a search leaves failures on purpose out";
-                let advice = "to have them in it, set `load.capacity.failures=as-configured` as well";
+                let reason = "a search for the capacity injects no failures";
+                let advice = "to inject them, also set `load.capacity.failures=as-configured`";
                 return Err(document.mistake(FAILURE_RATIO, reason, advice));
             }
             parameters.relay.failure_ratio = 0.0;

@@ -105,7 +105,7 @@ impl Rules<'_> {
             self.hub([&at, "name"], role, hub, parameters)?;
         }
         if hubs.source.name.eq_ignore_ascii_case(&hubs.destination.name) {
-            let reason = "source and destination are the same hub, so events would go round in circles";
+            let reason = "source and destination are the same hub, so events would loop";
             return Err(self.document.mistake("hubs.destination.name", reason, "give it another name"));
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Rules<'_> {
         }
         let names = [&queues.source.name, &queues.destination.name];
         if names[0].eq_ignore_ascii_case(names[1]) {
-            let reason = "source and destination are the same queue, so messages would go round in circles";
+            let reason = "source and destination are the same queue, so messages would loop";
             return Err(self.document.mistake("queues.destination.name", reason, "give it another name"));
         }
         let Queues { lock_duration, maximum_delivery_count, largest_message, .. } = *queues;
@@ -282,7 +282,7 @@ impl Rules<'_> {
         if load.mode == LoadMode::Backlog && parameters.target == Target::Embedded && !fits {
             let reason = format!("{} events of {payload} are more than a log of {log} holds", load.backlog);
             let advice = format!(
-                "at most {} events, less what each takes besides its payload; or a larger `embedded.log_per_hub`",
+                "at most {} events, minus the overhead of each event; or a larger `embedded.log_per_hub`",
                 log.bytes() / payload.bytes()
             );
             return Err(self.document.mistake("load.backlog", reason, advice));
@@ -340,7 +340,7 @@ impl Rules<'_> {
     fn between_queues(&self, relay: &Relay) -> Result<(), SettingsError> {
         self.within("relay.instances", relay.instances, 1..=MOST_INSTANCES)?;
         let Some(prefetch) = relay.prefetch.events() else {
-            let reason = "`adaptive` is for hubs: what is fetched of a queue is locked";
+            let reason = "`adaptive` is for hubs: prefetched messages of a queue are locked";
             return Err(self.document.mistake("relay.prefetch", reason, "a number of messages"));
         };
         self.within("relay.prefetch", prefetch, 0..=100_000)?;
@@ -379,7 +379,7 @@ impl Rules<'_> {
         let is_shared = relay.ownership.is_shared();
         let impossible = match relay.checkpoint_store {
             CheckpointStore::Memory if is_shared => Some((
-                "claims in one instance's memory are seen by no other",
+                "claims in the memory of one instance are invisible to others",
                 "choose `file` or `blob`, or leave `relay.ownership` at `static`",
             )),
             CheckpointStore::Blob if *target != Target::Embedded => Some((
@@ -444,8 +444,8 @@ impl Rules<'_> {
                 return mistake(&path, "can't be in an environment", "such as `LEVEL: warn`");
             }
             if name.starts_with("PARSHALL_") {
-                let reason = "variables that begin so tell the command what to do";
-                return mistake(&path, reason, "change the parameter that it is made of");
+                let reason = "variables with this prefix configure the command";
+                return mistake(&path, reason, "change the parameter behind it");
             }
         }
         match &sut.ready {

@@ -105,7 +105,7 @@ fn a_search_for_a_rate_leaves_failures_on_purpose_out_unless_it_is_told_not_to()
     assert_eq!(ratio(&["load.mode=capacity", kept, wanted]), Ok(0.5));
     assert_eq!(
         ratio(&["load.mode=capacity", wanted]),
-        Err("--set:1:21: `relay.failure_ratio`: a search leaves failures on purpose out".to_owned()),
+        Err("--set:1:21: `relay.failure_ratio`: a search for the capacity injects no failures".to_owned()),
         "what was asked for is not silently left out"
     );
     assert_eq!(ratio(&["load.mode=capacity", "relay.failure_ratio=0"]), Ok(0.0));
@@ -222,7 +222,7 @@ fn mistakes_in_the_file_are_told_with_their_place() {
         ),
         (
             "embedded: {profile: {throughput_units: 1, quota: {egress_events_per_s: 5}}}",
-            "s.yaml:2:43: `embedded.profile.quota`: there are `throughput_units` as well, which mean a quota of their own",
+            "s.yaml:2:43: `embedded.profile.quota`: `throughput_units` is given as well, and defines a quota, too",
         ),
         ("load: {mode: open}", "s.yaml:2:14: `load.mode`: an open load needs `load.rate`"),
         (
@@ -247,7 +247,7 @@ fn mistakes_in_the_file_are_told_with_their_place() {
         ("relay: {checkpoint_store: disk}", "s.yaml:2:27: `relay.checkpoint_store` can't be `disk`"),
         (
             "relay: {checkpoint_store: memory, ownership: greedy}",
-            "s.yaml:2:27: `relay.checkpoint_store`: claims in one instance's memory are seen by no other",
+            "s.yaml:2:27: `relay.checkpoint_store`: claims in the memory of one instance are invisible to others",
         ),
         (
             "target: {connection_string: \"Endpoint=sb://x;SharedAccessKeyName=n;SharedAccessKey=aw==\"}\n\

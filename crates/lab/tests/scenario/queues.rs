@@ -91,7 +91,7 @@ fn what_does_not_fit_queues_is_told_with_its_place() {
     let both = told("hubs: {source: {partitions: 4}}\nqueues: {}\n", &[]);
     assert!(both.contains("hubs or queues, not both"), "{both}");
     let circle = told("queues: {source: {name: a}, destination: {name: A}}\n", &[]);
-    assert!(circle.contains("round in circles"), "{circle}");
+    assert!(circle.contains("so messages would loop"), "{circle}");
     let unnamed = told("queues: {source: {}}\n", &[]);
     assert!(unnamed.contains("queues.source.name"), "{unnamed}");
     let without_prefetch = told("relay: {prefetch: 0}\n", &[]);

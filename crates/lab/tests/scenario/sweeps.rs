@@ -146,11 +146,11 @@ fn a_case_that_wants_more_cores_than_there_are_says_so() {
     assert_eq!(case(&["limits.relay.cores=2"]).obstacle(2), None);
     assert_eq!(
         case(&["limits.relay.cores=2"]).obstacle(1).unwrap(),
-        "the relay is to have 2 cores and this machine has 1 core"
+        "the relay needs 2 cores and this machine has 1 core"
     );
     assert_eq!(
         case(&["limits.sink.cores=4.5"]).obstacle(4).unwrap(),
-        "the sink is to have 4.5 cores and this machine has 4 cores"
+        "the sink needs 4.5 cores and this machine has 4 cores"
     );
 }
 

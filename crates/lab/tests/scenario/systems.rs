@@ -100,7 +100,7 @@ fn mistakes_are_told_with_what_to_do() {
         ("sut: {command: []}", "must be a program and its arguments"),
         ("sut: {comand: [x]}", "comand"),
         ("sut: {env: {A: b}}", "only a command has an environment"),
-        ("sut: {command: [x], env: {PARSHALL_BATCH: \"1\"}}", "tell the command what to do"),
+        ("sut: {command: [x], env: {PARSHALL_BATCH: \"1\"}}", "configure the command"),
         ("sut: {command: [x], ready: {line: \"\"}}", "every line contains this"),
         ("sut: {command: [x], ready: soon}", "first-event"),
         ("sut: {command: [x], transport: udp}", "tls"),

@@ -28,8 +28,8 @@ Examples:
   parshall compare --binaries ./parshall-0.1 ./parshall-0.2 --scenario fan-out --quick --only 'fan_out=32'
 
 The difference is that of a typical trial of B to a typical trial of A (Hodges-Lehmann), the interval
-that of an exact rank test at 95 %. `no difference` means that whatever there may be is below 2 %.
-The least that can prove anything are four trials of each in folders, six pairs with --binaries.
+that of an exact rank test at 95 %. `no difference` means that any difference is below 2 %.
+A proof needs at least four trials of each in folders, or six pairs with --binaries.
 
 Exit status:
   0  they were compared, whatever the verdict
@@ -43,9 +43,9 @@ pub(crate) struct CompareArguments {
     /// The candidate, likewise
     b: PathBuf,
 
-    /// A and B are programs of ours: run the scenario with both in turn (A B B A …), one trial at a time
+    /// A and B are parshall binaries: run the scenario with both alternately (A B B A …), one trial at a time
     ///
-    /// Whatever drifts on the machine meanwhile hits both alike.
+    /// A drift of the machine then affects both alike.
     #[arg(long, requires = "scenario", help_heading = "Builds")]
     binaries: bool,
 
@@ -55,9 +55,9 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "SCENARIO", requires = "binaries", help_heading = "Builds")]
     scenario: Option<String>,
 
-    /// The most trials of each, from 6 to 100
+    /// Maximum number of trials of each, from 6 to 100
     ///
-    /// As many as --trials says (6 if it does not) run in any case; more only while a case is undecided.
+    /// At least --trials (default 6) are run, more only while a case is undecided.
     #[arg(
         long,
         value_name = "N",
@@ -76,13 +76,14 @@ pub(crate) struct CompareArguments {
     #[command(flatten)]
     selection: Selection,
 
-    /// Compare although machine, parameters or limits differ; the differences are printed
+    /// Compare even if machine, parameters or limits differ; the differences are printed
     #[arg(long, help_heading = "Verdict")]
     despite_differences: bool,
 
     /// Exit with status 1 if B is proven to be worse in this figure, in any case. May be repeated
     ///
-    /// A case that B failed (it lost events, say) is worse in every figure. What is undecided or invalid proves nothing.
+    /// A case that B failed (it lost events, say) is worse in every figure. Undecided and invalid cases prove
+    /// nothing.
     ///
     /// Example: --fail-on forwarded-per-s
     #[arg(long, value_name = "FIGURE", value_enum, help_heading = "Verdict")]
@@ -113,8 +114,9 @@ pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError>
     logging::start()?;
     if !arguments.binaries && arguments.selection.is_given() {
         return Err(CommandError::Usage {
-            message: "results are compared as they are: cases and trials can't be chosen any more".to_owned(),
-            advice: Some("leave these options out, or compare programs with --binaries".to_owned()),
+            message: "saved results are compared as they are: options for cases and trials do not apply"
+                .to_owned(),
+            advice: Some("omit these options, or compare programs with --binaries".to_owned()),
         });
     }
     let (comparison, was_interrupted) =
@@ -201,7 +203,7 @@ fn reject_searches(arguments: &CompareArguments) -> Result<(), CommandError> {
         None => Ok(()),
         Some(case) => Err(CommandError::Usage {
             message: format!(
-                "{} looks for a rate, which has no trials to compare",
+                "{} searches for a rate, and has no trials to compare",
                 case.name
             ),
             advice: Some(
@@ -233,11 +235,11 @@ fn compare(
 fn refusal(differences: &[Difference]) -> CommandError {
     let list: Vec<String> = differences.iter().map(|difference| format!("\n  {difference}")).collect();
     CommandError::Usage {
-        message: format!(
-            "the results were not taken under the same conditions:{}",
-            list.concat()
+        message: format!("the results were not taken under the same conditions:{}", list.concat()),
+        advice: Some(
+            "run both on one machine with the same parameters, or compare anyway with --despite-differences"
+                .to_owned(),
         ),
-        advice: Some("run both on one machine with the same parameters, or compare all the same with --despite-differences".to_owned()),
     }
 }
 

@@ -25,14 +25,14 @@ Examples:
   parshall hub show orders --format json
   parshall hub delete orders
 
-All of this is asked for over AMQP, with the connection string that other clients have. Azure's own
-Event Hubs shows hubs that way but does not list, create or delete them: there it takes the portal,
-`az eventhubs eventhub` or a template.
+These commands use AMQP, with the same connection string as other clients. Azure Event Hubs
+supports only `show` that way: there, use the portal, a template or `az eventhubs eventhub` to
+list, create and delete hubs.
 
 Exit status:
-  0  it was done
+  0  success
   2  the command line is wrong
-  3  the service can't be reached or refuses: there is no such hub, or one already"
+  3  the service can't be reached or refuses: no such hub, or it exists already"
 )]
 pub(crate) struct HubArguments {
     #[command(subcommand)]
@@ -56,7 +56,7 @@ enum Action {
         )]
         partitions: u32,
 
-        /// A consumer group besides $Default, which every hub has. May be repeated
+        /// A consumer group in addition to $Default, which every hub has. May be repeated
         ///
         /// Example: --consumer-group billing --consumer-group audit
         #[arg(long = "consumer-group", value_name = "NAME")]
@@ -70,7 +70,7 @@ enum Action {
         #[command(flatten)]
         common: CommonArguments,
     },
-    /// Show a hub: its consumer groups, and what each partition holds
+    /// Show a hub's consumer groups and partitions
     Show {
         /// Its name, in any letter case
         name: String,
@@ -78,7 +78,7 @@ enum Action {
         #[command(flatten)]
         common: CommonArguments,
     },
-    /// Delete a hub with all its events, and end the links of its clients
+    /// Delete a hub with all its events, and detach its clients
     Delete {
         /// Its name, in any letter case
         name: String,

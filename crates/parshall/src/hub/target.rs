@@ -14,8 +14,8 @@ use crate::exit::CommandError;
 /// Where the service is and how to get in.
 #[derive(Debug, Args)]
 pub(super) struct TargetArguments {
-    /// The service's connection string, with a key that may manage [default: the variable EVENT_HUBS_CONNECTION_STRING,
-    /// else that of `parshall serve` on this machine]
+    /// The service's connection string, with a key that has the Manage right [default: the variable
+    /// EVENT_HUBS_CONNECTION_STRING, otherwise that of `parshall serve` on this machine]
     ///
     /// Example: --connection-string 'Endpoint=sb://localhost;SharedAccessKeyName=…;SharedAccessKey=…;UseDevelopmentEmulator=true'
     #[arg(long, value_name = "TEXT", help_heading = "Service")]
@@ -80,8 +80,8 @@ impl Target {
             format!("the service at {host}:{port} refuses: {description}")
         };
         let advice = (!is_azures && host.contains(AZURE)).then(|| {
-            "Azure's own Event Hubs only shows hubs over AMQP; list, create and delete them in its portal, with \
-             `az eventhubs eventhub` or by a template"
+            "Azure Event Hubs supports only `show` over AMQP; list, create and delete hubs in the portal, \
+             with `az eventhubs eventhub` or with a template"
                 .to_owned()
         });
         CommandError::Refused { message, advice }

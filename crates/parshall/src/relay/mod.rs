@@ -60,36 +60,37 @@ A pipeline:
   poison_events: hold                  # or stop, or {dead_letter: FILE}: if the sink refuses events
   dispatch: {events: 1000, sinks: 1}   # at once: events in work, sinks that have one of them;
                                        # a list `sinks:` in place of `sink:` sends to each of them
-  missed_events: report                # or stop: if retention took events before they were read
+  missed_events: report                # or stop: if retention removed events before they were read
   ownership: {mode: greedy}            # share the partitions with other relays on the same store;
                                        # or balanced; renew: 10 s, expire: 60 s, identity: a name
   metrics: 127.0.0.1:9464              # /metrics, /health and /ready
 
-From a queue or subscription, each message is settled once its destination has it; there is no
-checkpoint:
+From a queue or subscription, each message is settled once the destination accepts it, without
+checkpoints:
   source:
     service_bus:
       connection_string: ${SOURCE_CONNECTION_STRING:?the namespace to receive from}
       queue: orders                    # or topic: and subscription:
-      concurrency: 256                 # messages in work at once
-      prefetch: 0                      # messages locked ahead of their turn
-      lock_renewal: 5 min              # for how long locks are renewed
+      concurrency: 256                 # messages processed at once
+      prefetch: 0                      # messages to prefetch, which locks them
+      lock_renewal: 5 min              # how long locks are renewed
   sink:
     service_bus:
       connection_string: ${SINK_CONNECTION_STRING:?the namespace to send to}
       queue: forwarded                 # or topic:
       send: single                     # or batch
 
-Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops in good order: what is under way is
-finished, progress is written, and the exit status is 0. A second signal ends at once, with 130;
-nothing is lost either way. What can't mend itself ends it with 3: a right that is missing, a hub or
-consumer group that is not there. Anything else is waited for; /ready says why events stand still. Logs go to standard error; PARSHALL_LOG says which, such as
+Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops gracefully: events in flight are
+finished, progress is written, and the exit status is 0. A second signal exits immediately
+with status 130. Nothing is lost either way. Permanent errors, such as a missing permission,
+hub or consumer group, exit with status 3. All other errors are retried; /ready reports why
+events stall. Logs go to standard error; PARSHALL_LOG sets the level, such as
 PARSHALL_LOG=debug.")]
 pub(crate) struct RelayArguments {
-    /// The file that describes the pipeline: source, sink, and what is in between
+    /// The file that describes the pipeline: source, sink, and everything between them
     pipeline: PathBuf,
 
-    /// Read the file, check everything that can be checked without connecting, and say what would be run
+    /// Check the file without connecting, and print the plan
     #[arg(long)]
     check: bool,
 }
@@ -181,7 +182,7 @@ async fn carry(
             biased;
             ended = &mut running => break ended,
             () = signals.next() => {
-                tracing::info!("stopping; another signal ends at once");
+                tracing::info!("stopping; another signal exits immediately");
                 drop(stop);
                 tokio::select! {
                     biased;

@@ -86,15 +86,15 @@ impl fmt::Display for Plan<'_> {
                 let batch = source.options.batch;
                 let order = match options.in_flight {
                     1 => "in order per destination".to_owned(),
-                    sends => format!("{sends} sends at once to each destination"),
+                    sends => format!("{sends} concurrent sends to each destination"),
                 };
                 let adapts = match source.adapt_prefetch {
-                    Some(_) => " or more, as the distance asks",
+                    Some(_) => " or more (adaptive)",
                     None => "",
                 };
                 writeln!(
                     f,
-                    "batch        {} events or {}, {order}, {} events fetched ahead{adapts}",
+                    "batch        {} events or {}, {order}, {} events prefetched{adapts}",
                     batch.max_events,
                     duration::text(batch.max_wait),
                     source.options.prefetch,
@@ -108,7 +108,7 @@ impl fmt::Display for Plan<'_> {
                 };
                 writeln!(
                     f,
-                    "in work      {} messages, {} fetched ahead, {renewed}",
+                    "concurrency  {} messages, {} prefetched, {renewed}",
                     receive.concurrency, receive.prefetch,
                 )?;
             }
@@ -125,24 +125,22 @@ impl fmt::Display for Plan<'_> {
                 match &options.poison_events {
                     PoisonEvents::Hold => {}
                     PoisonEvents::Stop => {
-                        writeln!(f, "poison       events that the sink refuses for good stop the relay")?;
+                        writeln!(f, "poison       permanently refused events stop the relay")?;
                     }
-                    PoisonEvents::DeadLetter(path) => writeln!(
-                        f,
-                        "poison       events that the sink refuses for good go to {}",
-                        path.display()
-                    )?,
+                    PoisonEvents::DeadLetter(path) => {
+                        writeln!(f, "poison       permanently refused events go to {}", path.display())?
+                    }
                 }
                 if options.missed_events == MissedEvents::Stop {
-                    writeln!(f, "missed       events that the source no longer has stop the relay")?;
+                    writeln!(f, "missed       events removed by retention stop the relay")?;
                 }
             }
             SourceConfig::ServiceBus(_) => {
-                writeln!(f, "settlement   each message, once its destination has it")?;
+                writeln!(f, "settlement   each message, once the destination has accepted it")?;
             }
         }
         if options.failure_ratio > 0.0 {
-            writeln!(f, "failures     {} of all sends, on purpose", options.failure_ratio)?;
+            writeln!(f, "failures     {} of all sends, injected", options.failure_ratio)?;
         }
         Ok(())
     }
@@ -165,13 +163,13 @@ fn tell_progress(
         }
         CheckpointStoreConfig::Blob(options) => {
             let names = match options.spelling {
-                Spelling::Found => "names as found there",
+                Spelling::Found => "existing names",
                 Spelling::AsGiven => "names as given",
                 Spelling::LowerCase => "names in lower case",
             };
             let missing = match options.missing_container {
                 MissingContainer::Refuse => "",
-                MissingContainer::Create => ", made if it is missing",
+                MissingContainer::Create => ", created if missing",
             };
             writeln!(
                 f,
@@ -189,7 +187,7 @@ fn tell_progress(
     if mode.is_none() && matches!(source.checkpoint_store, CheckpointStoreConfig::Blob(_)) {
         writeln!(
             f,
-            "             not locked: a second relay on them would carry every event again, unless all have `ownership`"
+            "             not locked: without `ownership`, a second relay on them would duplicate every event"
         )?;
     }
     if let Some(mode) = mode {

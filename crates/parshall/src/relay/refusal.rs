@@ -110,13 +110,13 @@ impl<'a> End<'a> {
                     End::Sink(..) => "send",
                 };
                 format!(
-                    "{self}: {key} has to be right, and needs the right to {right}; see {section}.connection_string"
+                    "{self}: {key} must be valid and have the {right} right; see {section}.connection_string"
                 )
             }
-            "amqp:not-found" => format!("{self}: create what is missing, or correct {section}"),
+            "amqp:not-found" => format!("{self}: create the missing entity, or correct {section}"),
             "com.microsoft:entity-disabled" => format!("{self}: enable it, or correct {section}"),
             _ if condition.starts_with("connection:") => {
-                format!("{self}: see whether it can be reached from here, and {section}.connection_string")
+                format!("{self}: check that it is reachable, and {section}.connection_string")
             }
             _ => format!("{self}: see {section}"),
         }

@@ -32,29 +32,31 @@ pub(super) fn told(summary: &Summary, settles: bool) -> String {
         ..
     } = summary.metrics;
     let ended = match summary.ended {
-        Ended::Finished => "Stopped in good order.".to_owned(),
+        Ended::Finished => "Stopped gracefully.".to_owned(),
         Ended::TimedOut { batches } => {
-            format!("Stopped with {batches} batches under way, which will be read and sent again.")
+            format!("Stopped with {batches} batches in flight, which will be read and sent again.")
         }
     };
     let shared = if claimed_partitions == 0 {
         String::new()
     } else {
         format!(
-            "ownership    {claimed_partitions} partitions claimed, {lost_partitions} lost, {returned_partitions} given \
-             back\n"
+            "ownership    {claimed_partitions} partitions claimed, {lost_partitions} lost, {returned_partitions} \
+             released\n"
         )
     };
     let restarted = match restarted_partitions {
         0 => String::new(),
         times => {
-            format!("restarted    {times} partitions that the source has begun to number again\n")
+            format!("restarted    {times} partitions whose numbering the source restarted\n")
         }
     };
     let poison = match poison_events {
         0 => String::new(),
         events => {
-            format!("poison       {events} events refused for good, {dead_lettered_events} put aside\n")
+            format!(
+                "poison       {events} events refused permanently, {dead_lettered_events} dead-lettered\n"
+            )
         }
     };
     let (events, batches) = match settles {
@@ -63,16 +65,16 @@ pub(super) fn told(summary: &Summary, settles: bool) -> String {
     };
     let progress = if !settles {
         format!(
-            "completed    {completed_events} events, with all of their batch\n\
-             missed       {missed_events} events that the source no longer had\n{restarted}{poison}\
+            "completed    {completed_events} events, in complete batches\n\
+             missed       {missed_events} events removed before they were read\n{restarted}{poison}\
              in doubt     {doubtful_events} events of sends without an outcome\n\
              retries      {retries}, failed batches {failed_batches}\n\
              checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"
         )
     } else {
         format!(
-            "completed    {completed_events} messages, {redelivered_events} had been delivered before\n\
-             given back   {abandoned_events} abandoned, {released_events} released\n\
+            "completed    {completed_events} messages, {redelivered_events} redelivered\n\
+             returned     {abandoned_events} abandoned, {released_events} released\n\
              dead letters {dead_lettered_events} messages\n\
              locks        {lock_lost_events} lost, {lock_renewals} renewed, {failed_lock_renewals} not renewed\n\
              in doubt     {doubtful_events} sends without an outcome, {unsettled_events} settlements\n\

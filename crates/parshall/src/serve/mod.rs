@@ -34,9 +34,9 @@ Examples:
   parshall serve --queue orders --topic news:all,audit  a queue, and a topic with two subscriptions
   parshall serve --config namespace.yaml                hubs, queues, topics and keys from a file
   parshall serve --config Config.json                   the file of one of Microsoft's emulators
-  parshall serve --data-dir ./data --sync always        hubs and events that outlive the service
-  parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, told on standard output
-  parshall serve --tls                                  TLS too, with a certificate made for it
+  parshall serve --data-dir ./data --sync always        hubs and events survive restarts
+  parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, printed on standard output
+  parshall serve --tls                                  with TLS, and a generated certificate
   parshall serve --blob 127.0.0.1:10000                 blob storage too, for checkpoints
 
 A file for --config:
@@ -58,13 +58,13 @@ A file for --config:
     account: {name: acme, key: \"${STORAGE_KEY:?}\"}
     containers: [checkpoints]
 
-Logs go to standard error; PARSHALL_LOG says which, such as PARSHALL_LOG=debug. SIGINT (Ctrl-C) or
-SIGTERM ends the service in good order, with exit status 0.")]
+Logs go to standard error; PARSHALL_LOG sets the level, such as PARSHALL_LOG=debug. SIGINT
+(Ctrl-C) or SIGTERM stops the service gracefully, with exit status 0.")]
 #[command(group = ArgGroup::new("encrypted").multiple(true))]
 pub(crate) struct ServeArguments {
-    /// The address for AMQP clients; port 0 takes any free one
+    /// The address for AMQP clients; port 0 picks a free port
     ///
-    /// Addresses beyond loopback need keys of their own, from a file, or --open-to-anyone. Example: --amqp 127.0.0.1:5673
+    /// Addresses other than loopback need your own keys from a file, or --open-to-anyone. Example: --amqp 127.0.0.1:5673
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5672", help_heading = "Addresses")]
     amqp: SocketAddr,
 
@@ -74,13 +74,13 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
     amqps: Option<SocketAddr>,
 
-    /// AMQP with TLS on port 5671, where every client looks for it, beside the address of --amqp
+    /// AMQP with TLS on port 5671, the default of all clients, in addition to --amqp
     #[arg(long, conflicts_with = "amqps", group = "encrypted", help_heading = "Addresses")]
     tls: bool,
 
     /// The address for AMQP over WebSocket [default: none]
     ///
-    /// Clients with a connection string of the emulator find it. Example: --websocket 127.0.0.1:8080
+    /// Used by clients with an emulator connection string. Example: --websocket 127.0.0.1:8080
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
     websocket: Option<SocketAddr>,
 
@@ -90,7 +90,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
     websocket_tls: Option<SocketAddr>,
 
-    /// The address for /health and /metrics; port 0 takes any free one
+    /// The address for /health and /metrics; port 0 picks a free port
     ///
     /// Example: --http 127.0.0.1:9091
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5300", help_heading = "Addresses")]
@@ -98,7 +98,8 @@ pub(crate) struct ServeArguments {
 
     /// The address for clients of blob storage [default: none]
     ///
-    /// The account is the development emulator's unless a file has `blob:`. Beneath --data-dir blobs outlive the service.
+    /// The account is the development emulator's unless the file has `blob:`. With --data-dir, blobs survive
+    /// restarts.
     /// Example: --blob 127.0.0.1:10000
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
     blob: Option<SocketAddr>,
@@ -109,13 +110,13 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
     blob_tls: Option<SocketAddr>,
 
-    /// Listen beyond loopback although everyone knows the key, or nothing is verified: whoever reaches the address can
-    /// do everything. For containers and closed networks
+    /// Listen on other addresses than loopback even with a well-known key or without verification: anyone who can
+    /// reach the address has full access. For containers and closed networks
     #[arg(long, help_heading = "Addresses")]
     open_to_anyone: bool,
 
-    /// The directory with the certificate for TLS and the authority that clients are to trust (ca.pem); both are
-    /// made if it has none [default: parshall-tls, with --data-dir `tls` in it]
+    /// The directory with the TLS certificate and the authority for clients to trust (ca.pem); both are generated if
+    /// missing [default: parshall-tls, or `tls` in --data-dir]
     ///
     /// Example: --tls-directory ~/.parshall/tls
     #[arg(
@@ -127,7 +128,7 @@ pub(crate) struct ServeArguments {
     )]
     tls_directory: Option<PathBuf>,
 
-    /// A file to which the authority (PEM) is copied, for clients that look for it there
+    /// Also write the authority (PEM) to this file, for clients to read
     ///
     /// Example: --tls-ca /shared/parshall-ca.pem
     #[arg(
@@ -139,7 +140,7 @@ pub(crate) struct ServeArguments {
     )]
     tls_ca: Option<PathBuf>,
 
-    /// The certificate chain (PEM) for TLS, instead of one that is made
+    /// The certificate chain (PEM) for TLS, instead of a generated one
     ///
     /// Example: --certificate server.pem --key server.key
     #[arg(long, value_name = "FILE", requires_all = ["key", "encrypted"], help_heading = "TLS")]
@@ -162,7 +163,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "NAME", help_heading = "Namespace")]
     queue: Vec<String>,
 
-    /// A topic and its subscriptions, each of which gets everything. May be repeated
+    /// A topic and its subscriptions, each of which receives every message. May be repeated
     ///
     /// Example: --topic news:all,audit
     #[arg(long, value_name = "NAME[:SUBSCRIPTION,...]", help_heading = "Namespace")]
@@ -180,19 +181,19 @@ pub(crate) struct ServeArguments {
     )]
     config: Option<PathBuf>,
 
-    /// The directory in which hubs, queues, topics, events and messages outlive the service; made if it is not there
-    /// [default: none, they are in memory]
+    /// The directory for hubs, queues, topics, events and messages, which then survive restarts; created if missing
+    /// [default: none, all in memory]
     ///
-    /// What is in it stays and is served; hubs, queues and topics of the command line or of a file that it has not are
-    /// created. One process has it at a time.
+    /// Everything in it is served; hubs, queues and topics from the command line or a file are created if missing.
+    /// Only one process can use it at a time.
     /// Example: --data-dir /var/lib/parshall
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data_dir: Option<PathBuf>,
 
-    /// When events and messages are made safe against a power cut: `always` (before they are acknowledged), `os` (when the system
-    /// likes) or an interval [default: 50 ms]
+    /// When events and messages are synced to the device: `always` (before they are acknowledged), `os` (when the
+    /// operating system flushes) or an interval [default: 50 ms]
     ///
-    /// A process that is killed loses nothing acknowledged, whatever this is. Example: --sync always, --sync '20 ms'
+    /// Killing the process loses nothing acknowledged, whatever the setting. Example: --sync always, --sync '20 ms'
     #[arg(long, value_name = "always|os|INTERVAL", requires = "data_dir", help_heading = "Data")]
     sync: Option<SyncPolicy>,
 }
@@ -299,7 +300,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
 
 fn make_data_directory(storage: &StorageConfig) -> Result<(), CommandError> {
     storage.make_directory().map_err(|error| CommandError::Unavailable {
-        message: format!("the data directory {} can't be made: {error}", storage.directory.display()),
+        message: format!("the data directory {} can't be created: {error}", storage.directory.display()),
     })
 }
 
@@ -311,7 +312,7 @@ impl From<StartError> for CommandError {
                 Self::Unavailable { message }
             }
             StartError::OpenToAnyone { .. } => {
-                let advice = "give a file with keys of your own to --config, listen on a loopback address, or allow it with \
+                let advice = "give --config a file with your own keys, listen on a loopback address, or allow it with \
                               --open-to-anyone"
                     .to_owned();
                 Self::Usage { message, advice: Some(advice) }

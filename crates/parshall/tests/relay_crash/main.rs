@@ -96,7 +96,7 @@ async fn stopped_in_good_order_and_started_again_it_neither_loses_nor_repeats() 
             rig.until(&mut relay, |seen| seen.distinct >= goal).await;
             let (status, said) = relay.terminate().await;
             assert_eq!(status.code(), Some(0), "{said}");
-            assert!(said.contains("Stopped in good order."), "{said}");
+            assert!(said.contains("Stopped gracefully."), "{said}");
         }
         let mut relay = rig.relay();
         let sends = rig.stop_publishing().await;

@@ -42,7 +42,7 @@ async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_un
             moved += leaving.count(CLAIMED).await;
             let (status, said) = leaving.terminate().await;
             assert_eq!(status.code(), Some(0), "{said}");
-            assert!(said.contains("Stopped in good order."), "{said}");
+            assert!(said.contains("Stopped gracefully."), "{said}");
             until_owned(&mut relays, is_shared).await;
             carry(&rig, 5_000).await;
         }

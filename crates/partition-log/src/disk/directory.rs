@@ -57,8 +57,8 @@ pub enum OpenError {
     },
     /// There are records of a form that this program can't read.
     #[error(
-        "{}: holds records of format {format}{}, which this program does not know; nothing was changed: use the program that \
-         wrote them",
+        "{}: holds records of format {format}{}, which this version does not support; nothing was changed: \
+         use the version that wrote them",
         path.display(), format_name(*format)
     )]
     UnknownFormat {
@@ -69,8 +69,8 @@ pub enum OpenError {
     },
     /// A sidecar is there, and its segment is not.
     #[error(
-        "{}: this file is missing{}; nothing was changed: put it back, or make an empty file of that name to go on without \
-         what was in it",
+        "{}: this file is missing{}; nothing was changed: restore it, or create an empty file of that name \
+         to continue without its content",
         path.display(), named(events.as_ref())
     )]
     MissingSegment {
@@ -80,7 +80,7 @@ pub enum OpenError {
         events: Option<Range<u64>>,
     },
     /// A segment is not where it must be.
-    #[error("{}: events from {expected} to before {found} are missing, or are there twice: a segment file was removed, renamed or added", path.display())]
+    #[error("{}: events from {expected} to before {found} are missing or duplicated: a segment file was removed, renamed or added", path.display())]
     Missing {
         /// The directory.
         path: PathBuf,
@@ -110,7 +110,7 @@ pub enum DamageCause {
     #[error(transparent)]
     Batch(TornTail),
     /// The file ends there, or goes on beyond its end.
-    #[error("the file has not the length that was written")]
+    #[error("the file does not have the recorded length")]
     Length,
     /// The system can't read it. Another attempt may succeed.
     #[error("it can't be read: {0}")]
@@ -128,7 +128,7 @@ fn named(events: Option<&Range<u64>>) -> String {
         Some(events) if !events.is_empty() => {
             format!(", with the events from {} to before {}, as its sidecar says", events.start, events.end)
         }
-        _ => ", but its sidecar is there".to_owned(),
+        _ => ", but its sidecar exists".to_owned(),
     }
 }
 

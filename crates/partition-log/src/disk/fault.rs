@@ -12,7 +12,7 @@ pub enum Unavailable {
     #[error("the file system is read-only")]
     ReadOnly,
     /// Writing or syncing failed otherwise.
-    #[error("the disk does not take what is written: {0}")]
+    #[error("the disk refuses writes: {0}")]
     Failed(io::ErrorKind),
     /// The service is stopping, or the log's hub was deleted.
     #[error("the log is closed")]

@@ -220,7 +220,7 @@ impl Writer<'_> {
             let mut files = disk.lock();
             files.failures = 0;
             if files.last_fault.take().is_some() {
-                tracing::info!(directory = %disk.path.display(), "the disk takes what is written again");
+                tracing::info!(directory = %disk.path.display(), "the disk accepts writes again");
             }
         }
         log.publish(pieces);

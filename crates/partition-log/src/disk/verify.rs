@@ -29,7 +29,7 @@ pub struct Verification {
 pub enum Problem {
     /// The last segment of a partition, which has no sidecar yet, ends in something else than a whole batch: the tail that a
     /// crash leaves.
-    #[error("not whole from byte {position} on ({cause}), as after a crash; the next start cuts it off")]
+    #[error("incomplete from byte {position} on ({cause}), as after a crash; the next start cuts it off")]
     TornTail {
         /// Where the last whole batch ends.
         position: u64,
@@ -45,7 +45,7 @@ pub enum Problem {
         cause: TornTail,
     },
     /// The segment does not begin where the one before it ends.
-    #[error("begins with sequence number {found} instead of {expected}")]
+    #[error("starts with sequence number {found} instead of {expected}")]
     Gap {
         /// The number after the last one before.
         expected: u64,

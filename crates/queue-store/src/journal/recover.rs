@@ -54,7 +54,7 @@ pub(crate) enum JournalError {
         damage: Damage,
     },
     /// A record makes no sense, although it is what was written.
-    #[error("{}: record {record} is none that this program knows; a newer version may have written it", path.display())]
+    #[error("{}: record type {record} is unknown; a newer version may have written it", path.display())]
     Record {
         /// The journal's directory.
         path: PathBuf,
@@ -63,8 +63,8 @@ pub(crate) enum JournalError {
     },
     /// What says which queues there are was lost, and there are messages of queues that nothing else names.
     #[error(
-        "{}: the journal is damaged, and what it said about which subscription its messages belong to is lost; put back \
-         the damaged file, or remove the folder to give its messages up", path.display()
+        "{}: the journal is damaged, and the assignment of its messages to subscriptions is lost; restore \
+         the damaged file, or remove the folder to discard its messages", path.display()
     )]
     NoAccount {
         /// The journal's directory.
@@ -72,7 +72,7 @@ pub(crate) enum JournalError {
     },
     /// A message belongs to no session, and sessions are required now.
     #[error(
-        "{}: message {number} belongs to no session, and nobody could receive it where sessions are required", path.display()
+        "{}: message {number} belongs to no session, and could not be received from an entity that requires sessions", path.display()
     )]
     NoSession {
         /// The journal's directory.
@@ -276,7 +276,7 @@ fn report_lost(path: &Path, damage: &Damage, lost: &[Range<u64>]) {
         journal = %path.display(),
         %damage,
         lost_records = count,
-        "records of a journal are lost: messages that they brought are gone, and messages whose completion they \
+        "records of a journal are lost: messages that they contained are gone, and messages whose completion they \
          recorded are delivered again"
     );
 }

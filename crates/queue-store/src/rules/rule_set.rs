@@ -54,7 +54,7 @@ pub enum RuleError {
         bytes: usize,
     },
     /// There are as many rules as there may be. `amqp:resource-limit-exceeded`.
-    #[error("The subscription has {MAXIMUM_RULES} rules, which is the most that it may have")]
+    #[error("The subscription has {MAXIMUM_RULES} rules, the maximum")]
     TooMany,
 }
 

@@ -23,7 +23,7 @@ pub enum RelayError {
         destinations: u32,
     },
     /// The source failed as a whole.
-    #[error("the source cannot go on")]
+    #[error("the source can't continue")]
     Source(#[from] SourceError),
     /// A sink does not take messages as the source has them.
     #[error("the source yields {encoding}, which the sink does not take")]
@@ -34,7 +34,7 @@ pub enum RelayError {
         encoding: Encoding,
     },
     /// A sink failed as a whole.
-    #[error("the sink cannot go on")]
+    #[error("the sink can't continue")]
     Sink {
         /// Its place in the list of sinks.
         index: usize,
@@ -49,8 +49,9 @@ pub enum RelayError {
     Ownership(#[from] OwnershipOptionsError),
     /// The source no longer has events that were not read yet, and the relay is to stop then.
     #[error(
-        "{missing} events of partition {partition} are missing: event {expected} was expected and {first} came, the source \
-         no longer has those before it; `missed_events: report` counts them and goes on"
+        "{missing} events of partition {partition} are missing: event {expected} was expected, {first} \
+         arrived, and the source has removed those before it; with `missed_events: report` the relay \
+         counts them and continues"
     )]
     MissedEvents {
         /// The partition.
@@ -72,8 +73,8 @@ pub enum RelayError {
     },
     /// A destination refuses an event for good, and the relay is to stop then.
     #[error(
-        "the destination refuses {} of {bytes} bytes for good ({error}); `poison_events: {{dead_letter: <file>}}` puts \
-         such events aside and goes on",
+        "the destination refuses {} of {bytes} bytes permanently ({error}); `poison_events: {{dead_letter: <file>}}` stores \
+         such events and continues",
         poison::place(*partition, *sequence_number, offset)
     )]
     Poison {
@@ -90,8 +91,9 @@ pub enum RelayError {
     },
     /// The source has begun to number the events of a partition again, and the relay is to stop then.
     #[error(
-        "the source has begun to number the events of partition {partition} again ({cause}), so the checkpoint does not hold \
-         any more; remove it to start over, or let `missed_events: report` start at the oldest event"
+        "the source has restarted the numbering of partition {partition} ({cause}), so the checkpoint is \
+         no longer valid; remove it to start over, or start at the oldest event with `missed_events: \
+         report`"
     )]
     Restarted {
         /// The partition.

@@ -215,7 +215,7 @@ impl Relay {
             expected,
             first,
             missing,
-            "events are missing: the source no longer had them when they were to be read"
+            "events are missing: the source had removed them before they were read"
         );
         if self.options.missed_events == MissedEvents::Report {
             return true;
@@ -256,14 +256,14 @@ impl Relay {
         tracing::warn!(
             partition = id.0,
             %cause,
-            "the source has begun to number the events of the partition again: it was deleted and created again, or lost \
-             its newest events; the checkpoint does not hold any more"
+            "the source has restarted the numbering of the partition: it was recreated, or lost its newest \
+             events; the checkpoint is no longer valid"
         );
         if self.options.missed_events == MissedEvents::Stop {
             self.fail(RelayError::Restarted { partition: id, cause: cause.to_string() });
             return;
         }
-        self.stop_partition(index, Closing::Service, &"it is read again from its oldest event");
+        self.stop_partition(index, Closing::Service, &"reading restarts at the oldest event");
         let in_flight = self.options.in_flight;
         let partition = &mut self.partitions[index];
         // Nothing of the old numbers is written any more.
@@ -288,7 +288,7 @@ impl fmt::Display for Restart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Back { expected, first } => {
-                write!(f, "event {first} came where {expected} was expected")
+                write!(f, "event {expected} was expected, {first} arrived")
             }
             Self::Refused(error) => error.fmt(f),
         }

@@ -64,7 +64,7 @@ impl Relay {
             tracing::error!(
                 partition = partition.0, sequence_number, offset, bytes,
                 sink, destination = send.destination, %error,
-                "the destination refuses an event for good"
+                "the destination refuses an event permanently"
             );
         }
         match &mut self.poison {
@@ -88,9 +88,9 @@ impl Relay {
                 Err(error) => {
                     tracing::error!(
                         partition = partition.0, sequence_number, %error,
-                        "the event can't be written to the file of dead letters"
+                        "the event can't be written to the dead-letter file"
                     );
-                    self.fail_batch(of, &"the file of dead letters can't be written");
+                    self.fail_batch(of, &"the dead-letter file can't be written");
                 }
             },
         }

@@ -376,7 +376,7 @@ impl Relay {
         match returned {
             Ok(returned) => self.metrics.returned_partitions += returned.len() as u64,
             Err(error) => {
-                tracing::warn!(%error, "partitions cannot be given back; their claims will expire");
+                tracing::warn!(%error, "partitions can't be released; their claims will expire");
             }
         }
     }
@@ -397,7 +397,7 @@ impl Relay {
         match loss {
             // That is how relays come to equal shares.
             Loss::Taken => {
-                tracing::info!(partition = partition.0, %cause, "the partition is another relay's now");
+                tracing::info!(partition = partition.0, %cause, "another relay owns the partition now");
             }
             Loss::Expired => self.troubles.occurs(Place::Ownership, &EXPIRED, now),
         }

@@ -136,13 +136,13 @@ pub async fn watch(options: EventHubsOptions, handle: MetricsHandle) {
         match ask(&options, &mut client, &ends, &partitions).await {
             Ok(()) if is_told => {
                 is_told = false;
-                tracing::info!("the lag of partitions can be told again");
+                tracing::info!("the lag of partitions is known again");
             }
             Ok(()) => {}
             Err(error) => {
                 client = None;
                 if !std::mem::replace(&mut is_told, true) {
-                    tracing::warn!(%error, "the lag of partitions can't be told");
+                    tracing::warn!(%error, "the lag of partitions is unknown");
                 }
             }
         }

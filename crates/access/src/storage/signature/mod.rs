@@ -89,7 +89,7 @@ pub enum StorageSignatureError {
     #[error("the signature is not for clients of this address")]
     Address,
     /// It is for HTTPS alone.
-    #[error("the signature is for HTTPS alone")]
+    #[error("the signature is for HTTPS only")]
     Protocol,
     /// It is for other services of the account.
     #[error("the signature's field ss has no b, so it is not for blobs")]

@@ -49,7 +49,7 @@ impl SyncedFile {
         if let Err(error) = self.file.sync_data() {
             tracing::warn!(
                 file = %self.path.display(), %error,
-                "a checkpoint can't be synced: a power cut may take it back further"
+                "a checkpoint can't be synced: after a power cut, more events may be duplicated"
             );
         }
     }

@@ -35,7 +35,7 @@ impl ServiceBusSource {
         let link = connection
             .engine()
             .attach_receiver(session, options)
-            .ok_or_else(|| ServiceError::of_connection("protocol", "the service takes no further link"))?;
+            .ok_or_else(|| ServiceError::of_connection("protocol", "the service accepts no more links"))?;
         self.link = Link::Attaching(link);
         Ok(())
     }

@@ -17,36 +17,36 @@ impl Collector for AmqpMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut metrics = MetricsWriter::new(encoder);
         let amqp = self.0.counters();
-        metrics.gauge("parshall_amqp_connections", "AMQP connections open now.", amqp.open)?;
+        metrics.gauge("parshall_amqp_connections", "Open AMQP connections.", amqp.open)?;
         metrics.gauge(
             "parshall_amqp_connections_maximum",
-            "AMQP connections that there may be.",
+            "Maximum number of AMQP connections.",
             amqp.maximum,
         )?;
         metrics.counter("parshall_amqp_connections_accepted", "AMQP connections accepted.", amqp.accepted)?;
         metrics.counter(
             "parshall_amqp_connections_refused",
-            "AMQP connections for which there was no room.",
+            "AMQP connections refused because the maximum was reached.",
             amqp.refused,
         )?;
         metrics.counter(
             "parshall_amqp_connections_evicted",
-            "AMQP connections that made room for others before they had shown a token or a key.",
+            "Unauthenticated AMQP connections closed to make room for others.",
             amqp.evicted,
         )?;
         metrics.counter(
             "parshall_amqp_connections_unproven",
-            "AMQP connections closed because they showed no token and no key in time.",
+            "AMQP connections closed because they presented neither token nor key in time.",
             amqp.unproven,
         )?;
         metrics.gauge(
             "parshall_amqp_partial_message_bytes",
-            "Bytes of messages of which not all frames have come.",
+            "Bytes of incomplete messages, of which frames are outstanding.",
             amqp.partial_bytes,
         )?;
         metrics.counter(
             "parshall_amqp_partial_messages_refused",
-            "Messages refused because unfinished ones held as much memory as they may.",
+            "Messages refused because incomplete messages had reached their memory limit.",
             amqp.partial_refused,
         )?;
         Ok(())

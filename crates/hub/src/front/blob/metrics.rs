@@ -18,53 +18,45 @@ impl Collector for BlobMetrics {
         let mut metrics = MetricsWriter::new(encoder);
         let front = self.0.counters();
         let store = self.0.store().figures();
-        metrics.gauge(
-            "parshall_blob_connections",
-            "Connections for blobs open now.",
-            front.open_connections,
-        )?;
+        metrics.gauge("parshall_blob_connections", "Open blob connections.", front.open_connections)?;
         metrics.counter(
             "parshall_blob_connections_evicted",
-            "Connections for blobs that made room for others before anything was granted to them.",
+            "Blob connections without an authorized request, closed to make room for others.",
             front.evicted_connections,
         )?;
-        metrics.counter("parshall_blob_requests", "Requests for blobs answered.", front.requests)?;
+        metrics.counter("parshall_blob_requests", "Blob requests answered.", front.requests)?;
         metrics.counter(
             "parshall_blob_requests_refused",
-            "Requests for blobs answered with a status from 400 to 499.",
+            "Blob requests answered with a status from 400 to 499.",
             front.refused,
         )?;
         metrics.counter(
             "parshall_blob_requests_failed",
-            "Requests for blobs answered with a status from 500 on.",
+            "Blob requests answered with a status of 500 or above.",
             front.failed,
         )?;
         metrics.counter(
             "parshall_blob_bytes_in",
-            "Bytes of bodies that requests for blobs announced.",
+            "Bytes of request bodies, as announced.",
             front.bytes_in,
         )?;
-        metrics.counter(
-            "parshall_blob_bytes_out",
-            "Bytes of bodies of replies to requests for blobs.",
-            front.bytes_out,
-        )?;
+        metrics.counter("parshall_blob_bytes_out", "Bytes of reply bodies.", front.bytes_out)?;
         metrics.counter(
             "parshall_blob_injected_faults",
-            "Requests for blobs delayed or refused on purpose.",
+            "Blob requests delayed or refused by injection.",
             front.injected,
         )?;
         metrics.gauge("parshall_blob_containers", "Containers.", store.containers)?;
         metrics.gauge("parshall_blob_blobs", "Blobs.", store.blobs)?;
-        metrics.gauge("parshall_blob_memory_bytes", "Memory that blobs take.", store.memory_bytes)?;
+        metrics.gauge("parshall_blob_memory_bytes", "Memory used by blobs.", store.memory_bytes)?;
         metrics.counter(
             "parshall_blob_storage_failures",
-            "Operations on files of blobs that failed.",
+            "Failed operations on blob files.",
             store.storage_failures,
         )?;
         metrics.counter(
             "parshall_blob_damaged_files",
-            "Files of blobs found damaged, at the start or when they were read.",
+            "Blob files found damaged, at the start or when read.",
             store.damaged_files,
         )?;
         Ok(())

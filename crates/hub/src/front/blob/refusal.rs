@@ -17,7 +17,9 @@ pub(super) enum Refusal {
     #[error("the request has neither an Authorization header nor a signature in its query")]
     NoAuthentication,
     /// The path begins with another account than the one that is here.
-    #[error("the path does not begin with this service's account, or another account signed")]
+    #[error(
+        "the path does not start with this service's account, or the request was signed by another account"
+    )]
     Account,
     /// The key did not sign this.
     #[error(transparent)]
@@ -32,13 +34,13 @@ pub(super) enum Refusal {
     #[error("the path names no account, or is not UTF-8")]
     Uri,
     /// A container or blob has an impossible name.
-    #[error("the name of the container or blob is impossible")]
+    #[error("the name of the container or blob is invalid")]
     ResourceName,
     /// The name of a container or blob is too short or too long.
     #[error("container names have 3 to 63 characters, blob names 1 to 1,024")]
     ResourceNameLength,
     /// A header can't be read.
-    #[error("the value of the header {name} makes no sense")]
+    #[error("the value of the header {name} is invalid")]
     Header {
         /// Which one.
         name: &'static str,
@@ -50,7 +52,7 @@ pub(super) enum Refusal {
         name: &'static str,
     },
     /// A parameter of the query can't be read.
-    #[error("the value of the parameter {name} makes no sense")]
+    #[error("the value of the parameter {name} is invalid")]
     Parameter {
         /// Which one.
         name: &'static str,
@@ -62,7 +64,7 @@ pub(super) enum Refusal {
     #[error("the metadata is larger than 8 KiB")]
     MetadataSize,
     /// The body is no block list.
-    #[error("the body is no block list")]
+    #[error("the body is not a block list")]
     Xml,
     /// The body is longer than one may be.
     #[error("the body is larger than {limit}; write the blob in blocks")]
@@ -71,31 +73,31 @@ pub(super) enum Refusal {
         limit: ByteSize,
     },
     /// The body is not what its checksum is of.
-    #[error("the body does not have the Content-MD5 that it should have")]
+    #[error("the body does not match its Content-MD5")]
     Checksum,
     /// The same of the other checksum.
-    #[error("the body does not have the x-ms-content-crc64 that it should have")]
+    #[error("the body does not match its x-ms-content-crc64")]
     Crc64,
     /// The body is not the structured message that it should be.
     #[error(transparent)]
     Structured(#[from] StructuredError),
     /// The body ended early.
-    #[error("the body ended before its end")]
+    #[error("the body is shorter than announced")]
     Body,
     /// There are too many bodies under way.
-    #[error("the bodies of other requests take all the memory there is for them; try again")]
+    #[error("the memory for request bodies is exhausted; try again")]
     Busy,
     /// It was done on purpose.
-    #[error("this service was told to refuse requests for a while")]
+    #[error("the request was refused by an injected fault")]
     OnPurpose,
     /// Something broke in here.
-    #[error("the service made a mistake; its log has more")]
+    #[error("internal error; see the service's log")]
     Internal,
     /// An operation of the real service that is not here.
     #[error("this service does not implement this operation")]
     NotImplemented,
     /// Headers ask for something that is not here.
-    #[error("this service does not implement what these headers ask for: {names}")]
+    #[error("this service does not implement these headers: {names}")]
     UnservedHeaders {
         /// Their names.
         names: String,

@@ -62,7 +62,7 @@ fn check_topic(
     if topic.options.size_limit == ByteSize::ZERO {
         return Err(QueueConfigError {
             path: format!("{place}.size_limit"),
-            reason: "a topic that can hold nothing is of no use".to_owned(),
+            reason: "the size limit must be above 0".to_owned(),
         });
     }
     let mut subscriptions: HashMap<String, usize> = HashMap::new();
@@ -107,11 +107,11 @@ fn check_options(
     check_positive(place, "duplicate_detection", options.duplicate_detection)?;
     let mistake = |field: &str, reason: String| QueueConfigError { path: format!("{place}.{field}"), reason };
     if options.maximum_delivery_count == 0 {
-        let reason = "0 is not from 1 on: a message is delivered at least once".to_owned();
+        let reason = "must be at least 1: a message is delivered at least once".to_owned();
         return Err(mistake("maximum_delivery_count", reason));
     }
     if options.size_limit == ByteSize::ZERO {
-        let reason = "a queue that can hold nothing is of no use".to_owned();
+        let reason = "the size limit must be above 0".to_owned();
         return Err(mistake("size_limit", reason));
     }
     for (field, target) in [
@@ -256,7 +256,7 @@ mod tests {
         topic.subscriptions[0].options.maximum_delivery_count = 0;
         assert!(
             mistake(&[], std::slice::from_ref(&topic))
-                .starts_with("topics[0].subscriptions[0].maximum_delivery_count: 0 is not")
+                .starts_with("topics[0].subscriptions[0].maximum_delivery_count: must be at least 1")
         );
         let subscription = &mut topic.subscriptions[0];
         subscription.options.maximum_delivery_count = 1;

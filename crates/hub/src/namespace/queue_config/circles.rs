@@ -107,7 +107,7 @@ fn mistake(circle: &[&Step<'_>]) -> QueueConfigError {
     }
     QueueConfigError {
         path: circle[0].path.clone(),
-        reason: format!("messages would go round in a circle: {text}{}", circle[0].from),
+        reason: format!("messages would be forwarded in a circle: {text}{}", circle[0].from),
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         let queues = [queue("way", "A"), queue("a", "b"), queue("b", "C"), queue("c", "a")];
         assert_eq!(
             circle(&queues, &[]),
-            "queues[1].forward_to: messages would go round in a circle: a -> b -> c -> a"
+            "queues[1].forward_to: messages would be forwarded in a circle: a -> b -> c -> a"
         );
     }
 
@@ -148,11 +148,11 @@ mod tests {
         let news = topic("news", &[("all", ""), ("back", "jobs")]);
         assert_eq!(
             circle(&[queue("jobs", "news")], &[news]),
-            "queues[0].forward_to: messages would go round in a circle: jobs -> news/Subscriptions/back -> jobs"
+            "queues[0].forward_to: messages would be forwarded in a circle: jobs -> news/Subscriptions/back -> jobs"
         );
         assert_eq!(
             circle(&[], &[topic("news", &[("all", ""), ("self", "news")])]),
-            "topics[0].subscriptions[1].forward_to: messages would go round in a circle: news/Subscriptions/self -> news"
+            "topics[0].subscriptions[1].forward_to: messages would be forwarded in a circle: news/Subscriptions/self -> news"
         );
     }
 

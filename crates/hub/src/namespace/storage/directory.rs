@@ -51,7 +51,7 @@ pub enum DataDirectoryError {
     },
     /// A newer program made it.
     #[error(
-        "the data directory {} has version {version}; this program knows versions up to {VERSION}", path.display()
+        "the data directory {} has version {version}; this program supports versions up to {VERSION}", path.display()
     )]
     Newer {
         /// The directory.
@@ -60,7 +60,7 @@ pub enum DataDirectoryError {
         version: u32,
     },
     /// It holds something, and none of it is ours.
-    #[error("the directory {} is not empty and is no data directory", path.display())]
+    #[error("the directory {} is not empty and is not a data directory", path.display())]
     Foreign {
         /// The directory.
         path: PathBuf,
@@ -73,8 +73,8 @@ pub enum DataDirectoryError {
     },
     /// A file that every data directory has is not there.
     #[error(
-        "{file} is missing from the data directory {}, where {found} is; without it what is kept there can't be served: put \
-         {file} back, or take another directory; nothing was changed",
+        "{file} is missing from the data directory {}, which contains {found}; without it the directory \
+         can't be served: restore {file}, or use another directory; nothing was changed",
         path.display()
     )]
     Missing {
@@ -240,7 +240,7 @@ impl DataDirectory {
                 return Err(DataDirectoryError::Unnamed {
                     folder,
                     kind: "hub",
-                    advice: "put back the right one, or move the folder away",
+                    advice: "restore the right one, or move the folder away",
                 });
             }
         }
@@ -289,7 +289,7 @@ impl DataDirectory {
                 return Err(DataDirectoryError::Unnamed {
                     folder,
                     kind: "queue or topic",
-                    advice: "put back the right one, declare the queue or topic as it was, or move the folder away",
+                    advice: "restore the right one, declare the queue or topic as it was, or move the folder away",
                 });
             }
         }

@@ -50,7 +50,7 @@ fn work(case: &Case) -> Option<Grid> {
         "sends failed",
         "timed out",
         "throttled",
-        "failed on purpose",
+        "injected failures",
         "checkpoints",
         "checkpoints failed",
         "checkpoints refused",
@@ -183,7 +183,7 @@ fn waiting(case: &Case) -> Option<String> {
         }
     }
     let legend = CAUSES.map(|(cause, class)| LegendEntry { class: class.to_owned(), name: cause.to_owned() });
-    Some(drawing.figure(CAPTION, "of the time; the rest it had something to do", &legend))
+    Some(drawing.figure(CAPTION, "of the time; it was busy for the rest", &legend))
 }
 
 /// Cause, class and percent, in the order of [`CAUSES`].

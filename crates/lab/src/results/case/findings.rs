@@ -116,7 +116,7 @@ fn refusal_finding(trial: &Trial) -> Option<Finding> {
             Severity::Failure,
             FindingKind::SendErrors,
             format!(
-                "the service refused {} of the relay's {}, {} of them because a quota was used up",
+                "the service refused {} of the relay's {}, {} of them because a quota was exhausted",
                 figure::count(refusals.refused),
                 figure::counted(total, "send", "sends"),
                 figure::count(refusals.throttled)

@@ -46,7 +46,7 @@ pub enum CommandError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// It ended without having been told to.
+    /// It ended unexpectedly.
     #[error("`{name}` ended {moment} ({status})")]
     Ended {
         /// The system under test.
@@ -152,7 +152,7 @@ impl Running {
         loop {
             tokio::select! {
                 status = self.child.wait() => {
-                    return Err(ended(config, "without having been told to", status).into());
+                    return Err(ended(config, "unexpectedly", status).into());
                 }
                 command = channel.next() => match command {
                     Some(Command::Mark { edge }) => {

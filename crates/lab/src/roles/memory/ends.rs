@@ -82,7 +82,7 @@ impl Sink for MemorySink {
         let refusal = || SendError {
             class: ErrorClass::Fatal,
             condition: "test:refused".to_owned(),
-            description: "refused on purpose".to_owned(),
+            description: "refused by injection".to_owned(),
         };
         if hits(self.faults.ignore_every) {
             return Ok(());

@@ -202,7 +202,7 @@ impl MemoryRelay {
                 return Err(SourceError {
                     class: ErrorClass::Fatal,
                     condition: "test:failed".to_owned(),
-                    description: "failed on purpose".to_owned(),
+                    description: "failed by injection".to_owned(),
                 });
             }
             assert!(!hits(self.faults.panic_after), "a panic on purpose");

@@ -36,7 +36,7 @@ pub(super) fn read(document: &Document) -> Result<Vec<HubConfig>, SettingsError>
     if let Some(kind) = find(namespace, "Type")
         && !kind.written().eq_ignore_ascii_case("EventHub")
     {
-        let advice = "`EventHub` is the one type that this service has";
+        let advice = "the only supported type is `EventHub`";
         return Err(kind.mistake(&format!("{NAMESPACE}.Type"), "is no namespace of Event Hubs", advice));
     }
     hub_nodes(document)
@@ -108,7 +108,7 @@ fn warn_of_unknown(node: &Node, path: &str, known: &[&str]) {
             let place = &entry.key_place;
             let separator = if path.is_empty() { "" } else { "." };
             tracing::warn!(
-                "{}:{}:{}: `{path}{separator}{}` means nothing here and is passed over",
+                "{}:{}:{}: `{path}{separator}{}` is not supported and is ignored",
                 place.name(),
                 place.line(),
                 place.column(),

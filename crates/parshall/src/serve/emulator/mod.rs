@@ -25,7 +25,7 @@ pub(super) fn read(document: &Document) -> Result<NamespaceConfig, SettingsError
     let user =
         find(document.root(), "UserConfig").ok_or_else(|| missing(document.root(), "", "UserConfig"))?;
     if find(user, "LoggingConfig").is_some() || find(user, "Logging").is_some() {
-        tracing::debug!("logging is passed over; the variable PARSHALL_LOG says what is logged");
+        tracing::debug!("the logging section is ignored; set the variable PARSHALL_LOG instead");
     }
     let has_entities = service_bus::is_there(user);
     let hubs =

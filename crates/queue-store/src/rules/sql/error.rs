@@ -25,7 +25,7 @@ pub enum SqlErrorKind {
         found: String,
     },
     /// A quotation mark or bracket is never closed.
-    #[error("there is no {closing} that ends what begins here")]
+    #[error("missing {closing}")]
     Unfinished {
         /// What is missing.
         closing: char,
@@ -55,7 +55,7 @@ pub enum SqlErrorKind {
         name: &'static str,
     },
     /// `ESCAPE` has something else than a text of one character.
-    #[error("what follows ESCAPE is one character, such as '\\'")]
+    #[error("ESCAPE must be followed by one character, such as '\\'")]
     Escape,
     /// The real service has it, this one has not.
     #[error("{what} not supported here")]

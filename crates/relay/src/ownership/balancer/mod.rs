@@ -74,10 +74,10 @@ pub enum ClaimKind {
 impl fmt::Display for ClaimKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Free => f.write_str("nobody owned it"),
+            Self::Free => f.write_str("it had no owner"),
             Self::Expired => f.write_str("its owner's claim has expired"),
-            Self::Own => f.write_str("it was ours already"),
-            Self::Stolen(owner) => write!(f, "stolen from {owner}, who has most"),
+            Self::Own => f.write_str("this relay already owned it"),
+            Self::Stolen(owner) => write!(f, "stolen from {owner}, which has the most partitions"),
         }
     }
 }

@@ -91,7 +91,7 @@ impl Admission<'_> {
     /// What the client is told where it is not to have the link.
     pub(crate) fn admit(self, link: LinkId, session: SessionId, attach: &Attach) -> Result<Admitted, Error> {
         if attach.target.as_ref().is_some_and(|target| target.is_coordinator) {
-            let text = "There are no transactions here.";
+            let text = "Transactions are not supported.";
             return Err(Error::new(ErrorCondition::NOT_IMPLEMENTED, text));
         }
         let target = attach.target.as_ref().and_then(|target| target.address.as_deref());

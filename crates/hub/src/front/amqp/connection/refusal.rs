@@ -25,7 +25,7 @@ pub(crate) async fn refuse(mut driver: Driver, maximum: u64) {
     }
     let reason = Error::new(
         ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
-        format!("The namespace has as many connections as it may have: {maximum}."),
+        format!("The namespace has reached its maximum number of connections: {maximum}."),
     );
     driver.connection().close(Some(reason));
     driver.shut_down(FAREWELL).await;

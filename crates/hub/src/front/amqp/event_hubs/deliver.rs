@@ -131,7 +131,7 @@ impl DeliverLink {
                 tracing::info!(
                     partition = reading.partition.id(),
                     skipped = chunk.skipped(),
-                    "retention overtook a reader, which goes on at the oldest event"
+                    "retention overtook a reader, which continues at the oldest event"
                 );
             }
             if let Some(metrics) = &mut self.metrics {

@@ -90,7 +90,9 @@ pub(crate) fn answer(
         "QUERY" => request.query(),
         other => Err(Answer::error(
             400,
-            format!("The operation '{other}' is none of READ, CREATE, DELETE and QUERY."),
+            format!(
+                "The operation '{other}' is not supported; supported are READ, CREATE, DELETE and QUERY."
+            ),
         )),
     };
     Ok(result.unwrap_or_else(|refusal| refusal))

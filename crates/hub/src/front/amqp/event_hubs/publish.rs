@@ -113,10 +113,10 @@ pub(super) fn refused(error: AppendError) -> DeliveryState {
             "The batch is larger than a batch of the log can be.",
         ),
         AppendError::Full { held, bound, .. } => server_busy(&format!(
-            "The partition holds {held} of at most {bound} and takes no more until consumers have caught up."
+            "The partition holds {held} of at most {bound} and accepts no more until consumers have caught up."
         )),
         AppendError::Unavailable(reason) => {
-            server_busy(&format!("The partition takes no events at present: {reason}."))
+            server_busy(&format!("The partition accepts no events at present: {reason}."))
         }
     }
 }

@@ -30,7 +30,7 @@ fn mistakes_tell_where_they_are_and_what_was_expected() {
         ("größe = 'x' & 1", "character 13: expected a name, a constant or an operator, found `&`"),
         ("a = 9223372036854775808", "character 5: the number 9223372036854775808 is out of range"),
         ("a = 1E400", "character 5: the number 1E400 is out of range"),
-        ("a LIKE 'b' ESCAPE 'cc'", "character 19: what follows ESCAPE is one character, such as '\\'"),
+        ("a LIKE 'b' ESCAPE 'cc'", "character 19: ESCAPE must be followed by one character, such as '\\'"),
         ("a = @tag", "character 5: parameters (@name) are not supported here"),
         ("newid() = a", "character 1: the function `newid` is not supported here"),
         (

@@ -83,7 +83,7 @@ impl ManagedEntity {
             Self::Queue(queue) => Ok(queue),
             Self::Subscription(subscription) => Ok(subscription.queue()),
             Self::Topic(topic) => Err(not_allowed(format!(
-                "'{}' is a topic; this is asked of its subscriptions.",
+                "'{}' is a topic; send this request to one of its subscriptions.",
                 topic.name()
             ))),
         }
@@ -125,7 +125,7 @@ impl Request<'_> {
             "remove-rule" => self.remove_rule(&arguments),
             "enumerate-rules" => self.enumerate_rules(&arguments),
             other => {
-                let text = format!("The operation '{other}' is none of this node.");
+                let text = format!("This node does not support the operation '{other}'.");
                 Err(Answer::failed(501, ErrorCondition::NOT_IMPLEMENTED, text))
             }
         };
