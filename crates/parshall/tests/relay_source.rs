@@ -152,7 +152,7 @@ async fn what_retention_took_is_reported_and_not_completed_or_stops_the_relay() 
     rig.publish(100, 64 << 10).await;
     let stopped = ended(rig.command().spawn().unwrap()).await;
     assert_eq!(stopped.status, Some(3), "{}", stopped.said);
-    assert!(stopped.said.contains("event 10 was expected and"), "{}", stopped.said);
+    assert!(stopped.said.contains("event 10 was expected, "), "{}", stopped.said);
     assert_eq!(rig.events("destination"), 10);
     rig.pipeline("");
     let relay = rig.relay().await;

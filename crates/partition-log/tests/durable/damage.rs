@@ -192,7 +192,7 @@ fn an_empty_file_in_the_place_of_a_missing_one_lets_the_rest_be_served() {
         let content = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let refused = disk.try_open().map(|_| ()).unwrap_err().to_string();
-        assert!(refused.contains("make an empty file"), "{refused}");
+        assert!(refused.contains("create an empty file"), "{refused}");
         fs::write(&path, b"").unwrap();
         let service = disk.open();
         assert_eq!(service.report.damaged.len(), 1);

@@ -74,7 +74,7 @@ async fn a_relay_that_is_to_stop_names_the_event_and_passes_it_with_no_checkpoin
     let error = pipe.relay().run(std::future::pending()).await;
     let error = error.expect_err("the event ends the relay").to_string();
     assert!(
-        error.contains("event 5 of partition 0 (offset 50) of 300 bytes for good (test:refused"),
+        error.contains("event 5 of partition 0 (offset 50) of 300 bytes permanently (test:refused"),
         "{error}"
     );
     assert_eq!(pipe.checkpoint(0), None);
