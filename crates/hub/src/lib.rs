@@ -16,7 +16,6 @@
 pub mod clock;
 pub mod counters;
 pub mod front;
-mod metrics;
 pub mod namespace;
 pub mod profile;
 pub mod service;

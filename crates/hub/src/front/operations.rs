@@ -7,14 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use hyper::http::request::Parts;
-use listen::{AcceptFailures, Acceptor, Page};
+use listen::{AcceptFailures, Acceptor, MetricsWriter, Page};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-
-use crate::metrics::MetricsWriter;
 
 /// What the endpoints report on.
 #[derive(Debug, Clone)]
@@ -65,10 +63,7 @@ impl OperationsFront {
     }
 
     fn metrics(&self) -> Page {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)
-            .expect("a string takes any text");
-        Page::metrics(text)
+        Page::metrics(listen::open_metrics(&self.registry))
     }
 }
 

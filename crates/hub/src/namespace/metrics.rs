@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use listen::MetricsWriter;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::{Hubs, Namespace, Partition, queue_metrics};
 use crate::counters::CounterValues;
-use crate::metrics::{Description, MetricsWriter};
 use crate::profile::ProfileCounterValues;
 use partition_log::disk::StorageCounters;
 
@@ -42,47 +42,37 @@ fn partitions(hubs: &Hubs, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
         })
         .collect();
     let labels = |hub, id| [("hub", hub), ("partition", id)];
-    for (description, figure) in COUNTERS {
+    for (name, help, figure) in COUNTERS {
         let series = partitions.iter().map(|(hub, id, partition)| {
             let values = partition.counters().values();
             (labels(*hub, id.as_str()), figure(&values))
         });
-        metrics.counters(description, series)?;
+        metrics.counters(name, help, series)?;
     }
     let series = partitions.iter().map(|(hub, id, partition)| {
         let bytes = partition.log().stats().bytes;
         (labels(*hub, id.as_str()), bytes)
     });
-    metrics.gauges(Description { name: "parshall_hub_log_bytes", help: "Bytes in the log." }, series)
+    metrics.gauges("parshall_hub_log_bytes", "Bytes in the log.", series)
 }
 
 /// Which counter of a partition a metric shows.
 type Figure = fn(&CounterValues) -> u64;
 
-const COUNTERS: [(Description, Figure); 7] = [
-    (Description { name: "parshall_hub_events_in", help: "Events appended." }, |values| values.events_in),
-    (Description { name: "parshall_hub_bytes_in", help: "Bytes appended." }, |values| values.bytes_in),
-    (Description { name: "parshall_hub_batches_in", help: "Batches appended." }, |values| values.batches_in),
+const COUNTERS: [(&str, &str, Figure); 7] = [
+    ("parshall_hub_events_in", "Events appended.", |values| values.events_in),
+    ("parshall_hub_bytes_in", "Bytes appended.", |values| values.bytes_in),
+    ("parshall_hub_batches_in", "Batches appended.", |values| values.batches_in),
+    ("parshall_hub_batches_refused", "Batches refused because the log was full.", |values| {
+        values.batches_refused
+    }),
     (
-        Description {
-            name: "parshall_hub_batches_refused",
-            help: "Batches refused because the log was full.",
-        },
-        |values| values.batches_refused,
-    ),
-    (
-        Description {
-            name: "parshall_hub_batches_throttled",
-            help: "Batches refused because the namespace's quota was exhausted.",
-        },
+        "parshall_hub_batches_throttled",
+        "Batches refused because the namespace's quota was exhausted.",
         |values| values.batches_throttled,
     ),
-    (Description { name: "parshall_hub_events_out", help: "Events delivered, once per reader." }, |values| {
-        values.events_out
-    }),
-    (Description { name: "parshall_hub_bytes_out", help: "Bytes delivered, once per reader." }, |values| {
-        values.bytes_out
-    }),
+    ("parshall_hub_events_out", "Events delivered, once per reader.", |values| values.events_out),
+    ("parshall_hub_bytes_out", "Bytes delivered, once per reader.", |values| values.bytes_out),
 ];
 
 fn storage_figures(values: &StorageCounters, metrics: &mut MetricsWriter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::metrics::{Description, MetricsWriter};
+use listen::MetricsWriter;
 use queue_store::{Entity, Queue, QueueCounters, QueueCounts, QueueStore};
 
 /// Writes what there is of each queue and each subscription of `store`, by the name that clients use for it.
@@ -15,16 +15,16 @@ pub(super) fn encode(store: &QueueStore, metrics: &mut MetricsWriter<'_>) -> fmt
         states(counts).map(|(state, figure)| ([("entity", queue.name()), ("state", state)], figure))
     });
     let help = "Messages in the queue, by their state.";
-    metrics.gauges(Description { name: "parshall_hub_queue_messages", help }, messages)?;
+    metrics.gauges("parshall_hub_queue_messages", help, messages)?;
     let bytes = queues.iter().zip(&counts).map(|(queue, counts)| ([("entity", queue.name())], counts.bytes));
     let help = "Bytes of messages and dead letters that count towards the size limit.";
-    metrics.gauges(Description { name: "parshall_hub_queue_bytes", help }, bytes)?;
+    metrics.gauges("parshall_hub_queue_bytes", help, bytes)?;
     for (name, help, figure) in COUNTERS {
         let series = queues
             .iter()
             .zip(&counters)
             .map(|(queue, counters)| ([("entity", queue.name())], figure(counters)));
-        metrics.counters(Description { name, help }, series)?;
+        metrics.counters(name, help, series)?;
     }
     Ok(())
 }
@@ -106,8 +106,7 @@ mod tests {
         queue.enqueue(UnixTime::from_milliseconds(0), &[message, message]).unwrap();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Queues(store)));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let text = listen::open_metrics(&registry);
         for line in [
             "# TYPE parshall_hub_queue_messages gauge",
             "parshall_hub_queue_messages{entity=\"jobs\",state=\"available\"} 2",

@@ -5,79 +5,70 @@ use std::time::UNIX_EPOCH;
 
 use connect::event::PartitionId;
 use connect::sink::ErrorClass;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::gauge::ConstGauge;
+use listen::MetricsWriter;
 
 use super::table::{
     BUILD_INFO, CONNECTED, HEALTH, LAG_EVENTS, LAG_SECONDS, LAST_ENQUEUED, LAST_ERROR, POSITION, READY,
 };
+use crate::health::lag::Lag;
 use crate::health::{Health, Position, Reason};
 
 /// Writes the gauges, in the order of their list.
-pub(super) fn encode(health: &Health, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+pub(super) fn encode(health: &Health, writer: &mut MetricsWriter<'_>) -> fmt::Result {
     for (name, help) in HEALTH {
-        let mut gauge = Gauge { encoder: &mut *encoder, name, help };
         match *name {
-            BUILD_INFO => {
-                gauge.series([(&[("version", env!("CARGO_PKG_VERSION"))][..], 1.0)])?;
-            }
+            BUILD_INFO => writer.gauges(name, help, [([("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
             CONNECTED => {
-                let [source, sink] = [health.source_connected, health.sink_connected].map(number);
-                gauge.series([(&[("side", "source")][..], source), (&[("side", "sink")][..], sink)])?;
+                let sides = [("source", health.source_connected), ("sink", health.sink_connected)];
+                writer.gauges(name, help, sides.map(|(side, is)| ([("side", side)], number(is))))
             }
-            READY => {
-                let ready = ConstGauge::new(number(health.is_ready()));
-                ready.encode(gauge.descriptor()?)?;
-            }
+            READY => writer.gauge(name, help, number(health.is_ready())),
             LAST_ERROR => {
-                let labels: Vec<_> = health
-                    .last_errors
-                    .iter()
-                    .map(|error| {
-                        let labels = [
-                            ("place", error.place.name()),
-                            ("class", class(error.class)),
-                            ("condition", error.condition.as_str()),
-                        ];
-                        let since_epoch = error.at.duration_since(UNIX_EPOCH);
-                        (labels, since_epoch.unwrap_or_default().as_secs_f64())
-                    })
-                    .collect();
-                gauge.series(labels.iter().map(|(labels, at)| (&labels[..], *at)))?;
+                let errors = health.last_errors.iter().map(|error| {
+                    let labels = [
+                        ("place", error.place.name()),
+                        ("class", class(error.class)),
+                        ("condition", error.condition.as_str()),
+                    ];
+                    let since_epoch = error.at.duration_since(UNIX_EPOCH);
+                    (labels, since_epoch.unwrap_or_default().as_secs_f64())
+                });
+                writer.gauges(name, help, errors)
             }
             POSITION => {
-                let positions = health.partitions.iter();
-                gauge.by_partition(positions.map(|progress| {
-                    let number = match progress.position {
-                        Position::After(number) => Some(number as f64),
-                        Position::Beginning | Position::Unknown => None,
-                    };
-                    (progress.partition, number)
-                }))?;
+                let positions = health.partitions.iter().filter_map(|progress| match progress.position {
+                    Position::After(number) => Some(of_partition(progress.partition, number as f64)),
+                    Position::Beginning | Position::Unknown => None,
+                });
+                writer.gauges(name, help, positions)
             }
             LAST_ENQUEUED => {
-                let lags = health.lags.iter();
-                gauge.by_partition(
-                    lags.map(|(partition, lag)| (*partition, Some(lag.last_sequence_number as f64))),
-                )?;
+                let last = |(partition, lag): &(PartitionId, Lag)| {
+                    of_partition(*partition, lag.last_sequence_number as f64)
+                };
+                writer.gauges(name, help, health.lags.iter().map(last))
             }
             LAG_EVENTS => {
-                let lags = health.lags.iter();
-                gauge.by_partition(
-                    lags.map(|(partition, lag)| (*partition, lag.events.map(|lag| lag as f64))),
-                )?;
+                let events = |(partition, lag): &(PartitionId, Lag)| {
+                    lag.events.map(|events| of_partition(*partition, events as f64))
+                };
+                writer.gauges(name, help, health.lags.iter().filter_map(events))
             }
             LAG_SECONDS => {
-                let lags = health.lags.iter();
-                gauge.by_partition(
-                    lags.map(|(partition, lag)| (*partition, lag.age.map(|age| age.as_secs_f64()))),
-                )?;
+                let age = |(partition, lag): &(PartitionId, Lag)| {
+                    lag.age.map(|age| of_partition(*partition, age.as_secs_f64()))
+                };
+                writer.gauges(name, help, health.lags.iter().filter_map(age))
             }
             unknown => unreachable!("{unknown} is in the list of the relay's health"),
-        }
+        }?;
     }
     Ok(())
+}
+
+/// A figure of a partition, with its label.
+const fn of_partition(partition: PartitionId, figure: f64) -> ([(&'static str, u32); 1], f64) {
+    ([("partition", partition.0)], figure)
 }
 
 /// The relay's readiness as text, one reason per line.
@@ -109,54 +100,6 @@ pub(super) fn json(health: &Health) -> String {
     serde_json::json!({"ready": health.is_ready(), "reasons": reasons}).to_string()
 }
 
-struct Gauge<'a, 'e> {
-    encoder: &'a mut DescriptorEncoder<'e>,
-    name: &'static str,
-    help: &'static str,
-}
-
-impl Gauge<'_, '_> {
-    fn descriptor(&mut self) -> Result<prometheus_client::encoding::MetricEncoder<'_>, fmt::Error> {
-        self.encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)
-    }
-
-    fn series<'l>(
-        &mut self,
-        series: impl IntoIterator<Item = (&'l [(&'l str, &'l str)], f64)>,
-    ) -> fmt::Result {
-        let mut family = self.descriptor()?;
-        for (labels, value) in series {
-            let labels = Labels(labels);
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn by_partition(&mut self, series: impl Iterator<Item = (PartitionId, Option<f64>)>) -> fmt::Result {
-        let mut family = self.descriptor()?;
-        for (partition, value) in series {
-            if let Some(value) = value {
-                let labels = [("partition", partition.0)];
-                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Labels whose number is not known beforehand.
-#[derive(Debug)]
-struct Labels<'a>(&'a [(&'a str, &'a str)]);
-
-impl EncodeLabelSet for Labels<'_> {
-    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>) -> fmt::Result {
-        for label in self.0 {
-            prometheus_client::encoding::EncodeLabel::encode(label, encoder.encode_label())?;
-        }
-        Ok(())
-    }
-}
-
 fn number(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
@@ -175,7 +118,6 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::health::lag::Lag;
     use crate::health::{LastError, PartitionProgress, Place};
     use crate::metrics::{Metrics, prometheus};
 

@@ -3,12 +3,9 @@
 use std::fmt;
 
 use hdrhistogram::Histogram;
+use listen::MetricsWriter;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use super::table::{CAUSES, COUNTERS, DISTRIBUTIONS, GAUGES, INTERVALS};
@@ -19,9 +16,7 @@ use super::{Metrics, health};
 pub fn render(metrics: Metrics) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Copied(metrics)));
-    let mut text = String::new();
-    encode(&mut text, &registry).expect("a string takes any text");
-    text
+    listen::open_metrics(&registry)
 }
 
 /// A copy of the metrics that a registry reads once.
@@ -29,37 +24,27 @@ pub fn render(metrics: Metrics) -> String {
 struct Copied(Metrics);
 
 impl Collector for Copied {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Self(metrics) = self;
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (Self(metrics), mut writer) = (self, MetricsWriter::new(encoder));
         for (name, help, value) in COUNTERS {
-            let counter = ConstCounter::new(value(metrics));
-            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+            writer.counter(name, help, value(metrics))?;
         }
         for (name, help, label, causes) in CAUSES {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (cause, value) in *causes {
-                let labels = [(*label, *cause)];
-                ConstCounter::new(value(metrics)).encode(family.encode_family(&labels)?)?;
-            }
+            let series = causes.iter().map(|(cause, value)| ([(*label, *cause)], value(metrics)));
+            writer.counters(name, help, series)?;
         }
         for (name, help, value) in INTERVALS {
-            let gauge = ConstGauge::new(value(metrics) as f64 / 1e6);
-            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+            writer.gauge(name, help, value(metrics) as f64 / 1e6)?;
         }
         for (name, help, value) in GAUGES {
-            let gauge = ConstGauge::new(i64::try_from(value(metrics)).unwrap_or(i64::MAX));
-            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+            writer.gauge(name, help, value(metrics))?;
         }
         for (name, help, histogram, unit, bounds) in DISTRIBUTIONS {
             let histogram = histogram(metrics);
             let sum = histogram.mean() * histogram.len() as f64 / unit;
-            let buckets = buckets(histogram, *unit, bounds);
-            encoder
-                .encode_descriptor(name, help, None, MetricType::Histogram)?
-                .encode_histogram::<NoLabelSet>(sum, histogram.len(), &buckets, None)?;
+            writer.histogram(name, help, (sum, histogram.len()), &buckets(histogram, *unit, bounds))?;
         }
-        health::encode(&metrics.health, &mut encoder)?;
-        Ok(())
+        health::encode(&metrics.health, &mut writer)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use listen::MetricsWriter;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::AmqpFront;
-use crate::metrics::MetricsWriter;
 
 /// Collects the connections and messages of a front end.
 #[derive(Debug)]
