@@ -133,6 +133,32 @@ impl Client {
         self.connection().attach_receiver(session, options).unwrap()
     }
 
+    /// A link to `address` with what `ask` changes, and what the service answered.
+    ///
+    /// # Errors
+    /// The service's reason for a refusal.
+    pub async fn ask_to_send(
+        &mut self,
+        address: &str,
+        ask: impl FnOnce(&mut LinkOptions),
+    ) -> Result<(LinkId, Attach), Error> {
+        let link = self.begin_to_send(address, ask);
+        self.answer_to(link).await
+    }
+
+    /// A link from `address` with what `ask` changes, and what the service answered.
+    ///
+    /// # Errors
+    /// The service's reason for a refusal.
+    pub async fn ask_to_receive(
+        &mut self,
+        address: &str,
+        ask: impl FnOnce(&mut LinkOptions),
+    ) -> Result<(LinkId, Attach), Error> {
+        let link = self.begin_to_receive(address, ask);
+        self.answer_to(link).await
+    }
+
     /// What the service says to a link that was asked for.
     ///
     /// # Errors
@@ -245,10 +271,8 @@ impl Client {
         application_properties: &[(&str, Value)],
         body: &Value,
     ) -> Received {
-        let sender = self.begin_to_send(node, |_| {});
-        self.answer_to(sender).await.unwrap();
-        let receiver = self.begin_to_receive(node, |_| {});
-        self.answer_to(receiver).await.unwrap();
+        let (sender, _) = self.ask_to_send(node, |_| {}).await.unwrap();
+        let (receiver, _) = self.ask_to_receive(node, |_| {}).await.unwrap();
         self.connection().set_credit(receiver, 1);
         let mut message = Vec::new();
         Properties { message_id: Some(Value::from("request")), ..Properties::default() }.encode(&mut message);

@@ -48,8 +48,7 @@ impl QueueClient {
     /// # Errors
     /// The service's reason for a refusal.
     pub async fn sender(&mut self, address: &str) -> Result<(LinkId, Attach), Error> {
-        let link = self.begin_to_send(address, |_| {});
-        self.answer_to(link).await
+        self.ask_to_send(address, |_| {}).await
     }
 
     /// A link that locks what it receives.

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
 use amqp::Value;
-use amqp::connection::{ConnectionError, Event, LinkId, LinkOptions, NewDelivery, SaslClient};
+use amqp::connection::{ConnectionError, Event, LinkId, NewDelivery, SaslClient};
 use amqp::message::{FORMAT_AMQP, encode};
-use amqp::performative::{Attach, DeliveryState, Error};
+use amqp::performative::{DeliveryState, Error};
 use amqp_tokio::Stream;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
@@ -94,26 +94,6 @@ impl Client {
             self.connection().set_credit(link, credit);
         }
         Ok(link)
-    }
-
-    /// A link from `address` with what `ask` adds to it, and what the service answered.
-    pub(crate) async fn ask_to_receive(
-        &mut self,
-        address: &str,
-        ask: impl FnOnce(&mut LinkOptions),
-    ) -> Result<(LinkId, Attach), Error> {
-        let link = self.begin_to_receive(address, ask);
-        self.answer_to(link).await
-    }
-
-    /// A link to `address` with what `ask` adds to it, and what the service answered.
-    pub(crate) async fn ask_to_send(
-        &mut self,
-        address: &str,
-        ask: impl FnOnce(&mut LinkOptions),
-    ) -> Result<(LinkId, Attach), Error> {
-        let link = self.begin_to_send(address, ask);
-        self.answer_to(link).await
     }
 
     /// Sends one event and waits for its outcome.

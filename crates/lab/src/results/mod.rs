@@ -21,6 +21,8 @@ mod diagnosis;
 mod environment;
 mod figures;
 mod finding;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod generator;
 mod joint;
 mod latency;

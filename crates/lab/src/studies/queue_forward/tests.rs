@@ -4,34 +4,8 @@ use std::collections::BTreeMap;
 
 use super::occupancy::tests::{shape, stages};
 use super::*;
-use crate::results::{
-    Delivery, Interval, Limit, LimitMechanism, RelayActivity, Role, RoleUsage, Stage, Subject, Trial,
-    WaitingTimes,
-};
-
-const SECONDS: u64 = 10;
-
-fn usage(cpu_percent: f64) -> RoleUsage {
-    RoleUsage {
-        cpu_percent,
-        cpu_seconds: cpu_percent / 100.0 * SECONDS as f64,
-        memory_peak_bytes: 100 << 20,
-        memory_average_bytes: None,
-        per_million_events: None,
-        limit: Some(Limit {
-            mechanism: LimitMechanism::CgroupV2,
-            cores: Some(1.0),
-            memory_bytes: Some(1 << 30),
-            note: None,
-        }),
-    }
-}
-
-fn intervals(lag_events: u64) -> Vec<Interval> {
-    let interval =
-        |second| Interval { at_s: second as f64, lag_events: Some(lag_events), ..Interval::default() };
-    (1..=SECONDS).map(interval).collect()
-}
+use crate::results::fixture::{SECONDS, intervals, usage};
+use crate::results::{Delivery, RelayActivity, Role, Stage, Subject, Trial, WaitingTimes};
 
 /// Eight places, each taken for 6 ms: 1,333 messages/s can pass. Four cores, of which the relay uses a twentieth of one.
 fn trial(received_per_s: f64) -> Trial {

@@ -9,13 +9,12 @@ mod work;
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::results::fixture::{SECONDS, intervals, usage};
 use crate::results::{
-    BatchCounts, CheckpointCounts, Delivery, EntityCounters, GeneratorHealth, Interval, LatencySummary,
-    Limit, LimitMechanism, OwnershipActivity, RelayActivity, Role, RoleUsage, SendCounts, Shape, Size,
-    SizeSummary, Stage, Trial, WaitingTimes, WholeTrial,
+    BatchCounts, CheckpointCounts, Delivery, EntityCounters, GeneratorHealth, LatencySummary,
+    OwnershipActivity, RelayActivity, Role, RoleUsage, SendCounts, Shape, Size, SizeSummary, Stage, Trial,
+    WaitingTimes, WholeTrial,
 };
-
-const SECONDS: u64 = 10;
 
 fn shape() -> Shape {
     Shape {
@@ -31,22 +30,6 @@ fn shape() -> Shape {
             fails_on_purpose: false,
         }),
         ..Shape::default()
-    }
-}
-
-fn usage(cpu_percent: f64) -> RoleUsage {
-    RoleUsage {
-        cpu_percent,
-        cpu_seconds: cpu_percent / 100.0 * SECONDS as f64,
-        memory_peak_bytes: 100 << 20,
-        memory_average_bytes: None,
-        per_million_events: None,
-        limit: Some(Limit {
-            mechanism: LimitMechanism::CgroupV2,
-            cores: Some(1.0),
-            memory_bytes: Some(1 << 30),
-            note: None,
-        }),
     }
 }
 
@@ -128,12 +111,6 @@ fn healthy() -> Trial {
         intervals: intervals(2_000),
         ..Trial::default()
     }
-}
-
-fn intervals(lag_events: u64) -> Vec<Interval> {
-    let interval =
-        |second| Interval { at_s: second as f64, lag_events: Some(lag_events), ..Interval::default() };
-    (1..=SECONDS).map(interval).collect()
 }
 
 fn relay(trial: &mut Trial) -> &mut RelayActivity {
