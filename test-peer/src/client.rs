@@ -88,7 +88,7 @@ impl Client {
         self.session
     }
 
-    /// What happens next, kept by nobody.
+    /// What happens next; nothing is kept.
     ///
     /// # Errors
     /// The connection is over.

@@ -130,7 +130,7 @@ impl BlockWriter {
         let fits = self.capacity.checked_sub(at).is_some_and(|room| bytes.len() <= room);
         assert!(self.written <= at && fits, "a write beyond the block's end");
         // SAFETY: 16 bytes fit at `at`, as was just tested, so `at` is not beyond the allocation either; as in `write`,
-        // nobody else can refer to what comes after `written`.
+        // nothing else can refer to what comes after `written`.
         unsafe {
             self.start.add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         }

@@ -133,7 +133,7 @@ impl OpenPipeline<'_> {
                 }
                 let options = config.relay_options(destinations, identity);
                 if options.ownership.is_some() {
-                    // As all processors that share partitions do: whoever claims a partition also takes over its link.
+                    // As all processors that share partitions do: the one that claims a partition also takes over its link.
                     source.set_owner_level(0);
                 }
                 Ok(Relay::new(options, Box::new(source), sinks, store)?)

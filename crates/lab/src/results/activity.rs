@@ -276,7 +276,7 @@ counts! {
 }
 
 impl RelayActivity {
-    /// What one relay has counted by now. Its sizes are for whoever has the distributions.
+    /// What one relay has counted so far. Its sizes come with the distributions.
     #[must_use]
     pub fn of(metrics: &Metrics) -> Self {
         let shared = metrics.ownership_renew_us > 0;

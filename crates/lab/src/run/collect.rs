@@ -227,7 +227,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// What came through per second, whoever carried it.
+    /// What came through per second, whichever system carried it.
     pub(super) fn carried_per_s(&self) -> f64 {
         self.forwarded_per_s.or(self.produced_per_s).unwrap_or(0.0)
     }

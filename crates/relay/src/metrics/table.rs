@@ -105,13 +105,13 @@ metrics! {
             = "Events that the watermarks have passed, or messages confirmed to be completed";
         missed_events: "parshall_relay_missed_events"
             = "Events that the source no longer had when they were to be read";
-        /// Events that a destination refused for good; one that is refused again counts once.
+        /// Events that a destination refused permanently; one that is refused again counts once.
         poison_events: "parshall_relay_poison_events" = "Events that a destination refused for good";
         restarted_partitions: "parshall_relay_restarted_partitions"
             = "Partitions whose events the source has begun to number again";
         redelivered_events: "parshall_relay_redelivered_events"
             = "Events that the service said it had delivered before";
-        /// Events of sends that may have been accepted without our being told: those that timed out, broke off, or
+        /// Events of sends that may have been accepted without an outcome: those that timed out, broke off, or
         /// were under way when their batch was abandoned.
         doubtful_events: "parshall_relay_doubtful_events"
             = "Events of sends that timed out or broke off, accepted or not";
@@ -168,7 +168,7 @@ metrics! {
             closed_at_stop: "stop";
         }
         "parshall_relay_ownership_gains" = "Partitions claimed, by why they could be", "reason", 1.0 {
-            /// Partitions that were claimed because nobody owned them.
+            /// Partitions that were claimed because they had no owner.
             claimed_free_partitions: "free";
             /// Partitions that were claimed because their owner had not renewed its claim.
             claimed_expired_partitions: "expired";
@@ -231,7 +231,7 @@ metrics! {
     }
     distributions {
         /// How long ago the service had appended each event when its batch was received, in microseconds: by the
-        /// service's clock, which tells milliseconds, and this machine's. That a batch waits to be full is part of
+        /// service's clock, which has milliseconds, and this machine's. That a batch waits to be full is part of
         /// it.
         source_age_us: "parshall_relay_source_age_seconds"
             = "How long ago the service had appended an event when its batch was received", sizes(), 1e6, AGES_US;

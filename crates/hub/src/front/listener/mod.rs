@@ -60,7 +60,7 @@ pub(crate) trait Front: Send + Sync + 'static {
     /// Serves a connection until it ends, or until its `stop` becomes true.
     fn serve_connection(&self, connection: Connection) -> impl Future<Output = ()> + Send;
 
-    /// Tells a client that there is no room.
+    /// Refuses a client, since there is no room.
     fn refuse(&self, stream: Stream, protocol: Protocol) -> impl Future<Output = ()> + Send;
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Gate {
     profile: Option<Arc<ServiceProfile>>,
     traffic: Traffic,
     refused: AtomicU64,
-    /// Clients that are being told that there is no room.
+    /// Clients that are being refused at present.
     refusing: Arc<AtomicU64>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Gate {
 pub(crate) enum WhenFull {
     /// It waits until there is.
     Wait,
-    /// It is told so, so many at a time; further ones find their socket closed.
+    /// It gets a refusal, up to `at_once` clients at a time; the sockets of further ones are closed.
     Refuse { at_once: u64 },
 }
 

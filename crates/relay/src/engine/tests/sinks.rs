@@ -175,7 +175,7 @@ async fn a_sink_that_does_not_take_the_encoding_of_the_source_is_refused_by_name
     assert_eq!(refused.to_string(), "the source yields opaque bytes, which the sink does not take");
 }
 
-/// Runs messages through a relay to two sinks until all are settled for good.
+/// Runs messages through a relay to two sinks until all are settled.
 async fn settle(
     messages: usize,
     scripts: [&SinkScript; 2],

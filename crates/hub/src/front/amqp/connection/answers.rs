@@ -61,7 +61,7 @@ pub(crate) struct LateReplies {
 }
 
 impl ClientAnswer {
-    /// Whether it is an outcome, and not `wanted` any more. A reply always is: whoever asked may have another link for it.
+    /// Whether it is an outcome, and not `wanted` any more. A reply always is: the client may have another link for it.
     pub(crate) fn is_wanted(&self, wanted: impl Fn(&Outcome) -> bool) -> bool {
         match self {
             Self::Outcome(outcome) => wanted(outcome),
@@ -104,7 +104,7 @@ impl LateReplies {
     }
 }
 
-/// What senders are told when the disk did not take their events: not accepted, to be tried again.
+/// Reported to senders when the disk refused their events: they are not accepted, and the send may be retried.
 const NOT_KEPT: &str = "The service could not write the events to its storage.";
 
 /// What may wait, in bytes over all nodes: as much as may wait for credit.

@@ -88,7 +88,7 @@ impl Admission<'_> {
     /// What is to be at our end of the requested link, what it needs to stay, and what the client is answered.
     ///
     /// # Errors
-    /// What the client is told where it is not to have the link.
+    /// The reason for a refused link.
     pub(crate) fn admit(self, link: LinkId, session: SessionId, attach: &Attach) -> Result<Admitted, Error> {
         if attach.target.as_ref().is_some_and(|target| target.is_coordinator) {
             let text = "Transactions are not supported.";
@@ -109,7 +109,7 @@ impl Admission<'_> {
         if let Some(address) = EntityAddress::parse(text)
             && (address.has_suffix()
                 || self.namespace.queue_or_topic(address.name).is_some()
-                // The node of a name that is nobody's: clients of queues ask for their own before anything else.
+                // No entity has this name. Clients of queues ask for their node before anything else.
                 || (address.is_management && self.namespace.hub(address.name).is_none()))
         {
             return self.entity_link(link, session, attach, &address, target);

@@ -70,7 +70,7 @@ pub(crate) enum Stopped {
 pub(crate) enum EndReason {
     /// What it leads to was deleted.
     Deleted,
-    /// As the client is told.
+    /// As reported to the client.
     Error(Error),
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Told {
 /// What a service profile breaks.
 #[derive(Debug)]
 pub(crate) enum Breakage {
-    /// The link of the delivery, with what the client is told.
+    /// The link of the delivery, with the error for the client.
     Link(Error),
     /// All of it, without a word.
     Connection,

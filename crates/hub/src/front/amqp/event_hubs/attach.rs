@@ -53,7 +53,7 @@ impl HubAdmission<'_> {
     /// What is to be at our end of a link to `address`, which the client writes as `text`. The rights have been looked at.
     ///
     /// # Errors
-    /// What the client is told where it is not to have the link.
+    /// The reason for a refused link.
     pub(crate) fn admit(
         self,
         attach: &Attach,

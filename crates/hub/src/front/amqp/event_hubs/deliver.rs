@@ -98,7 +98,7 @@ impl DeliverLink {
     pub(crate) fn deliver(&mut self, connection: &mut Connection) -> Stopped {
         self.queued = false;
         let stopped = self.deliver_share(connection);
-        // A client that drains is told that this is all.
+        // Tells a client that drains that there is no more.
         if stopped == Stopped::AtEnd
             && let Some(mut sender) = connection.sender(self.link)
         {

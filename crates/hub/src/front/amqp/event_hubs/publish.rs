@@ -1,4 +1,4 @@
-//! Links through which clients publish: which partition a message goes to, and what clients are told where it is not stored.
+//! Links through which clients publish: which partition a message goes to, and the outcome of one that is not stored.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl PublishLink {
     /// To the hub as a whole: by key, or to each partition in turn. What has to be looked at is reported to
     /// `subscriber` under `key`.
     pub(crate) fn to_hub(hub: Arc<Hub>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
-        // Partitions go together, so any of them tells of the hub's end.
+        // The partitions of a hub are deleted together, so any of them shows the hub's end.
         let watch = hub.partitions()[0].publishers().watch(subscriber, key);
         let hub_name = hub.name().to_owned();
         Self { target: PublishTarget::Hub(hub), hub_name, publisher: Vec::new(), _watch: watch }
