@@ -19,7 +19,7 @@ use super::error::BlobError;
 use super::limits::BlobLimits;
 use super::properties::Metadata;
 use partition_log::disk::SyncPolicy;
-use partition_log::durable_file::{Safety, SystemFiles};
+use partition_log::durable_file::{self, Safety, SystemFiles};
 use partition_log::owner_only;
 
 /// All containers of a storage account.
@@ -93,7 +93,7 @@ impl BlobStore {
             false => Suspicion::Lengths,
         };
         owner_only::create(&directory.join(OPEN))?.sync_all()?;
-        File::open(directory)?.sync_all()?;
+        durable_file::sync_folder(directory)?;
         let safety = match sync {
             SyncPolicy::Always => Safety::Now,
             SyncPolicy::Interval(_) | SyncPolicy::Os => Safety::Later,
@@ -163,7 +163,7 @@ impl BlobStore {
                 owner_only::create_directories(&folder.path)?;
                 folder.write_container(&properties.kept())?;
                 folder.sync_names()?;
-                File::open(&kept.directory)?.sync_all()?;
+                durable_file::sync_folder(&kept.directory)?;
                 Some(folder)
             }
         };
@@ -250,7 +250,7 @@ impl BlobStore {
         };
         self.sync()?;
         fs::remove_file(kept.directory.join(OPEN))?;
-        File::open(&kept.directory)?.sync_all()
+        durable_file::sync_folder(&kept.directory)
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Arc<Container>>> {

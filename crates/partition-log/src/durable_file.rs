@@ -94,6 +94,14 @@ pub fn replace_content(
     replaced
 }
 
+/// Brings the names in a folder to the device: of files that were created, renamed or removed there.
+///
+/// # Errors
+/// What the system says.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
 fn replace_and_sync_folder(
     files: &impl FileOperations,
     path: &Path,
@@ -157,7 +165,7 @@ impl FileOperations for SystemFiles {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        sync_folder(path)
     }
 }
 

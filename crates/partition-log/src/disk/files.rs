@@ -1,7 +1,7 @@
 //! What durable logs do with files, behind traits, so that tests can put faults in between.
 
 use super::sidecar::BootId;
-use crate::owner_only;
+use crate::{durable_file, owner_only};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
@@ -91,7 +91,7 @@ impl DiskFiles for SystemFiles {
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        File::open(directory)?.sync_all()
+        durable_file::sync_folder(directory)
     }
 
     #[cfg(target_os = "linux")]
