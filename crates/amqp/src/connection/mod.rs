@@ -38,6 +38,7 @@ mod receiving;
 mod sending;
 mod session;
 mod sessions;
+mod settled_run;
 mod unsettled;
 
 use std::collections::VecDeque;
@@ -54,6 +55,7 @@ pub use event::{Deliveries, Delivery, Event};
 pub use link::{LinkAcceptance, LinkId, LinkOptions};
 pub use partial::PartialBytes;
 pub use sending::{NewDelivery, SenderMut, TransferWriter};
+pub use settled_run::SettledRun;
 pub use unsettled::Unsettled;
 
 use crate::codec::Reader;
@@ -363,7 +365,11 @@ impl Connection {
         self.finish_deliveries();
         self.deliveries.chunk = chunk.clone();
         let mut at = 0;
-        while let Some(header) = FrameHeader::parse(&chunk[at..], self.config.max_frame_size)? {
+        loop {
+            at = self.take_run(&chunk, at);
+            let Some(header) = FrameHeader::parse(&chunk[at..], self.config.max_frame_size)? else {
+                break;
+            };
             let end = at + header.size;
             self.handle_frame(&header, &chunk, at + header.body, end)?;
             at = end;
@@ -374,7 +380,6 @@ impl Connection {
         Ok(())
     }
 
-    #[inline]
     fn handle_frame(
         &mut self,
         header: &FrameHeader,

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use super::error::SessionViolation;
 use super::link::LinkId;
 use super::partial::PartialDelivery;
-use super::{Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId};
+use super::{Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId, Stage};
 use crate::codec::{DecodeError, Reader};
-use crate::performative::{DeliveryState, Error, ErrorCondition, Role, Transfer};
+use crate::performative::{DeliveryState, Error, ErrorCondition, Role, Transfer, WholeTransfer};
 
 impl Connection {
     /// Sets the credit of a receiving link: how many deliveries may come from now on. It is announced with the
@@ -84,8 +84,76 @@ impl Connection {
         }
     }
 
-    /// A transfer frame that ends at `end` of `chunk`; `reader` stands behind its descriptor.
+    /// Takes the frames of `chunk` from `at` on, as long as each has a whole message for the same link and nothing stands in
+    /// its way, and returns where it stopped: `at` where the first one is not such a frame. What every message of a link
+    /// would find the same is looked at once for all of them.
     #[inline]
+    pub(super) fn take_run(&mut self, chunk: &[u8], at: usize) -> usize {
+        let Some(first) = WholeTransfer::read(&chunk[at..]) else {
+            return at;
+        };
+        let Some(Some(local)) = self.channels.get(usize::from(first.channel)).copied() else {
+            return at;
+        };
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+            return at;
+        };
+        let Some(&Some(index)) = session.remote_handles.get(first.handle as usize) else {
+            return at;
+        };
+        let Some(link) = self.links[index as usize].as_mut() else {
+            return at;
+        };
+        let takes = self.stage == Stage::Open
+            && !session.end_sent
+            && link.role == Role::Receiver
+            && !link.state.is_ending()
+            && link.partial.is_none();
+        let most = session.incoming_window().min(link.credit);
+        if !takes || most == 0 {
+            return at;
+        }
+        let id = LinkId { index, generation: link.generation };
+        let (mut next, mut transfer, mut count) = (at, first, 0);
+        loop {
+            if transfer.payload.len() as u64 > link.max_message_size {
+                break;
+            }
+            let end = next + transfer.size;
+            self.deliveries.items.push(Delivery {
+                link: id,
+                id: transfer.delivery_id,
+                format: transfer.message_format,
+                start: (end - transfer.payload.len()) as u32,
+                end: end as u32,
+                tag_start: offset_in(chunk, transfer.delivery_tag),
+                tag_length: transfer.delivery_tag.len() as u8,
+                settled: transfer.settled,
+            });
+            next = end;
+            count += 1;
+            if count == most {
+                break;
+            }
+            match WholeTransfer::read(&chunk[next..]) {
+                Some(other) if (other.channel, other.handle) == (first.channel, first.handle) => {
+                    transfer = other
+                }
+                _ => break,
+            }
+        }
+        link.credit -= count;
+        link.delivery_count = link.delivery_count.wrapping_add(count);
+        let is_within = session.on_transfers(count).is_ok();
+        debug_assert!(is_within, "the window was asked first");
+        if session.flow_due && !session.dirty {
+            session.dirty = true;
+            self.dirty_sessions.push(local);
+        }
+        next
+    }
+
+    /// A transfer frame that ends at `end` of `chunk`; `reader` stands behind its descriptor.
     pub(super) fn on_transfer(
         &mut self,
         channel: u16,
@@ -101,7 +169,7 @@ impl Connection {
         if session.end_sent {
             return Ok(());
         }
-        if session.on_transfer().is_err() {
+        if session.on_transfers(1).is_err() {
             self.violate(local, SessionViolation::Window);
             return Ok(());
         }

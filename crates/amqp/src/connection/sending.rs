@@ -9,6 +9,7 @@
 use super::link::{Link, LinkId, LinkState};
 use super::session::{Session, WaitingMessage};
 use super::{Connection, ConnectionError, Event, OutcomeAnswers, SendError, SessionId};
+use crate::codec::write;
 use crate::frame;
 use crate::performative::{DeliveryState, Disposition, Role, TransferHeader};
 
@@ -180,7 +181,7 @@ impl Connection {
             let last = part.len() == rest.len();
             self.output[more_at] = more_flag(!last);
             frame::patch_size(&mut self.output, start);
-            session.count_outgoing();
+            session.count_outgoing(1);
             if last {
                 return true;
             }
@@ -329,7 +330,7 @@ impl TransferWriter<'_> {
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) {
         if self.output.len() + bytes.len() <= self.frame_end && self.session.waiting.is_none() {
-            self.output.extend_from_slice(bytes);
+            write::bytes(self.output, bytes);
         } else {
             self.put_across_frames(bytes);
         }
@@ -354,7 +355,7 @@ impl TransferWriter<'_> {
         self.done = true;
         if self.session.waiting.is_none() {
             frame::patch_size(self.output, self.frame_start);
-            self.session.count_outgoing();
+            self.session.count_outgoing(1);
         }
         let id = self.session.next_delivery_id;
         self.session.next_delivery_id = id.wrapping_add(1);
@@ -388,7 +389,7 @@ impl TransferWriter<'_> {
     fn next_frame(&mut self) {
         self.output[self.more_at] = more_flag(true);
         frame::patch_size(self.output, self.frame_start);
-        self.session.count_outgoing();
+        self.session.count_outgoing(1);
         self.frames += 1;
         if self.session.remote_incoming_window == 0 {
             self.session.waiting = Some(WaitingMessage {

@@ -114,11 +114,17 @@ impl Session {
         was_closed && self.remote_incoming_window > 0
     }
 
-    /// Counts a transfer that came in. `Err` where the window did not allow it.
+    /// Transfers that may still come.
     #[inline]
-    pub(super) fn on_transfer(&mut self) -> Result<(), ()> {
-        self.next_incoming_id = self.next_incoming_id.wrapping_add(1);
-        self.incoming_window = self.incoming_window.checked_sub(1).ok_or(())?;
+    pub(super) const fn incoming_window(&self) -> u32 {
+        self.incoming_window
+    }
+
+    /// Counts transfers that came in. `Err` where the window did not allow them.
+    #[inline]
+    pub(super) fn on_transfers(&mut self, count: u32) -> Result<(), ()> {
+        self.next_incoming_id = self.next_incoming_id.wrapping_add(count);
+        self.incoming_window = self.incoming_window.checked_sub(count).ok_or(())?;
         // At half and not below it, or a window of one would never be replenished.
         if self.incoming_window <= self.incoming_window_max / 2 {
             self.flow_due = true;
@@ -126,11 +132,11 @@ impl Session {
         Ok(())
     }
 
-    /// Counts a transfer that goes out.
+    /// Counts transfers that go out.
     #[inline]
-    pub(super) fn count_outgoing(&mut self) {
-        self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
-        self.remote_incoming_window = self.remote_incoming_window.saturating_sub(1);
+    pub(super) fn count_outgoing(&mut self, transfers: u32) {
+        self.next_outgoing_id = self.next_outgoing_id.wrapping_add(transfers);
+        self.remote_incoming_window = self.remote_incoming_window.saturating_sub(transfers);
     }
 
     /// Takes back transfers that were counted but called off before they left.
@@ -246,12 +252,12 @@ mod tests {
             for step in steps.into_iter().chain(settle_down) {
                 match step {
                     Step::Send if sender.remote_incoming_window > 0 => {
-                        sender.count_outgoing();
+                        sender.count_outgoing(1);
                         transfers += 1;
                     }
                     Step::TransferArrives if transfers > 0 => {
                         transfers -= 1;
-                        prop_assert!(receiver.on_transfer().is_ok());
+                        prop_assert!(receiver.on_transfers(1).is_ok());
                         if receiver.flow_due {
                             flows.push_back(receiver.flow());
                         }

@@ -162,6 +162,24 @@ impl<'a> Sections<'a> {
         Self { rest: message }
     }
 
+    /// The payload of the next section, if that is a Data section of the short form, as most are; otherwise nothing is taken.
+    #[inline]
+    pub fn next_short_data(&mut self) -> Option<&'a [u8]> {
+        let [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, payload @ ..] = self.rest
+        else {
+            return None;
+        };
+        let (payload, rest) = payload.split_at_checked(usize::from(*length))?;
+        self.rest = rest;
+        Some(payload)
+    }
+
+    /// Whether there are no more.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     #[inline]
     fn section(&mut self) -> Result<Section<'a>, DecodeError> {
         let start = self.rest;
@@ -227,6 +245,19 @@ mod tests {
         ] {
             assert!(validate(section).is_err(), "{what}");
         }
+    }
+
+    #[test]
+    fn short_data_sections_are_taken_one_by_one() {
+        let mut sections = Sections::new(b"\x00\x53\x75\xa0\x01a\x00\x53\x75\xa0\x00\x00\x53\x77\x40");
+        assert_eq!(sections.next_short_data(), Some(&b"a"[..]));
+        assert_eq!(sections.next_short_data(), Some(&b""[..]));
+        assert_eq!(sections.next_short_data(), None);
+        assert_eq!(sections.next().unwrap().unwrap().kind, SectionKind::Value);
+        assert!(sections.is_empty());
+        let mut cut = Sections::new(b"\x00\x53\x75\xa0\x02a");
+        assert_eq!(cut.next_short_data(), None);
+        assert!(cut.next().unwrap().is_err());
     }
 
     #[test]
