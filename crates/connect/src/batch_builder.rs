@@ -19,7 +19,7 @@ use crate::source::BatchOptions;
 #[derive(Debug)]
 pub struct BatchBuilder {
     options: BatchOptions,
-    /// The open batch per partition id; empty (and without capacity) where none is open.
+    /// The open batch per partition id; empty where none is open.
     open: Vec<EventBatch>,
     /// When each open batch is to be sealed at the latest. All wait equally long, so they expire in order.
     deadlines: DeadlineQueue,
@@ -62,19 +62,48 @@ impl BatchBuilder {
     /// When the partition is not below the number given to [`new`](Self::new), or a part does not lie in `chunk`.
     #[inline]
     pub fn push(&mut self, now: Instant, partition: PartitionId, chunk: &Bytes, parts: &EventParts) {
-        let open = &mut self.open[partition.0 as usize];
-        if open.is_empty() {
-            *open = self.pool.take(partition, self.options.max_events);
-            self.deadlines.push(partition.0, now + self.options.max_wait);
-        }
-        open.push(chunk, parts);
-        if open.len() >= self.options.max_events {
-            self.deadlines.remove(partition.0);
-            self.sealed.push_back(std::mem::take(open));
-            let hold = &mut self.holds[partition.0 as usize];
-            if *hold == Hold::Overdue {
-                *hold = Hold::Held;
+        self.extend(now, partition, chunk, std::iter::once(parts.clone()));
+    }
+
+    /// Adds the next events of a partition, whose parts lie in `chunk`, and returns how many there were.
+    ///
+    /// # Panics
+    /// As with [`push`](Self::push).
+    #[inline]
+    pub fn extend(
+        &mut self,
+        now: Instant,
+        partition: PartitionId,
+        chunk: &Bytes,
+        mut events: impl Iterator<Item = EventParts>,
+    ) -> usize {
+        let mut added = 0;
+        loop {
+            let open = &mut self.open[partition.0 as usize];
+            let before = open.len();
+            let room = self.options.max_events - before;
+            if !open.has_memory() {
+                *open = self.pool.take(partition, self.options.max_events);
             }
+            open.extend(chunk, events.by_ref().take(room));
+            let count = open.len() - before;
+            added += count;
+            if before == 0 && count > 0 {
+                self.deadlines.push(partition.0, now + self.options.max_wait);
+            }
+            if count < room {
+                return added;
+            }
+            self.seal_full(partition);
+        }
+    }
+
+    fn seal_full(&mut self, partition: PartitionId) {
+        self.deadlines.remove(partition.0);
+        self.sealed.push_back(std::mem::take(&mut self.open[partition.0 as usize]));
+        let hold = &mut self.holds[partition.0 as usize];
+        if *hold == Hold::Overdue {
+            *hold = Hold::Held;
         }
     }
 

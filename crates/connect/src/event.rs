@@ -127,37 +127,52 @@ impl EventBatch {
     /// When a range of `parts` does not lie in `chunk`, which is an error of the source, not of its peer.
     #[inline]
     pub fn push(&mut self, chunk: &Bytes, parts: &EventParts) {
+        self.extend(chunk, std::iter::once(parts.clone()));
+    }
+
+    /// Appends events whose parts lie in `chunk`, which is kept if there is any.
+    ///
+    /// # Panics
+    /// As with [`push`](Self::push).
+    #[inline]
+    pub fn extend(&mut self, chunk: &Bytes, events: impl Iterator<Item = EventParts>) {
         let len = chunk.len();
-        // The message leaves the parts out: to show them they would have to be in memory for every event.
-        assert!(
-            in_chunk(&parts.message, len)
-                && in_chunk(&parts.partition_key, len)
-                && in_chunk(&parts.offset, len),
-            "the parts of an event must lie in its chunk"
-        );
         // The batch keeps the last chunk alive, so equal addresses mean the same chunk and not a reused allocation.
-        let same =
-            self.chunks.last().is_some_and(|last| last.as_ptr() == chunk.as_ptr() && last.len() == len);
-        if !same {
+        let is_new =
+            self.chunks.last().is_none_or(|last| last.as_ptr() != chunk.as_ptr() || last.len() != len);
+        // A batch of more than 2^32 chunks would need more than 2^32 events; see `in_chunk` for the ranges.
+        let index = (self.chunks.len() - usize::from(!is_new)) as u32;
+        let before = self.events.len();
+        let (mut message_bytes, mut largest) = (self.message_bytes, self.largest_message);
+        for parts in events {
+            // The message leaves the parts out: to show them they would have to be in memory for every event.
+            assert!(
+                in_chunk(&parts.message, len)
+                    && in_chunk(&parts.partition_key, len)
+                    && in_chunk(&parts.offset, len),
+                "the parts of an event must lie in its chunk"
+            );
+            let message_len = (parts.message.end - parts.message.start) as usize;
+            let partition_key_len = parts.partition_key.end - parts.partition_key.start;
+            let offset_len = parts.offset.end - parts.offset.start;
+            self.events.push(Event {
+                chunk: index,
+                message_start: parts.message.start,
+                message_end: parts.message.end,
+                partition_key_start: parts.partition_key.start,
+                offset_start: parts.offset.start,
+                partition_key_len: u16::try_from(partition_key_len).unwrap_or(u16::MAX),
+                offset_len: u16::try_from(offset_len).unwrap_or(0),
+                sequence_number: parts.sequence_number,
+                enqueued_time: parts.enqueued_time,
+            });
+            message_bytes += message_len;
+            largest = largest.max(message_len);
+        }
+        (self.message_bytes, self.largest_message) = (message_bytes, largest);
+        if is_new && self.events.len() > before {
             self.chunks.push(chunk.clone());
         }
-        let message_len = (parts.message.end - parts.message.start) as usize;
-        let partition_key_len = parts.partition_key.end - parts.partition_key.start;
-        let offset_len = parts.offset.end - parts.offset.start;
-        self.events.push(Event {
-            // A batch of more than 2^32 chunks would need more than 2^32 events; see `in_chunk` for the ranges.
-            chunk: (self.chunks.len() - 1) as u32,
-            message_start: parts.message.start,
-            message_end: parts.message.end,
-            partition_key_start: parts.partition_key.start,
-            offset_start: parts.offset.start,
-            partition_key_len: u16::try_from(partition_key_len).unwrap_or(u16::MAX),
-            offset_len: u16::try_from(offset_len).unwrap_or(0),
-            sequence_number: parts.sequence_number,
-            enqueued_time: parts.enqueued_time,
-        });
-        self.message_bytes += message_len;
-        self.largest_message = self.largest_message.max(message_len);
     }
 
     /// Appends an event that is nothing but its message bytes, the whole of `message`.
@@ -229,6 +244,11 @@ impl EventBatch {
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()
+    }
+
+    /// Whether there is memory for any event: a batch that was taken away leaves one without.
+    pub(crate) const fn has_memory(&self) -> bool {
+        self.events.capacity() > 0
     }
 
     /// Whether there is no event.

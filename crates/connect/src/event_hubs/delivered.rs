@@ -19,27 +19,23 @@ use bytes::Bytes;
 use crate::event::{EnqueuedTime, EventParts};
 use crate::service::{copy_forwarded, is_forwarded};
 
-/// Finds the parts of a message that starts at `start` of its chunk; `None` if what is to be forwarded does not lie
-/// together, see [`gather`].
+/// Finds the parts of a message of any shape that starts at `start` of its chunk. Where what is to be forwarded does not lie
+/// together, they are in a copy, which is returned with them.
 ///
 /// # Errors
 /// When the message is malformed or has no sequence number.
-#[inline]
-pub(super) fn locate(message: &[u8], start: u32) -> Result<Option<EventParts>, DecodeError> {
-    if let Some(parts) = locate_usual(message, start) {
-        return Ok(Some(parts));
-    }
+pub(super) fn locate(message: &[u8], start: u32) -> Result<(Option<Bytes>, EventParts), DecodeError> {
     let located = Located::find(message)?;
-    Ok(located.together.then(|| located.parts(start)))
+    if located.together {
+        return Ok((None, located.parts(start)));
+    }
+    let (copy, parts) = gather(message, located)?;
+    Ok((Some(copy), parts))
 }
 
 /// Copies the parts of a message whose sections to forward do not lie together into a chunk of their own.
-///
-/// # Errors
-/// As with [`locate`].
 #[cold]
-pub(super) fn gather(message: &[u8]) -> Result<(Bytes, EventParts), DecodeError> {
-    let located = Located::find(message)?;
+fn gather(message: &[u8], located: Located) -> Result<(Bytes, EventParts), DecodeError> {
     let mut chunk = Vec::with_capacity(message.len());
     let mut copy = |range: &Range<usize>| {
         let start = chunk.len();
@@ -58,51 +54,9 @@ pub(super) fn gather(message: &[u8]) -> Result<(Bytes, EventParts), DecodeError>
 
 /// The shape that nearly all events have: annotations that are all known here, and one Data section. `None` for any other.
 #[inline]
-fn locate_usual(message: &[u8], start: u32) -> Option<EventParts> {
-    let (end, count, mut at) = match *message {
-        [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_8, size, count, ..] => {
-            (5 + usize::from(size), u32::from(count), 6)
-        }
-        [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_32, a, b, c, d, e, f, g, h, ..] => {
-            let size = u32::from_be_bytes([a, b, c, d]) as usize;
-            (8_usize.checked_add(size)?, u32::from_be_bytes([e, f, g, h]), 12)
-        }
-        _ => return None,
-    };
-    let annotations = message.get(..end)?;
-    let (mut sequence_number, mut enqueued_ms) = (None, 0);
-    let (mut offset, mut partition_key) = (0..0, 0..0);
-    for _ in 0..count / 2 {
-        let [code::SYMBOL_8, length, key @ ..] = annotations.get(at..)? else {
-            return None;
-        };
-        at += 2 + usize::from(*length);
-        let value = annotations.get(at..)?;
-        match *length {
-            21 if key.starts_with(SEQUENCE_NUMBER) => match *value {
-                [code::LONG, a, b, c, d, e, f, g, h, ..] => {
-                    sequence_number = Some(i64::from_be_bytes([a, b, c, d, e, f, g, h]));
-                    at += 9;
-                }
-                [code::SMALL_LONG, small, ..] => {
-                    sequence_number = Some(i64::from(small.cast_signed()));
-                    at += 2;
-                }
-                _ => return None,
-            },
-            19 if key.starts_with(ENQUEUED_TIME) => {
-                let [code::TIMESTAMP, a, b, c, d, e, f, g, h, ..] = *value else {
-                    return None;
-                };
-                enqueued_ms = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
-                at += 9;
-            }
-            12 if key.starts_with(OFFSET) => offset = short_string(value, &mut at)?,
-            19 if key.starts_with(PARTITION_KEY) => partition_key = short_string(value, &mut at)?,
-            _ => return None,
-        }
-    }
-    let sequence_number = sequence_number.filter(|_| at == end)?;
+pub(super) fn locate_usual(message: &[u8], start: u32) -> Option<EventParts> {
+    let annotations = Annotations::in_usual_order(message).or_else(|| Annotations::in_any_order(message))?;
+    let end = annotations.end;
     let body_length = match message[end..] {
         [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ..] => 5 + usize::from(length),
         [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_32, a, b, c, d, ..] => {
@@ -113,6 +67,7 @@ fn locate_usual(message: &[u8], start: u32) -> Option<EventParts> {
     if body_length != message.len() - end {
         return None;
     }
+    let Annotations { sequence_number, enqueued_ms, offset, partition_key, .. } = annotations;
     Some(EventParts {
         message: start + end as u32..start + message.len() as u32,
         partition_key: start + partition_key.start..start + partition_key.end,
@@ -120,6 +75,91 @@ fn locate_usual(message: &[u8], start: u32) -> Option<EventParts> {
         sequence_number,
         enqueued_time: EnqueuedTime::from_unix_ms(enqueued_ms),
     })
+}
+
+/// What the annotations in front of a message say, all of which are known here.
+struct Annotations {
+    /// Where the section ends.
+    end: usize,
+    sequence_number: i64,
+    enqueued_ms: i64,
+    offset: Range<u32>,
+    partition_key: Range<u32>,
+}
+
+impl Annotations {
+    /// Sequence number, time and offset, one after the other, as Parshall's own service writes them: a few comparisons with
+    /// what is always the same.
+    #[inline]
+    fn in_usual_order(message: &[u8]) -> Option<Self> {
+        let fixed = message.first_chunk::<DIGITS_AT>()?;
+        let [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_8, size, 6, ..] = *fixed else {
+            return None;
+        };
+        let is_usual = fixed[6..SEQUENCE_AT] == *SEQUENCE_ENTRY
+            && fixed[SEQUENCE_AT + 8..TIME_AT] == *TIME_ENTRY
+            && fixed[TIME_AT + 8..DIGITS_AT - 1] == *OFFSET_ENTRY;
+        let end = DIGITS_AT + usize::from(fixed[DIGITS_AT - 1]);
+        if !is_usual || end != 5 + usize::from(size) || end > message.len() {
+            return None;
+        }
+        let number = |at: usize| fixed[at..].first_chunk().map(|bytes| i64::from_be_bytes(*bytes));
+        Some(Self {
+            end,
+            sequence_number: number(SEQUENCE_AT)?,
+            enqueued_ms: number(TIME_AT)?,
+            offset: DIGITS_AT as u32..end as u32,
+            partition_key: 0..0,
+        })
+    }
+
+    fn in_any_order(message: &[u8]) -> Option<Self> {
+        let (end, count, mut at) = match *message {
+            [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_8, size, count, ..] => {
+                (5 + usize::from(size), u32::from(count), 6)
+            }
+            [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_32, a, b, c, d, e, f, g, h, ..] => {
+                let size = u32::from_be_bytes([a, b, c, d]) as usize;
+                (8_usize.checked_add(size)?, u32::from_be_bytes([e, f, g, h]), 12)
+            }
+            _ => return None,
+        };
+        let annotations = message.get(..end)?;
+        let (mut sequence_number, mut enqueued_ms) = (None, 0);
+        let (mut offset, mut partition_key) = (0..0, 0..0);
+        for _ in 0..count / 2 {
+            let [code::SYMBOL_8, length, key @ ..] = annotations.get(at..)? else {
+                return None;
+            };
+            at += 2 + usize::from(*length);
+            let value = annotations.get(at..)?;
+            match *length {
+                21 if key.starts_with(SEQUENCE_NUMBER) => match *value {
+                    [code::LONG, a, b, c, d, e, f, g, h, ..] => {
+                        sequence_number = Some(i64::from_be_bytes([a, b, c, d, e, f, g, h]));
+                        at += 9;
+                    }
+                    [code::SMALL_LONG, small, ..] => {
+                        sequence_number = Some(i64::from(small.cast_signed()));
+                        at += 2;
+                    }
+                    _ => return None,
+                },
+                19 if key.starts_with(ENQUEUED_TIME) => {
+                    let [code::TIMESTAMP, a, b, c, d, e, f, g, h, ..] = *value else {
+                        return None;
+                    };
+                    enqueued_ms = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
+                    at += 9;
+                }
+                12 if key.starts_with(OFFSET) => offset = short_string(value, &mut at)?,
+                19 if key.starts_with(PARTITION_KEY) => partition_key = short_string(value, &mut at)?,
+                _ => return None,
+            }
+        }
+        let sequence_number = sequence_number.filter(|_| at == end)?;
+        Some(Self { end, sequence_number, enqueued_ms, offset, partition_key })
+    }
 }
 
 /// The text of the string that `value`, which is at `at`, begins with.
@@ -236,6 +276,16 @@ const OFFSET: &[u8] = b"x-opt-offset";
 const ENQUEUED_TIME: &[u8] = b"x-opt-enqueued-time";
 const PARTITION_KEY: &[u8] = b"x-opt-partition-key";
 
+/// The entries up to their values.
+const SEQUENCE_ENTRY: &[u8; 24] = b"\xa3\x15x-opt-sequence-number\x81";
+const TIME_ENTRY: &[u8; 22] = b"\xa3\x13x-opt-enqueued-time\x83";
+const OFFSET_ENTRY: &[u8; 15] = b"\xa3\x0cx-opt-offset\xa1";
+
+/// Where the values are in the usual order, behind a header of six bytes; the offset's digits are behind their count.
+const SEQUENCE_AT: usize = 6 + SEQUENCE_ENTRY.len();
+const TIME_AT: usize = SEQUENCE_AT + 8 + TIME_ENTRY.len();
+const DIGITS_AT: usize = TIME_AT + 8 + OFFSET_ENTRY.len() + 1;
+
 const _: () = assert!(SEQUENCE_NUMBER.len() == 21 && OFFSET.len() == 12);
 const _: () = assert!(ENQUEUED_TIME.len() == 19 && PARTITION_KEY.len() == 19);
 
@@ -320,6 +370,30 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_order_is_found_by_comparison() {
+        for sequence_number in [0, 7, i64::MAX] {
+            let mut entries = annotations(sequence_number, None);
+            entries.swap(1, 2);
+            let mut message = Vec::new();
+            // Always eight bytes wide, as a template is.
+            short_annotations(&mut message, &entries[1..]);
+            let number = [&b"\xa3\x15x-opt-sequence-number\x81"[..], &sequence_number.to_be_bytes()].concat();
+            message[4] += number.len() as u8;
+            message[5] += 2;
+            message.splice(6..6, number);
+            let end = message.len();
+            message.extend(data(b"payload"));
+            let found = Annotations::in_usual_order(&message).expect("the usual order");
+            assert_eq!(found.end, end);
+            let parts = locate_usual(&message, 0).unwrap();
+            assert_eq!(locate(&message, 0).unwrap(), (None, parts));
+            for cut in 0..end {
+                assert!(Annotations::in_usual_order(&message[..cut]).is_none());
+            }
+        }
+    }
+
+    #[test]
     fn other_shapes_are_found_too_and_what_is_for_this_hop_stays_behind() {
         let mut chunk = Vec::new();
         chunk.extend_from_slice(&[0x00, 0x53, 0x70, 0xc0, 0x02, 0x01, 0x41]); // header: durable
@@ -332,7 +406,8 @@ mod tests {
         encode::application_properties(&mut chunk, &[("colour", Value::from("red"))]);
         chunk.extend(data(b"payload"));
         chunk.extend(data(b"more"));
-        let parts = locate(&chunk, 0).unwrap().expect("sections that lie together");
+        let (copy, parts) = locate(&chunk, 0).unwrap();
+        assert_eq!(copy, None, "the sections lie together");
         let read = read(&chunk, &parts);
         assert_eq!(read.message, &chunk[start..]);
         assert_eq!((read.partition_key, read.offset, read.sequence_number), (&b"key"[..], &b"41"[..], 41));
@@ -343,8 +418,8 @@ mod tests {
         let mut chunk = data(b"first");
         encode::message_annotations(&mut chunk, &annotations(5, Some("key")));
         chunk.extend(data(b"second"));
-        assert_eq!(locate(&chunk, 0), Ok(None));
-        let (copy, parts) = gather(&chunk).unwrap();
+        let (copy, parts) = locate(&chunk, 0).unwrap();
+        let copy = copy.expect("sections that do not lie together");
         let read = read(&copy, &parts);
         assert_eq!(read.message, [data(b"first"), data(b"second")].concat());
         assert_eq!((read.partition_key, read.offset, read.sequence_number), (&b"key"[..], &b"5"[..], 5));
@@ -354,7 +429,8 @@ mod tests {
     fn annotations_at_the_end_leave_the_rest_in_place() {
         let mut chunk = data(b"first");
         encode::message_annotations(&mut chunk, &annotations(5, None));
-        let parts = locate(&chunk, 0).unwrap().expect("sections that lie together");
+        let (copy, parts) = locate(&chunk, 0).unwrap();
+        assert_eq!(copy, None, "the sections lie together");
         assert_eq!(read(&chunk, &parts).message, data(b"first"));
     }
 
@@ -385,12 +461,18 @@ mod tests {
                     *changed = byte;
                 }
             }
-            if let Ok(Some(parts)) = locate(&message, 0) {
+            let usual = locate_usual(&message, 0);
+            let located = locate(&message, 0);
+            // The usual shape is found without a look at whether the offset is text.
+            if let (Some(parts), Ok(located)) = (&usual, &located) {
+                prop_assert_eq!(located, &(None, parts.clone()));
+            }
+            if let Ok((copy, parts)) = located {
+                let chunk = copy.as_deref().unwrap_or(&message);
                 for range in [parts.message, parts.partition_key, parts.offset] {
-                    prop_assert!(message.get(range.start as usize..range.end as usize).is_some());
+                    prop_assert!(chunk.get(range.start as usize..range.end as usize).is_some());
                 }
             }
-            let _ = gather(&message);
         }
     }
 

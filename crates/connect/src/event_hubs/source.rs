@@ -303,28 +303,43 @@ impl EventHubsSource {
         let chunk = deliveries.chunk();
         let mut malformed = None;
         let session = connection.data();
-        for delivery in deliveries.items() {
-            let Some(partition) = partition_of(&self.links, delivery.link) else {
-                connection.take_control_delivery(&deliveries, delivery)?;
+        for run in deliveries.items().chunk_by(|one, next| one.link == next.link) {
+            let Some(partition) = partition_of(&self.links, run[0].link) else {
+                for delivery in run {
+                    connection.take_control_delivery(&deliveries, delivery)?;
+                }
                 continue;
             };
-            match delivered::locate(deliveries.message(delivery), delivery.start) {
-                Ok(Some(parts)) => self.builder.push(now, partition, chunk, &parts),
-                located => match located.and_then(|_apart| delivered::gather(deliveries.message(delivery))) {
-                    Ok((copy, parts)) => self.builder.push(now, partition, &copy, &parts),
+            let mut rest = run;
+            let mut count = 0;
+            loop {
+                let usual = rest.iter().map_while(|delivery| {
+                    delivered::locate_usual(deliveries.message(delivery), delivery.start)
+                });
+                let added = self.builder.extend(now, partition, chunk, usual);
+                count += added;
+                let Some((delivery, others)) = rest[added..].split_first() else {
+                    break;
+                };
+                rest = others;
+                match delivered::locate(deliveries.message(delivery), delivery.start) {
+                    Ok((copy, parts)) => {
+                        self.builder.push(now, partition, copy.as_ref().unwrap_or(chunk), &parts);
+                        count += 1;
+                    }
                     Err(error) => {
                         malformed.get_or_insert((partition, error));
-                        continue;
                     }
-                },
+                }
             }
             if let Some(reader) = &mut self.readers[partition.0 as usize] {
-                reader.unreleased += 1;
-                reader.credit = reader.credit.saturating_sub(1);
+                // No link delivers more at once than it has credit for, which is counted in 32 bits.
+                reader.unreleased += count as u32;
+                reader.credit = reader.credit.saturating_sub(count as u32);
                 reader.ran_out |= reader.credit == 0;
             }
-            if !delivery.settled {
-                // The service settles what it sends; where one does not, the engine makes ranges of these.
+            // The service settles what it sends; where one does not, the engine makes ranges of these.
+            for delivery in run.iter().filter(|delivery| !delivery.settled) {
                 connection.engine().settle(session, delivery.id, delivery.id, DeliveryState::Accepted);
             }
         }

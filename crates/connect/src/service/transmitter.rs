@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use amqp::codec::write;
 use amqp::connection::{Event, LinkId, LinkOptions, NewDelivery, TransferWriter};
 use amqp::message::{FORMAT_AMQP, encode};
 use amqp::performative::{DeliveryState, SenderSettleMode, Source, Target};
@@ -182,7 +183,7 @@ impl Transmitter {
                 }
                 let length = u32::try_from(message.len()).expect("a message is shorter than 4 GiB");
                 let (prefix, prefix_length) = encode::data_prefix_bytes(length);
-                writer.put(&prefix[..prefix_length]);
+                writer.put_encoded(prefix.len(), |out| write::few(out, &prefix, prefix_length));
                 writer.put(message);
             }
         })
