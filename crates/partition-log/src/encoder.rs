@@ -9,6 +9,12 @@ use crate::UnixTime;
 use std::fmt;
 use std::sync::Arc;
 
+/// Bytes in front of a short section without annotations.
+const SHORT_HEAD_LENGTH: usize = 3;
+
+/// The longest section whose record's length takes one byte.
+const SHORT_SECTION_MAX: usize = 0x7f - (SHORT_HEAD_LENGTH - 1);
+
 /// One event to append, borrowed from wherever it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecord<'a> {
@@ -100,6 +106,24 @@ impl<'log> BatchEncoder<'log> {
         for section in sections {
             target.write(section);
         }
+        self.record_count += 1;
+    }
+
+    /// Adds a record that is a single section, without annotations.
+    #[inline]
+    pub fn push_section(&mut self, section: &[u8]) {
+        let length = SHORT_HEAD_LENGTH + section.len();
+        if section.len() > SHORT_SECTION_MAX || self.length + length > MAXIMUM_BATCH_LENGTH as usize {
+            return self.push_pieces(0, &[], std::iter::once(section));
+        }
+        self.length += length;
+        self.make_room(length);
+        let target = self.target();
+        // Length of the record, no annotation bytes, no annotations: one byte each, as varints.
+        let mut head = [0; 16];
+        head[0] = (length - 1) as u8;
+        target.write_few(&head, SHORT_HEAD_LENGTH);
+        target.write(section);
         self.record_count += 1;
     }
 

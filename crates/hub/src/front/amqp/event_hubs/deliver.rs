@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use amqp::Connection;
+use amqp::codec::write;
 use amqp::connection::{LinkId, NewDelivery, TransferWriter};
 use amqp::performative::{Error, ErrorCondition};
 
@@ -152,27 +153,48 @@ impl DeliverLink {
     ) -> Option<Stopped> {
         let (mut events, mut bytes) = (0, 0);
         let mut records = chunk.records();
-        let mut stopped = None;
         let first = records.cursor().next_sequence_number();
-        for number in first..first + chunk.record_count() {
-            if connection.output_len() >= limit {
-                stopped = Some(Stopped::ShareUsed);
-                break;
-            }
-            let tag = (number as u32).to_be_bytes();
-            let delivery = NewDelivery { tag: &tag, format: amqp::message::FORMAT_AMQP, settled: true };
-            // Before the record is taken: the iterator then stands where the link has to go on, and need not be copied
-            // for each event in case it has to go back.
-            let mut sender = connection.sender(self.link);
-            let Some(Ok(mut writer)) = sender.as_mut().map(|sender| sender.begin(&delivery)) else {
+        let end = first + chunk.record_count();
+        let mut number = first;
+        let mut stopped = None;
+        while number < end {
+            let Some(mut run) = connection.settled_run(self.link, amqp::message::FORMAT_AMQP) else {
                 stopped = Some(Stopped::Blocked);
                 break;
             };
-            let Some(record) = records.next() else { break };
-            self.write(&mut writer, &record);
-            writer.finish();
-            events += 1;
-            bytes += record.sections.len() as u64;
+            let mut unusual = None;
+            // The iterator is asked for a record that can be sent only: it then stands where the link has to go on, and need
+            // not be copied for each event in case it has to go back.
+            while number < end && run.takes(0) && run.output_len() < limit {
+                let Some(record) = records.next() else {
+                    number = end;
+                    break;
+                };
+                number += 1;
+                events += 1;
+                bytes += record.sections.len() as u64;
+                let length = TEMPLATE_LENGTH + record.sections.len();
+                let is_usual = record.annotation_count == 0
+                    && self.metrics.is_none()
+                    && Leading::of(record.sections).is_none();
+                if !is_usual || !run.takes(length) {
+                    unusual = Some(record);
+                    break;
+                }
+                run.send((record.sequence_number as u32).to_be_bytes(), |out| {
+                    let annotations = self.template.patch(&record);
+                    write::few(out, &self.template.bytes, annotations);
+                    write::bytes(out, record.sections);
+                });
+            }
+            drop(run);
+            if let Some(record) = unusual {
+                self.deliver_unusual(connection, &record);
+            }
+            if connection.output_len() >= limit && number < end {
+                stopped = Some(Stopped::ShareUsed);
+                break;
+            }
         }
         if stopped.is_some() {
             self.reading.cursor = records.cursor();
@@ -183,6 +205,19 @@ impl DeliverLink {
             self.delivered.bytes += bytes;
         }
         stopped
+    }
+
+    /// Sends a record that has more than sections, or is too long for one frame. A run has just had room for it.
+    fn deliver_unusual(&mut self, connection: &mut Connection, record: &Record<'_>) {
+        let tag = (record.sequence_number as u32).to_be_bytes();
+        let delivery = NewDelivery { tag: &tag, format: amqp::message::FORMAT_AMQP, settled: true };
+        let mut sender = connection.sender(self.link);
+        if let Some(Ok(mut writer)) = sender.as_mut().map(|sender| sender.begin(&delivery)) {
+            self.write(&mut writer, record);
+            writer.finish();
+        } else {
+            debug_assert!(false, "a run had room for one more message");
+        }
     }
 
     #[inline]
@@ -256,7 +291,6 @@ impl AnnotationTemplate {
     }
 
     /// The whole section for a record without annotations of the client.
-    #[inline]
     fn of(&mut self, record: &Record<'_>) -> &[u8] {
         let end = self.patch(record);
         &self.bytes[..end]
@@ -268,6 +302,7 @@ impl AnnotationTemplate {
         &self.bytes[ENTRIES_AT..end]
     }
 
+    /// Makes it the section for a record without annotations of the client; returns its length.
     #[inline]
     fn patch(&mut self, record: &Record<'_>) -> usize {
         let number = record.sequence_number;

@@ -20,7 +20,7 @@ use partition_log::BatchEncoder;
 #[derive(Debug, Default)]
 pub(super) struct Incoming<'a> {
     events: Vec<Event<'a>>,
-    /// The sections of all events, one event's after another's.
+    /// The sections of all events that have more than a body, one event's after another's.
     sections: Vec<Piece<'a>>,
     /// Bytes that are stored and did not come like that.
     own: Vec<u8>,
@@ -38,11 +38,16 @@ pub(super) enum MessageError {
 }
 
 #[derive(Debug)]
-struct Event<'a> {
-    annotation_count: u32,
-    annotations: Piece<'a>,
-    /// Where its sections end; they begin where those of the event before end.
-    sections_end: u32,
+enum Event<'a> {
+    /// Nothing but a body, as most are: stored as it came.
+    Body(&'a [u8]),
+    /// Any other.
+    Parts {
+        annotation_count: u32,
+        annotations: Piece<'a>,
+        /// Its sections among those of all events.
+        sections: Range<u32>,
+    },
 }
 
 /// Bytes to be stored.
@@ -85,15 +90,15 @@ impl<'a> Incoming<'a> {
     /// Gives some of the events to a log.
     #[inline]
     pub(super) fn push_to(&self, encoder: &mut BatchEncoder<'_>, events: Range<usize>) {
-        let mut start = match events.start {
-            0 => 0,
-            first => self.events[first - 1].sections_end as usize,
-        };
         for event in &self.events[events] {
-            let end = event.sections_end as usize;
-            let sections = self.sections[start..end].iter().map(|piece| piece.bytes(&self.own));
-            encoder.push_pieces(event.annotation_count, event.annotations.bytes(&self.own), sections);
-            start = end;
+            match event {
+                Event::Body(body) => encoder.push_section(body),
+                Event::Parts { annotation_count, annotations, sections } => {
+                    let sections = &self.sections[sections.start as usize..sections.end as usize];
+                    let sections = sections.iter().map(|piece| piece.bytes(&self.own));
+                    encoder.push_pieces(*annotation_count, annotations.bytes(&self.own), sections);
+                }
+            }
         }
     }
 
@@ -109,9 +114,13 @@ impl<'a> Incoming<'a> {
 
     fn take_batch(&mut self, message: &'a [u8], publisher: &[u8]) -> Result<(), MessageError> {
         let before = self.events.len();
-        for section in Sections::new(message) {
-            let section = section?;
-            if section.kind == SectionKind::Data {
+        let mut sections = Sections::new(message);
+        while !sections.is_empty() {
+            if let Some(event) = sections.next_short_data() {
+                self.take_event(event, publisher)?;
+            } else if let Some(section) = sections.next().transpose()?
+                && section.kind == SectionKind::Data
+            {
                 self.take_event(section.data()?, publisher)?;
             }
         }
@@ -123,6 +132,15 @@ impl<'a> Incoming<'a> {
 
     #[inline]
     fn take_event(&mut self, message: &'a [u8], publisher: &[u8]) -> Result<(), MessageError> {
+        let mut sections = Sections::new(message);
+        if publisher.is_empty() && sections.next_short_data().is_some() && sections.is_empty() {
+            self.events.push(Event::Body(message));
+            return Ok(());
+        }
+        self.take_parts(message, publisher)
+    }
+
+    fn take_parts(&mut self, message: &'a [u8], publisher: &[u8]) -> Result<(), MessageError> {
         let first = self.sections.len();
         let mut annotations = None;
         let mut leading = Leading::default();
@@ -152,8 +170,9 @@ impl<'a> Incoming<'a> {
             None if publisher.is_empty() => (0, Piece::Received(&[])),
             annotations => self.take_annotations(annotations, publisher)?,
         };
-        let sections_end = self.sections.len() as u32;
-        self.events.push(Event { annotation_count, annotations, sections_end });
+        // The sections of a burst are far fewer than 32 bits can count.
+        let sections = first as u32..self.sections.len() as u32;
+        self.events.push(Event::Parts { annotation_count, annotations, sections });
         Ok(())
     }
 
