@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_settled_in_order_and_failures_are_told_apart() {
+    fn numbers_are_settled_in_order_and_failures_are_distinguished() {
         let commits = Arc::new(Commits::default());
         let watch = commits.watch();
         let state = |number| watch.state_of(CommitNumber(number));

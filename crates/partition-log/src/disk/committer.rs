@@ -1,9 +1,9 @@
-//! The one who brings what is appended onto the disk, for all durable logs of a service.
+//! Group commit: writes and syncs the appends to all durable logs of a service.
 //!
-//! Appends put their partition into a list, and a thread takes the whole list at once: that is a round. While it
-//! writes and syncs, the next list grows; hence the slower the disk, the more appends share one sync. `rounds.rs`
-//! has what a round does. A second thread reads segments back for readers, and with the policy `interval` a third one
-//! syncs, so that acknowledgements, which wait for writing only, don't wait for it.
+//! An append puts its partition into a list, and a thread takes the whole list at once: that is a round. While the thread
+//! writes and syncs, the next list grows, so the slower the disk, the more appends share one sync. `rounds.rs` has
+//! the steps of a round. A second thread reads segments back for readers. With the policy `interval` a third thread
+//! syncs, because acknowledgements then wait for writing only.
 
 use super::commits::{CommitNumber, CommitState, CommitWatch, Commits};
 use super::directory::Damage;
@@ -25,7 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Writes and syncs the durable logs of a service, and tells how far it is.
+/// Writes and syncs the durable logs of a service, and reports its progress.
 ///
 /// * Logs use it through [`PartitionDirectory`](super::PartitionDirectory).
 /// * Front ends wait with a [`CommitWatch`] from [`subscribe`](Self::subscribe).

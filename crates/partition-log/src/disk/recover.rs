@@ -64,24 +64,24 @@ pub(crate) fn recover(
         tail: Tail::NotReached,
         recovered: Recovered::default(),
         report: RecoveryReport::default(),
-        mending: Vec::new(),
+        repairs: Vec::new(),
     };
     for &orphan in sidecars.iter().filter(|number| segments.binary_search(number).is_err()) {
         survey.survey_orphan(orphan)?;
     }
-    let testimonies = segments
+    let sidecar_states = segments
         .iter()
-        .map(|number| survey.testimony(*number, sidecars.contains(number)))
+        .map(|number| survey.sidecar_state(*number, sidecars.contains(number)))
         .collect::<Result<Vec<_>, _>>()?;
     let sealed =
-        testimonies.iter().rposition(|testimony| *testimony != Testimony::None).map_or(0, |last| last + 1);
-    for (place, (&number, testimony)) in segments.iter().zip(&testimonies).enumerate() {
+        sidecar_states.iter().rposition(|state| *state != SidecarState::Unusable).map_or(0, |last| last + 1);
+    for (place, (&number, state)) in segments.iter().zip(&sidecar_states).enumerate() {
         let following = segments.get(place + 1).copied();
-        match testimony {
-            Testimony::Fits(sidecar) => survey.keep_trusted(number, sidecar)?,
-            Testimony::Contradicted(sidecar) => survey.survey_contradicted(number, sidecar)?,
-            Testimony::None if place < sealed => survey.survey_inner(number, following)?,
-            Testimony::None => survey.survey_tail(number, following)?,
+        match state {
+            SidecarState::Matches(sidecar) => survey.keep_trusted(number, sidecar)?,
+            SidecarState::WrongLength(sidecar) => survey.survey_wrong_length(number, sidecar)?,
+            SidecarState::Unusable if place < sealed => survey.survey_inner(number, following)?,
+            SidecarState::Unusable => survey.survey_tail(number, following)?,
         }
     }
     survey.finish()
@@ -101,7 +101,7 @@ struct Survey<'a> {
     tail: Tail,
     recovered: Recovered,
     report: RecoveryReport,
-    mending: Vec<Mending>,
+    repairs: Vec<Repair>,
 }
 
 /// How far the survey is with the segments after the last one that has a sidecar.
@@ -113,13 +113,13 @@ enum Tail {
 }
 
 /// A change to be made once everything was looked at.
-enum Mending {
+enum Repair {
     Cut(PathBuf, u64),
     Remove(PathBuf),
     /// If there is one.
     RemoveSidecar(u64),
     /// Writes the sidecar of a segment that was scanned.
-    Vouch(Sidecar),
+    WriteSidecar(Sidecar),
 }
 
 /// What was found in a segment file.
@@ -132,34 +132,34 @@ struct Found {
 
 /// What the sidecar of a segment says about it.
 #[derive(Clone, Copy, PartialEq)]
-enum Testimony {
+enum SidecarState {
     /// Nothing that can be relied on.
-    None,
+    Unusable,
     /// The segment is complete, and has the right length.
-    Fits(Sidecar),
+    Matches(Sidecar),
     /// The segment was complete, and has another length now.
-    Contradicted(Sidecar),
+    WrongLength(Sidecar),
 }
 
 impl Survey<'_> {
     /// What the sidecar of a segment says.
-    fn testimony(&self, number: u64, exists: bool) -> Result<Testimony, OpenError> {
+    fn sidecar_state(&self, number: u64, exists: bool) -> Result<SidecarState, OpenError> {
         if !exists {
-            return Ok(Testimony::None);
+            return Ok(SidecarState::Unusable);
         }
         let Ok(sidecar) = self.sidecar(number)? else {
-            return Ok(Testimony::None);
+            return Ok(SidecarState::Unusable);
         };
-        if !self.vouches(&sidecar) || sidecar.first_sequence_number != number {
-            return Ok(Testimony::None);
+        if !self.is_reliable(&sidecar) || sidecar.first_sequence_number != number {
+            return Ok(SidecarState::Unusable);
         }
         let segment = segment_path(self.directory, number);
         let length = self.files.length(&segment).map_err(OpenError::io(&segment))?;
         Ok(match sidecar.length == length {
-            true => Testimony::Fits(sidecar),
+            true => SidecarState::Matches(sidecar),
             // It was an empty segment that kept the next number, and has been written to since.
-            false if sidecar.records() == 0 => Testimony::None,
-            false => Testimony::Contradicted(sidecar),
+            false if sidecar.records() == 0 => SidecarState::Unusable,
+            false => SidecarState::WrongLength(sidecar),
         })
     }
 
@@ -172,7 +172,7 @@ impl Survey<'_> {
     }
 
     /// Whether what the sidecar says holds in spite of whatever ended the process before.
-    fn vouches(&self, sidecar: &Sidecar) -> bool {
+    fn is_reliable(&self, sidecar: &Sidecar) -> bool {
         match sidecar.assurance {
             Assurance::Synced => true,
             Assurance::Written(boot) => Some(boot) == self.boot,
@@ -182,7 +182,7 @@ impl Survey<'_> {
     /// A sidecar whose segment is not there.
     fn survey_orphan(&mut self, number: u64) -> Result<(), OpenError> {
         let lost = match self.sidecar(number)? {
-            Ok(sidecar) if self.vouches(&sidecar) => {
+            Ok(sidecar) if self.is_reliable(&sidecar) => {
                 return Err(OpenError::MissingSegment {
                     path: segment_path(self.directory, number),
                     events: Some(number..sidecar.next_sequence_number),
@@ -198,7 +198,7 @@ impl Survey<'_> {
                 });
             }
         };
-        self.mending.push(Mending::Remove(sidecar_path(self.directory, number)));
+        self.repairs.push(Repair::Remove(sidecar_path(self.directory, number)));
         self.report.torn.push(Torn {
             path: segment_path(self.directory, number),
             position: 0,
@@ -220,7 +220,7 @@ impl Survey<'_> {
         let found = self.scan(number)?;
         let next = following.unwrap_or(found.sidecar.next_sequence_number);
         if found.torn.is_none() && found.sidecar.next_sequence_number == next {
-            self.mending.push(Mending::Vouch(found.sidecar));
+            self.repairs.push(Repair::WriteSidecar(found.sidecar));
             self.keep(found.sidecar, self.sync.is_some(), None);
             return Ok(());
         }
@@ -229,7 +229,7 @@ impl Survey<'_> {
     }
 
     /// A segment that was complete and has another length than it had.
-    fn survey_contradicted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
+    fn survey_wrong_length(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
         self.expect(number)?;
         let found = self.scan(number)?;
         self.keep_damaged(&found, sidecar.next_sequence_number);
@@ -294,7 +294,7 @@ impl Survey<'_> {
             self.tear(number, kept, found.file_length - kept, cause);
         }
         if kept > 0 {
-            self.mending.push(Mending::Vouch(found.sidecar));
+            self.repairs.push(Repair::WriteSidecar(found.sidecar));
         }
         self.keep(found.sidecar, self.sync.is_some(), None);
         Ok(())
@@ -331,12 +331,12 @@ impl Survey<'_> {
         let path = segment_path(self.directory, number);
         if position == 0 {
             // Another segment may get the same name, and even the same length.
-            self.mending.push(Mending::RemoveSidecar(number));
+            self.repairs.push(Repair::RemoveSidecar(number));
         }
-        self.mending.push(match position {
+        self.repairs.push(match position {
             // An empty first file still tells the next sequence number.
-            0 if self.expected.is_some() => Mending::Remove(path.clone()),
-            _ => Mending::Cut(path.clone(), position),
+            0 if self.expected.is_some() => Repair::Remove(path.clone()),
+            _ => Repair::Cut(path.clone(), position),
         });
         self.report.torn.push(Torn { path, position, bytes, cause });
     }
@@ -361,16 +361,16 @@ impl Survey<'_> {
     }
 
     fn finish(mut self) -> Result<(Recovered, RecoveryReport), OpenError> {
-        let mending = std::mem::take(&mut self.mending);
-        let vouches = |mending: &Mending| matches!(mending, Mending::Vouch(_));
+        let repairs = std::mem::take(&mut self.repairs);
+        let writes_sidecar = |repair: &Repair| matches!(repair, Repair::WriteSidecar(_));
         if let Some(sync) = self.sync
-            && mending.iter().any(vouches)
+            && repairs.iter().any(writes_sidecar)
         {
             sync().map_err(OpenError::io(self.directory))?;
         }
-        for mending in mending {
-            match mending {
-                Mending::Cut(path, length) => {
+        for repair in repairs {
+            match repair {
+                Repair::Cut(path, length) => {
                     let cut = || {
                         let file = self.files.open(&path, Access::Write)?;
                         file.truncate(length)?;
@@ -378,17 +378,17 @@ impl Survey<'_> {
                     };
                     cut().map_err(OpenError::io(&path))?;
                 }
-                Mending::Remove(path) => {
+                Repair::Remove(path) => {
                     self.files.remove(&path).map_err(OpenError::io(&path))?;
                 }
-                Mending::RemoveSidecar(number) => {
+                Repair::RemoveSidecar(number) => {
                     let path = sidecar_path(self.directory, number);
                     match self.files.remove(&path) {
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                         result => result.map_err(OpenError::io(&path))?,
                     }
                 }
-                Mending::Vouch(sidecar) => self.vouch(sidecar),
+                Repair::WriteSidecar(sidecar) => self.write_sidecar(sidecar),
             }
         }
         self.recovered.next_sequence_number = self.expected.unwrap_or(0);
@@ -397,7 +397,7 @@ impl Survey<'_> {
 
     /// Makes a scanned segment like one that was completed. A sidecar that can't be written costs time at the next
     /// start and nothing else.
-    fn vouch(&mut self, sidecar: Sidecar) {
+    fn write_sidecar(&mut self, sidecar: Sidecar) {
         let path = segment_path(self.directory, sidecar.first_sequence_number);
         let assurance = match (self.sync.is_some(), self.boot) {
             (true, _) => Assurance::Synced,

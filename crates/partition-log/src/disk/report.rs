@@ -15,7 +15,7 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Their records.
     pub records: u64,
-    /// Bytes that had to be scanned, because no sidecar vouched for them.
+    /// Bytes that had to be scanned, because they had no usable sidecar.
     pub scanned_bytes: u64,
     /// Sidecars that were written anew.
     pub rebuilt_sidecars: u64,

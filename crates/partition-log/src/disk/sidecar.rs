@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Numbers are little-endian; the checksum covers everything after itself. It is written when its segment is complete, so a segment
-//! without one is the last, or lost its sidecar, and is scanned. A sidecar vouches that its segment was synced (boot
+//! without one is the last, or lost its sidecar, and is scanned. A sidecar states that its segment was synced (boot
 //! id all zero), or that it was handed to the operating system that booted with this id: that is worth as much
 //! until the system goes down, and nothing afterwards.
 //!
@@ -30,7 +30,7 @@ pub struct Sidecar {
     pub first_append_time: UnixTime,
     /// The append time of the last batch; of the last one before the segment, if it has none.
     pub last_append_time: UnixTime,
-    /// How far it vouches for the segment.
+    /// How far the segment can be relied on.
     pub assurance: Assurance,
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage_whatever_its_length() {
+    fn a_newer_version_is_distinguished_from_damage_whatever_its_length() {
         for length in [16, 72, 100] {
             let mut bytes = sidecar().encode().to_vec();
             bytes.resize(length, 0);

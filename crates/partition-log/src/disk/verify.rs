@@ -145,7 +145,7 @@ impl Verification {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(Err(error)) => Problem::Sidecar(error),
-            // How far it vouches does not matter here, nor do the times of a segment without records.
+            // Its assurance does not matter here, nor do the times of a segment without records.
             Ok(Ok(sidecar)) => {
                 let described = Sidecar { assurance: found.assurance, ..sidecar };
                 if described == *found || (found.length == 0 && described.length == 0) {

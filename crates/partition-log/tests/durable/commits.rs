@@ -10,7 +10,7 @@ use std::time::Duration;
 const LONG: SyncPolicy = SyncPolicy::Interval(Duration::from_secs(3600));
 
 #[test]
-fn nobody_sees_an_event_before_it_is_safe_and_then_everybody_is_woken() {
+fn an_event_is_invisible_until_it_is_safe_and_then_all_readers_are_woken() {
     let disk = Disk::new();
     let service = disk.open();
     disk.files.state().gate_closed = true;

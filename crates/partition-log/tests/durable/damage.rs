@@ -219,7 +219,7 @@ fn sidecars_that_are_missing_or_damaged_are_written_again() {
 }
 
 #[test]
-fn a_sidecar_of_another_run_of_the_system_does_not_vouch_for_what_was_not_synced() {
+fn a_sidecar_from_before_a_reboot_does_not_prove_what_was_not_synced() {
     let disk = Disk { limits: *SMALL, ..Disk::with(SyncPolicy::Os) };
     let service = disk.open();
     service.fill(40, LENGTH);

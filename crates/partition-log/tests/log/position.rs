@@ -37,7 +37,7 @@ fn a_sequence_number_is_the_place_before_or_after_it_in_the_middle_of_a_batch_to
 }
 
 #[test]
-fn a_sequence_number_beyond_the_end_is_an_error_that_tells_the_last_one() {
+fn a_sequence_number_beyond_the_end_is_an_error_with_the_last_one() {
     let log = seven_records();
     for edge in [Edge::Inclusive, Edge::Exclusive] {
         for requested in [7, u64::MAX] {
