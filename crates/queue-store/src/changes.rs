@@ -13,16 +13,16 @@ use std::sync::Arc;
 pub(super) struct Effects {
     pub(super) changes: Changes,
     /// Messages that have left their queue and come to one for dead letters.
-    pub(super) dead_letters: Vec<Departed>,
+    pub(super) dead_letters: Vec<Evicted>,
     /// Scheduled messages whose time has come; they have left their queue, and come to its end.
-    pub(super) due: Vec<Departed>,
+    pub(super) due: Vec<Evicted>,
     /// To be called when the lock is released.
     pub(super) wakers: Wakers,
 }
 
-/// A message that has left its queue.
+/// A message that was removed from its queue and is to be added to another one, or to its end.
 #[derive(Debug)]
-pub(super) struct Departed {
+pub(super) struct Evicted {
     /// The queue that it has left, within the entity.
     pub(super) queue: u32,
     /// The queue that it comes to, there too.

@@ -32,8 +32,8 @@ pub(super) struct Entity {
     state: Mutex<EntityState>,
     deadlines: Arc<Deadlines>,
     pub(super) status: EntityStatus,
-    /// Whoever forwards messages wants to be told of them.
-    pub(super) tells_forwarder: AtomicBool,
+    /// Whether the forwarder is waiting for notifications.
+    pub(super) notifies_forwarder: AtomicBool,
 }
 
 /// What the lock of an entity guards.
@@ -56,7 +56,12 @@ pub(super) struct EntityState {
 
 impl Entity {
     pub(super) fn new(state: EntityState, status: EntityStatus, deadlines: Arc<Deadlines>) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(state), deadlines, status, tells_forwarder: AtomicBool::new(true) })
+        Arc::new(Self {
+            state: Mutex::new(state),
+            deadlines,
+            status,
+            notifies_forwarder: AtomicBool::new(true),
+        })
     }
 
     /// Does what is due, then `work`, and makes it whole. The commit is that of all of it.
@@ -73,14 +78,14 @@ impl Entity {
         }
         if state.next_deadline <= now {
             state.sweep(now, &mut { SWEEP_BUDGET });
-            state.place_departed(now);
+            state.place_evicted(now);
         }
         let result = work(state, now);
         state.complete(now);
         let commit = state.write(now);
         let wakers = std::mem::take(&mut state.effects.wakers);
         let mut next_deadline = state.next_deadline;
-        if state.has_something_to_forward() && self.tells_forwarder.load(Ordering::Relaxed) {
+        if state.has_something_to_forward() && self.notifies_forwarder.load(Ordering::Relaxed) {
             next_deadline = now;
         }
         drop(guard);
@@ -219,15 +224,15 @@ impl EntityState {
     }
 
     /// Moves what has left its queue to where it belongs.
-    fn place_departed(&mut self, now: i64) {
+    fn place_evicted(&mut self, now: i64) {
         if !self.effects.due.is_empty() {
             let mut due = std::mem::take(&mut self.effects.due);
-            for departed in due.drain(..) {
+            for evicted in due.drain(..) {
                 match self.is_topic {
-                    true => self.distribute_due(now, &departed),
+                    true => self.distribute_due(now, &evicted),
                     false => {
-                        let queue = &mut self.queues[departed.queue as usize];
-                        queue.add_due(now, &departed, &mut self.effects);
+                        let queue = &mut self.queues[evicted.queue as usize];
+                        queue.add_due(now, &evicted, &mut self.effects);
                     }
                 }
             }
@@ -235,9 +240,9 @@ impl EntityState {
         }
         if !self.effects.dead_letters.is_empty() {
             let mut dead_letters = std::mem::take(&mut self.effects.dead_letters);
-            for departed in dead_letters.drain(..) {
-                let queue = &mut self.queues[departed.to as usize];
-                queue.add_dead_letter(&departed, &mut self.effects);
+            for evicted in dead_letters.drain(..) {
+                let queue = &mut self.queues[evicted.to as usize];
+                queue.add_dead_letter(&evicted, &mut self.effects);
             }
             self.effects.dead_letters = dead_letters;
         }
@@ -245,10 +250,10 @@ impl EntityState {
 
     /// Makes what was done whole, and tells who waits.
     fn complete(&mut self, now: i64) {
-        self.place_departed(now);
+        self.place_evicted(now);
         self.next_deadline = NEVER;
         for queue in &mut self.queues {
-            queue.ledger.tell_waiters(&mut self.effects);
+            queue.ledger.wake_waiters(&mut self.effects);
             self.next_deadline = self.next_deadline.min(queue.next_deadline());
         }
     }

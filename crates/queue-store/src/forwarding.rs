@@ -51,13 +51,13 @@ impl Forwarder {
         })
     }
 
-    /// Takes everything on that can be. When to try again, in milliseconds.
+    /// Forwards all messages that can be forwarded. Returns when to try again, in milliseconds.
     pub(super) fn run(&mut self, store: &QueueStore, committer: Option<&Committer>, now: UnixTime) -> i64 {
         let again = now.milliseconds();
         self.complete(committer, now);
         let source = Arc::clone(&self.source);
-        let tells = &source.entity.tells_forwarder;
-        tells.store(false, Ordering::Relaxed);
+        let notifies = &source.entity.notifies_forwarder;
+        notifies.store(false, Ordering::Relaxed);
         loop {
             match self.forward(store, committer, now) {
                 Ok(0) => break,
@@ -65,15 +65,15 @@ impl Forwarder {
                 Err(_refused) => return again.saturating_add(RETRY_MS),
             }
         }
-        tells.store(true, Ordering::Relaxed);
-        // A message that came just before that was not told of.
+        notifies.store(true, Ordering::Relaxed);
+        // No notification came for a message that arrived just before.
         match source.has_ready() || !self.under_way.is_empty() {
             true => again.saturating_add(RECHECK_MS),
             false => NEVER,
         }
     }
 
-    /// Sends some messages on; how many.
+    /// Forwards some messages. Returns how many.
     fn forward(
         &mut self,
         store: &QueueStore,

@@ -3,7 +3,7 @@
 //! Each step changes the message in its page and all that has to agree with it: how many messages of each stage there
 //! are, the session, the journal's changes, whom to wake.
 
-use super::changes::{Change, Departed, Effects};
+use super::changes::{Change, Effects, Evicted};
 use super::counters::QueueCounters;
 use super::entity::{DEAD_LETTERS, QUEUES_OF_ONE, TRANSFER_DEAD_LETTERS};
 use super::history::History;
@@ -246,12 +246,12 @@ impl Ledger {
     }
 
     /// Removes a message and returns it.
-    pub(super) fn take(&mut self, page: &mut Page, place: Place, effects: &mut Effects) -> Departed {
+    pub(super) fn take(&mut self, page: &mut Page, place: Place, effects: &mut Effects) -> Evicted {
         let slot = *page.slot(place.position);
         let bytes = page.bytes(&slot).share();
         let session = self.sessions.get(slot.session);
         let session_id = session.map(|session| Arc::clone(&session.id));
-        Departed {
+        Evicted {
             queue: self.queue,
             to: self.queue,
             slot: self.remove(page, place, effects),
@@ -284,7 +284,7 @@ impl Ledger {
         effects: &mut Effects,
     ) {
         let to = self.queue + DEAD_LETTERS as u32;
-        self.bury(page, place, to, texts, properties, effects);
+        self.move_to(page, place, to, texts, properties, effects);
     }
 
     /// Moves a message of a queue, or of its dead letters, to those that can't be forwarded.
@@ -297,10 +297,10 @@ impl Ledger {
     ) {
         const QUEUES: u32 = QUEUES_OF_ONE as u32;
         let to = self.queue / QUEUES * QUEUES + TRANSFER_DEAD_LETTERS as u32;
-        self.bury(page, place, to, texts, &[], effects);
+        self.move_to(page, place, to, texts, &[], effects);
     }
 
-    fn bury(
+    fn move_to(
         &mut self,
         page: &mut Page,
         place: Place,
@@ -310,8 +310,8 @@ impl Ledger {
         effects: &mut Effects,
     ) {
         self.counters.dead_lettered += 1;
-        let mut departed = self.take(page, place, effects);
-        departed.to = to;
+        let mut evicted = self.take(page, place, effects);
+        evicted.to = to;
         let text = |text: &str| {
             let end = text.char_indices().nth(REASON_MAX).map_or(text.len(), |(end, _)| end);
             Value::String(text[..end].to_owned())
@@ -321,9 +321,9 @@ impl Ledger {
             own.iter().filter(|(_, value)| value.as_text() != Some("")).map(|(name, value)| (*name, value));
         let all: Vec<(&str, &Value)> =
             properties.iter().map(|(name, value)| (name.as_str(), value)).chain(own).collect();
-        let annotations_length = departed.slot.annotations_length;
-        departed.bytes = with_properties(&departed.bytes, annotations_length, &all);
-        effects.dead_letters.push(departed);
+        let annotations_length = evicted.slot.annotations_length;
+        evicted.bytes = with_properties(&evicted.bytes, annotations_length, &all);
+        effects.dead_letters.push(evicted);
     }
 
     /// Sets application properties of a message that is held.
@@ -392,9 +392,9 @@ impl Ledger {
         effects.changes.push(Change::SessionState { queue: self.queue, id, state, set_at });
     }
 
-    /// Tells the waiters what has come since the last time.
+    /// Wakes waiters if messages have arrived since the last call.
     #[inline]
-    pub(super) fn tell_waiters(&mut self, effects: &mut Effects) {
+    pub(super) fn wake_waiters(&mut self, effects: &mut Effects) {
         if std::mem::take(&mut self.has_news) && self.count(Stage::Ready) > 0 {
             self.waiters.message_available(&mut effects.wakers);
         }

@@ -1,6 +1,6 @@
 //! Sending to a queue or topic: what is refused, what is a duplicate, and which subscriptions get what.
 
-use super::changes::Departed;
+use super::changes::Evicted;
 use super::entity::{DEAD_LETTERS, EntityState, QUEUES_OF_ONE};
 use super::error::QueueError;
 use super::history::{ENTRY_BYTES, digest};
@@ -170,7 +170,7 @@ impl EntityState {
             let (reason, description) = (text(NO_SESSION_ID.0), text(NO_SESSION_ID.1));
             let properties = [(REASON, &reason), (DESCRIPTION, &description)];
             let bytes = with_properties(&payload.share(), annotations_length, &properties);
-            self.effects.dead_letters.push(Departed {
+            self.effects.dead_letters.push(Evicted {
                 queue: copy.queue as u32,
                 to: (copy.queue + DEAD_LETTERS) as u32,
                 slot,
@@ -183,9 +183,9 @@ impl EntityState {
     }
 
     /// A scheduled message of a topic is due.
-    pub(super) fn distribute_due(&mut self, now: i64, departed: &Departed) {
-        let slot = &departed.slot;
-        let (annotations, sections) = departed.bytes.split_at(slot.annotations_length.into());
+    pub(super) fn distribute_due(&mut self, now: i64, evicted: &Evicted) {
+        let slot = &evicted.slot;
+        let (annotations, sections) = evicted.bytes.split_at(slot.annotations_length.into());
         let sections = [sections];
         let left = slot.expires_at.saturating_sub(slot.until);
         let message = NewMessage {
@@ -193,7 +193,7 @@ impl EntityState {
             annotation_count: slot.annotation_count,
             annotations,
             message_id: None,
-            session_id: departed.session_id.as_deref(),
+            session_id: evicted.session_id.as_deref(),
             time_to_live: (slot.expires_at != super::page::NEVER)
                 .then(|| Duration::from_millis(left.max(0) as u64)),
             scheduled_enqueue_time: None,
@@ -201,7 +201,7 @@ impl EntityState {
         };
         let plan = self.plan(now, &[message], |_| true);
         if self.check_room(copied_bytes(&[message], &plan)).is_err() {
-            self.put_off(now, departed);
+            self.put_off(now, evicted);
             return;
         }
         self.send_one(now, &message, 0, &mut plan.into_iter().peekable());
@@ -209,14 +209,14 @@ impl EntityState {
 
     /// Rules make more of a scheduled message than there is room for: it stays for some time more.
     #[cold]
-    fn put_off(&mut self, now: i64, departed: &Departed) {
-        let mut slot = departed.slot;
+    fn put_off(&mut self, now: i64, evicted: &Evicted) {
+        let mut slot = evicted.slot;
         let left = slot.expires_at.saturating_sub(slot.until);
         slot.until = now.saturating_add(PUT_OFF_MS);
         if slot.expires_at != super::page::NEVER {
             slot.expires_at = slot.until.saturating_add(left);
         }
-        let bytes = Payload::Whole(&departed.bytes);
+        let bytes = Payload::Whole(&evicted.bytes);
         self.queues[0].add(slot, bytes, &mut self.effects);
     }
 

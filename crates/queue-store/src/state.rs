@@ -1,7 +1,7 @@
 //! One queue: its messages and what is known of them. Adding, receiving and looking; settling is in `settle.rs`, what time
 //! does in `sweep.rs`, sessions are in `session_state.rs`.
 
-use super::changes::{Change, Departed, Effects};
+use super::changes::{Change, Effects, Evicted};
 use super::error::QueueError;
 use super::history::{History, MessageIdDigest};
 use super::ledger::{Ledger, Place, Policy};
@@ -110,30 +110,30 @@ impl QueueState {
     }
 
     /// Adds a message that was scheduled and is due.
-    pub(super) fn add_due(&mut self, now: i64, departed: &Departed, effects: &mut Effects) {
-        let mut slot = departed.slot;
+    pub(super) fn add_due(&mut self, now: i64, evicted: &Evicted, effects: &mut Effects) {
+        let mut slot = evicted.slot;
         if slot.expires_at != NEVER {
             slot.expires_at = now.saturating_add(slot.expires_at.saturating_sub(slot.until));
         }
         slot.stage = Stage::Ready;
         slot.enqueued_time = now;
-        if let Some(id) = &departed.session_id {
+        if let Some(id) = &evicted.session_id {
             slot.session = self.ledger.sessions.place_of(id);
         }
-        self.add(slot, Payload::Whole(&departed.bytes), effects);
+        self.add(slot, Payload::Whole(&evicted.bytes), effects);
     }
 
     /// Adds a message that another queue gave up.
-    pub(super) fn add_dead_letter(&mut self, departed: &Departed, effects: &mut Effects) {
+    pub(super) fn add_dead_letter(&mut self, evicted: &Evicted, effects: &mut Effects) {
         let slot = Slot {
             until: NEVER,
             expires_at: NEVER,
             nonce: 0,
             session: NO_SESSION,
             stage: Stage::Ready,
-            ..departed.slot
+            ..evicted.slot
         };
-        self.add(slot, Payload::Whole(&departed.bytes), effects);
+        self.add(slot, Payload::Whole(&evicted.bytes), effects);
     }
 
     /// The number of the message that was sent under this identifier within the window.

@@ -42,8 +42,8 @@ impl QueueState {
                 sweep_page(ledger, page, number, now, effects);
             });
         }
-        effects.due[due..].sort_by_key(|departed| {
-            let slot = &departed.slot;
+        effects.due[due..].sort_by_key(|evicted| {
+            let slot = &evicted.slot;
             (slot.until, slot.enqueue_sequence_number)
         });
     }
@@ -82,8 +82,8 @@ fn sweep_page(ledger: &mut Ledger, page: &mut Page, number: u64, now: i64, effec
             ledger.counters.lock_expirations += 1;
             ledger.unlock(page, place, Delivered::Failed, effects);
         } else if slot.stage == Stage::Scheduled && slot.until <= now {
-            let departed = ledger.take(page, place, effects);
-            effects.due.push(departed);
+            let evicted = ledger.take(page, place, effects);
+            effects.due.push(evicted);
         }
         if !page.holds(position) {
             continue;

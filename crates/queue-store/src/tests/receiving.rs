@@ -15,7 +15,7 @@ fn messages_are_received_oldest_first_as_many_as_wanted_and_each_once() {
 }
 
 #[test]
-fn a_lock_tells_until_when_and_no_two_tokens_are_the_same() {
+fn a_lock_has_an_expiry_and_a_token_of_its_own() {
     let (_store, queue) = queue(QueueOptions::default());
     send(&queue, 0, &["a", "b"]);
     let mut deliveries = Deliveries::new();

@@ -12,7 +12,7 @@ fn keys(subscriber: &Subscriber) -> Vec<u64> {
 }
 
 #[test]
-fn a_waiter_is_told_once_of_the_next_message_and_not_if_there_is_one() {
+fn a_waiter_is_woken_once_for_the_next_message_and_not_if_there_is_one() {
     let (_store, queue) = queue(QueueOptions::default());
     let subscriber = Subscriber::new();
     let mut waiter = queue.waiter(&subscriber, 7);
@@ -36,7 +36,7 @@ fn a_waiter_is_told_once_of_the_next_message_and_not_if_there_is_one() {
 }
 
 #[test]
-fn a_waiter_is_told_of_what_time_brings() {
+fn a_waiter_is_woken_for_messages_that_become_due() {
     let (store, queue) = queue(QueueOptions::default());
     let subscriber = Subscriber::new();
     let mut waiter = queue.waiter(&subscriber, 1);
@@ -95,7 +95,7 @@ fn sessions_wake_those_who_wait_for_one_and_those_who_have_it() {
 }
 
 #[test]
-fn whoever_drives_the_store_is_told_of_earlier_deadlines() {
+fn the_driver_of_the_store_is_notified_of_earlier_deadlines() {
     let (store, queue) = queue(QueueOptions::default());
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(store.advance(at(0)), None);

@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_queue_goes_on_after_each_end_of_the_process_as_if_nobody_had_locked_anything(
+    fn a_queue_continues_after_each_end_of_the_process_as_if_nothing_had_been_locked(
         events in proptest::collection::vec(event(), 1..60),
     ) {
         let disk = Disk::new();

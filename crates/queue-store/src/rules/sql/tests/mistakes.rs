@@ -10,7 +10,7 @@ fn mistake(text: &str) -> String {
 }
 
 #[test]
-fn mistakes_tell_where_they_are_and_what_was_expected() {
+fn mistakes_say_where_they_are_and_what_was_expected() {
     for (text, expected) in [
         ("", "character 1: expected a property or a constant, found the end"),
         ("color = ", "character 9: expected a property or a constant, found the end"),
@@ -49,7 +49,7 @@ fn mistakes_tell_where_they_are_and_what_was_expected() {
 }
 
 #[test]
-fn mistakes_in_actions_tell_the_same() {
+fn mistakes_in_actions_say_the_same() {
     let mistake = |text: &str| SqlAction::parse(text).unwrap_err().to_string();
     assert_eq!(mistake(""), "character 1: expected SET or REMOVE, found the end");
     assert_eq!(mistake("SET a"), "character 6: expected =, found the end");
