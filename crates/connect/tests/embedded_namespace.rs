@@ -126,7 +126,7 @@ async fn a_long_list_comes_in_pages() {
 }
 
 #[tokio::test]
-async fn clients_beyond_the_limit_are_told_so_and_there_is_room_again_when_one_leaves() {
+async fn clients_beyond_the_limit_get_an_error_and_there_is_room_again_when_one_leaves() {
     let mut config = NamespaceConfig::with_hubs(vec![]);
     config.maximum_connections = std::num::NonZeroU32::MIN;
     let (service, client) = serve(config).await;

@@ -6,7 +6,7 @@ use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Protocol, Service, ServiceConfig};
 
 #[tokio::test]
-async fn a_client_that_is_told_to_speaks_over_web_socket() {
+async fn a_client_uses_web_sockets_if_configured() {
     let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("orders", 3)]);
     let config = ServiceConfig::loopback(namespace).and(Protocol::AmqpWebSocket);
     let service = Service::start(config).await.unwrap();

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!   delivery ids   10     11     12      13     14
-//!                  over   held   told    over   held        told: the service has been told, and not answered yet
-//!                         └ first slot: what is over goes when it comes to the front
+//!                  over   held   sent    over   held        sent: its settlement was sent and is not answered yet
+//!                         └ first slot: a slot that is over is removed when it reaches the front
 //! ```
 
 use std::collections::VecDeque;
@@ -41,10 +41,10 @@ pub(super) struct Lock {
 /// Where a lock stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing was said about it.
+    /// No settlement was sent for it.
     Held,
-    /// The service was told at this instant what is to become of it.
-    Told(Settlement, Instant),
+    /// Its settlement was sent to the service at this instant.
+    Sent(Settlement, Instant),
     /// Settled, or never there.
     Over,
 }
@@ -110,12 +110,12 @@ impl Locks {
         id.wrapping_sub(self.first)
     }
 
-    /// The service was told about a delivery. Says whether that was the first time.
+    /// The settlement of a delivery was sent. Returns whether it was the first one.
     #[inline]
-    pub(super) fn told(&mut self, id: u32, settlement: Settlement, now: Instant) -> bool {
+    pub(super) fn sent(&mut self, id: u32, settlement: Settlement, now: Instant) -> bool {
         match self.lock_mut(id) {
             Some(lock) if lock.state == State::Held => {
-                lock.state = State::Told(settlement, now);
+                lock.state = State::Sent(settlement, now);
                 true
             }
             _ => false,
@@ -123,7 +123,7 @@ impl Locks {
     }
 
     /// The service has answered about the deliveries from `first` to `last`, a range that may be far wider than what there
-    /// is. Those that it was told about are over, and `each` gets them.
+    /// is. Those whose settlement was sent are over, and `each` gets them.
     #[inline]
     pub(super) fn answered(
         &mut self,
@@ -135,7 +135,7 @@ impl Locks {
         let from = place(first).clamp(0, self.slots.len() as i64) as usize;
         let end = (place(last) + 1).clamp(from as i64, self.slots.len() as i64) as usize;
         for lock in self.slots.range_mut(from..end) {
-            if let State::Told(settlement, since) = lock.state {
+            if let State::Sent(settlement, since) = lock.state {
                 lock.state = State::Over;
                 each(settlement, since, lock);
             }
@@ -146,13 +146,13 @@ impl Locks {
         }
     }
 
-    /// When the service was told of what it has not answered for the longest time.
-    pub(super) fn oldest_told(&self) -> Option<Instant> {
-        let told = self.slots.iter().filter_map(|lock| match lock.state {
-            State::Told(_, since) => Some(since),
+    /// When the oldest unanswered settlement was sent.
+    pub(super) fn oldest_unanswered(&self) -> Option<Instant> {
+        let sent = self.slots.iter().filter_map(|lock| match lock.state {
+            State::Sent(_, since) => Some(since),
             State::Held | State::Over => None,
         });
-        told.min()
+        sent.min()
     }
 
     /// Takes out all locks that are not over, with their delivery ids: their link is gone.
@@ -224,17 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_for_what_was_told_and_counts_once() {
+    fn an_answer_is_for_what_was_sent_and_counts_once() {
         let now = Instant::now();
         let mut locks = Locks::default();
         for id in [u32::MAX, 0, 1] {
             locks.push(id, lock(now, 60)).unwrap();
         }
-        assert!(locks.told(0, Settlement::Complete, now));
-        assert!(!locks.told(0, Settlement::Abandon, now), "said once");
+        assert!(locks.sent(0, Settlement::Complete, now));
+        assert!(!locks.sent(0, Settlement::Abandon, now), "said once");
         assert_eq!(answered(&mut locks, u32::MAX, 1), 1);
         assert_eq!(answered(&mut locks, u32::MAX, 1), 0);
-        assert!(locks.told(u32::MAX, Settlement::Complete, now));
+        assert!(locks.sent(u32::MAX, Settlement::Complete, now));
         assert_eq!(answered(&mut locks, u32::MAX, u32::MAX), 1);
         assert_eq!(locks.place(1), 0, "what is over at the front is gone");
         assert_eq!(left(locks), [1]);
@@ -246,7 +246,7 @@ mod tests {
         let mut locks = Locks::default();
         locks.push(5, lock(now, 60)).unwrap();
         locks.push(7, lock(now, 60)).unwrap();
-        assert!(!locks.told(6, Settlement::Complete, now));
+        assert!(!locks.sent(6, Settlement::Complete, now));
         assert_eq!(locks.push(6, lock(now, 60)), Err(OutOfOrder));
         assert_eq!(locks.push(1_000_000, lock(now, 60)), Err(OutOfOrder));
         assert_eq!(left(locks), [5, 7]);
@@ -265,12 +265,12 @@ mod tests {
         assert_eq!(locks.renewed(1, at(4), Duration::from_secs(8)), Some(at(8)));
         let late = locks.renewed(1, at(297), Duration::from_secs(8));
         assert_eq!(late, None, "long enough");
-        assert!(locks.told(0, Settlement::Complete, now));
-        assert_eq!(locks.take_due(at(100)), (vec![], None), "told is not renewed");
+        assert!(locks.sent(0, Settlement::Complete, now));
+        assert_eq!(locks.take_due(at(100)), (vec![], None), "a settled lock is not renewed");
     }
 
     proptest! {
-        /// Whatever is told, in whatever order, and however answers are cut into ranges, each is answered once.
+        /// In whatever order settlements are sent, and however answers are cut into ranges, each is answered once.
         #[test]
         fn each_lock_is_answered_once(
             start: u32, order in Just((0_u32..50).collect::<Vec<_>>()).prop_shuffle(),
@@ -281,16 +281,16 @@ mod tests {
             for id in 0..50 {
                 locks.push(start.wrapping_add(id), lock(now, 60)).unwrap();
             }
-            let (mut told, mut total) = (order.into_iter(), 0);
+            let (mut unsent, mut total) = (order.into_iter(), 0);
             for (from, length) in ranges {
-                if let Some(id) = told.next() {
-                    prop_assert!(locks.told(start.wrapping_add(id), Settlement::Complete, now));
+                if let Some(id) = unsent.next() {
+                    prop_assert!(locks.sent(start.wrapping_add(id), Settlement::Complete, now));
                 }
                 let from = start.wrapping_add(from);
                 total += answered(&mut locks, from, from.wrapping_add(length));
             }
-            for id in told {
-                locks.told(start.wrapping_add(id), Settlement::Complete, now);
+            for id in unsent {
+                locks.sent(start.wrapping_add(id), Settlement::Complete, now);
             }
             total += answered(&mut locks, start, start.wrapping_add(49));
             prop_assert_eq!(total, 50);

@@ -11,14 +11,14 @@
 //! |---|---|
 //! | `source` | the source: its link, its credit, its batches |
 //! | `locks` | what is locked for us, by delivery id |
-//! | `orders` | what is asked of the entity's `$management` node: renewals, and settlements whose link is gone |
+//! | `management_requests` | requests to the entity's `$management` node: renewals, and settlements whose link is gone |
 //! | `delivered` | what is where in a received message |
 //! | `sink` | the sink |
 
 mod delivered;
 mod locks;
+mod management_requests;
 mod options;
-mod orders;
 mod sink;
 mod source;
 

@@ -83,7 +83,7 @@ async fn a_partition_is_opened_by_its_address_with_a_selector_and_the_whole_wind
 }
 
 #[tokio::test]
-async fn an_owner_level_is_told_when_a_partition_is_opened_and_none_without() {
+async fn an_owner_level_is_sent_when_a_partition_is_opened_if_there_is_one() {
     let mut service = Service::start(2).await;
     let mut source = source(&service, 10, 77, SOON).await;
     let epoch = |attach: &amqp::performative::Attach| {

@@ -155,7 +155,7 @@ async fn credit_is_given_back_only_when_there_is_not_plenty_left() {
 }
 
 #[tokio::test]
-async fn each_settlement_has_its_outcome_and_what_follows_one_another_is_told_at_once() {
+async fn each_settlement_has_its_outcome_and_consecutive_ones_are_sent_together() {
     let mut service = Service::start().await;
     service.put(messages(6));
     let mut source = source(&service, 6, 0).await;
@@ -185,7 +185,7 @@ async fn each_settlement_has_its_outcome_and_what_follows_one_another_is_told_at
 }
 
 #[tokio::test]
-async fn a_lost_lock_is_told_and_the_message_comes_again() {
+async fn a_lost_lock_is_reported_and_the_message_comes_again() {
     let service = Service::start().await;
     service.put(messages(3));
     let mut source = source(&service, 3, 0).await;
@@ -224,7 +224,7 @@ async fn locks_of_messages_in_work_are_renewed_together_under_their_names() {
 }
 
 #[tokio::test]
-async fn a_lock_that_cannot_be_renewed_is_told_from_the_others() {
+async fn a_lock_that_cannot_be_renewed_is_distinguished_from_the_others() {
     let service = Service::start().await;
     service.shared().lock_duration = Duration::from_millis(200);
     service.put(messages(2));

@@ -38,7 +38,7 @@ async fn a_message_whose_connection_broke_is_settled_through_the_management_node
 }
 
 #[tokio::test]
-async fn a_settlement_that_was_told_and_not_answered_is_told_again_on_a_new_connection() {
+async fn a_settlement_that_was_sent_and_not_answered_is_sent_again_on_a_new_connection() {
     let mut service = Service::start().await;
     service.put(messages(1));
     service.shared().answers = false;
@@ -72,7 +72,7 @@ async fn a_service_that_does_not_answer_a_settlement_is_asked_on_a_new_connectio
 }
 
 #[tokio::test]
-async fn what_the_service_no_longer_locks_for_us_is_told_as_lost() {
+async fn locks_that_the_service_no_longer_holds_are_reported_as_lost() {
     let mut service = Service::start().await;
     service.put(messages(1));
     let mut source = source(&service, 1, 0).await;

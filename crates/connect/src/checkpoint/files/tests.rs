@@ -114,7 +114,7 @@ async fn of_two_slots_the_sound_one_counts_whatever_happened_to_the_other() {
 }
 
 #[tokio::test]
-async fn an_empty_claim_belongs_to_nobody() {
+async fn an_empty_claim_has_no_owner() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
     let won = store.claim_ownership(vec![claim(0, "before")]).await;
@@ -197,7 +197,7 @@ async fn a_lock_ends_with_its_store_though_a_child_process_has_a_copy_of_its_fil
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told_at_once() {
+fn a_folder_that_cannot_be_made_is_reported_at_once() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let error = FileCheckpointStore::open(file.path().join("store")).expect_err("a file is no folder");
     assert!(matches!(error, StoreError::File { action: "create", .. }), "{error}");

@@ -60,7 +60,7 @@ impl ServiceBusSource {
 
     /// The link has ended. An error is one that a new link would meet again.
     pub(super) fn take_detach(&mut self, error: ServiceError) -> Result<(), ServiceError> {
-        // Before it was ever used, whoever connects is told.
+        // Before the first use it is an error of connecting.
         if self.intake == Intake::NotYet {
             return Err(error);
         }
@@ -83,7 +83,7 @@ impl ServiceBusSource {
         Ok(())
     }
 
-    /// What was locked for the link is not settled through it any more.
+    /// The link is gone: its locks are no longer settled through it.
     pub(super) fn lose_link(&mut self) {
         self.link = Link::Detached;
         if self.intake == Intake::Draining {
@@ -91,18 +91,18 @@ impl ServiceBusSource {
         }
         self.waiting.clear();
         self.next_renewal = None;
-        self.orders.forget_renewals();
+        self.requests.forget_renewals();
         let due: HashMap<u32, Settlement> = self.due.drain(..).collect();
-        self.told = 0;
+        self.unanswered = 0;
         self.answers_due = None;
         let now = tokio::time::Instant::now().into_std();
         for (id, lock) in self.locks.take_all().collect::<Vec<_>>() {
             if !lock.in_work {
                 continue;
             }
-            // What was told and not answered is told again in another way: it may have been heard or not.
+            // A settlement without an answer is sent again through the management node: it may have arrived or not.
             let settlement = match lock.state {
-                State::Told(settlement, _) => Some(settlement),
+                State::Sent(settlement, _) => Some(settlement),
                 State::Held | State::Over => due.get(&id).copied(),
             };
             match settlement {
@@ -120,7 +120,7 @@ impl ServiceBusSource {
     pub(super) fn lose(&mut self, error: &ServiceError) {
         tracing::debug!(%error, "there is no connection to receive from");
         self.connection.lost(error);
-        self.orders.lose_links();
+        self.requests.lose_links();
         self.lose_link();
     }
 }

@@ -6,12 +6,12 @@
 //!
 //! ```text
 //!   concurrency + prefetch
-//!   ├─ credit ──┼─ waiting: locked, not handed over ─┼─ in work: handed over │ told │ ─┤
+//!   ├─ credit ──┼─ waiting: locked, not handed over ─┼─ in work: handed over │ sent │ ─┤
 //!                                                       └ concurrency at most ┘      └ confirmed
 //! ```
 //!
-//! What is settled between two polls is told in ranges of consecutive deliveries, and one flow gives back the credit of all
-//! that was confirmed.
+//! Settlements between two polls are sent in ranges of consecutive deliveries, and one flow gives back the credit of all
+//! that were confirmed.
 
 mod link;
 mod settling;
@@ -28,8 +28,8 @@ use tokio::time::Sleep;
 
 use super::delivered;
 use super::locks::{Lock, LockToken, Locks};
+use super::management_requests::{ManagementRequests, remaining, unix_ms};
 use super::options::ReceiveOptions;
-use super::orders::{Orders, remaining, unix_ms};
 use crate::event::{BatchPool, Encoding, EventBatch, EventParts, PartitionId, Receipt};
 use crate::service::{ClientOptions, Endpoint, Reconnecting, ServiceConnection, ServiceError};
 use crate::sink::ErrorClass;
@@ -56,15 +56,15 @@ pub struct ServiceBusSource {
     waiting: VecDeque<Waiting>,
     /// Messages that were handed over and are not confirmed to be settled.
     in_work: u32,
-    /// Settlements that the service is to be told of, by delivery id.
+    /// Settlements to be sent, by delivery id.
     due: Vec<(u32, Settlement)>,
-    /// How many the service was told of and has not answered.
-    told: u32,
-    /// When it is looked whether an answer is overdue.
+    /// The number of settlements that were sent and are not answered.
+    unanswered: u32,
+    /// When to check whether an answer is overdue.
     answers_due: Option<Instant>,
     /// Locks of messages in work whose link is gone, by receipt of their own.
     orphans: HashMap<u64, LockToken>,
-    orders: Orders,
+    requests: ManagementRequests,
     /// When the next lock is to be renewed; perhaps earlier than that.
     next_renewal: Option<Instant>,
     events: VecDeque<SourceEvent>,
@@ -115,7 +115,7 @@ impl ServiceBusSource {
         let limit = endpoint.options.connect_timeout;
         let mut source = Self {
             receive: ReceiveOptions { concurrency: receive.concurrency.max(1), ..receive },
-            orders: Orders::new(&endpoint.options.entity, limit),
+            requests: ManagementRequests::new(&endpoint.options.entity, limit),
             connection: Reconnecting::new(endpoint, connection),
             link: Link::Detached,
             links_attached: 0,
@@ -127,7 +127,7 @@ impl ServiceBusSource {
             waiting: VecDeque::new(),
             in_work: 0,
             due: Vec::new(),
-            told: 0,
+            unanswered: 0,
             answers_due: None,
             orphans: HashMap::new(),
             next_renewal: None,
@@ -169,7 +169,7 @@ impl ServiceBusSource {
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         let now = tokio::time::Instant::now().into_std();
         if self.connection.up().is_none() {
-            if self.intake != Intake::Open && self.orders.is_idle() {
+            if self.intake != Intake::Open && self.requests.is_idle() {
                 return Poll::Pending;
             }
             ready!(self.connection.poll_up(context))?;
@@ -180,15 +180,15 @@ impl ServiceBusSource {
         if matches!(self.link, Link::Detached) && self.intake == Intake::Open {
             self.attach()?;
         }
-        self.tell(now);
+        self.send_settlements(now);
         self.take_events()?;
         self.check_answers(now)?;
         self.renew(now);
-        while let Some(done) = self.orders.pop_done() {
-            self.take_done(done, now);
+        while let Some(outcome) = self.requests.pop_outcome() {
+            self.take_outcome(outcome, now);
         }
         if let Some(connection) = self.connection.up() {
-            self.orders.advance(connection, now)?;
+            self.requests.advance(connection, now)?;
         }
         if !self.events.is_empty() || self.may_hand_over() {
             return Poll::Ready(Ok(()));
@@ -208,7 +208,7 @@ impl ServiceBusSource {
             Link::BackingOff(until) => Some(until),
             _ => None,
         };
-        let deadlines = [self.next_renewal, self.orders.deadline(), self.answers_due, backing_off];
+        let deadlines = [self.next_renewal, self.requests.deadline(), self.answers_due, backing_off];
         let Some(deadline) = deadlines.into_iter().flatten().min() else {
             return Poll::Pending;
         };
@@ -246,9 +246,9 @@ impl ServiceBusSource {
                 Some(Event::LinkDetached { link, error }) => {
                     if self.is_ours(link) {
                         self.take_detach(ServiceError::of_detach(error))?;
-                    } else if self.orders.has(link) {
+                    } else if self.requests.has(link) {
                         tracing::debug!(?error, "the management node has detached its link");
-                        self.orders.take_detach(tokio::time::Instant::now().into_std());
+                        self.requests.take_detach(tokio::time::Instant::now().into_std());
                     }
                 }
                 Some(_) => {}
@@ -270,7 +270,7 @@ impl ServiceBusSource {
                 let Some(connection) = self.connection.up() else {
                     return Ok(());
                 };
-                if !self.orders.take_reply(connection, &deliveries, delivery, now) {
+                if !self.requests.take_reply(connection, &deliveries, delivery, now) {
                     connection.take_control_delivery(&deliveries, delivery)?;
                 }
                 continue;
@@ -454,8 +454,8 @@ impl SettlingSource for ServiceBusSource {
 
     fn is_settled(&self) -> bool {
         self.due.is_empty()
-            && self.told == 0
-            && self.orders.is_idle()
+            && self.unanswered == 0
+            && self.requests.is_idle()
             && self.events.is_empty()
             && self.intake != Intake::Draining
     }

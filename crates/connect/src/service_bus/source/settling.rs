@@ -1,4 +1,4 @@
-//! What is to become of messages: told to the service in ranges, answered, and told in another way where the link is gone.
+//! Settlements: sent in ranges over the link, or through the management node where the link is gone.
 //! Until then their locks are renewed.
 
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use amqp::performative::{DeliveryState, Error, ErrorCondition};
 use amqp::{Symbol, Value};
 
 use super::super::locks::LockToken;
-use super::super::orders::{Done, Order};
+use super::super::management_requests::{ManagementRequest, Outcome};
 use super::ServiceBusSource;
 use crate::service::ServiceError;
 use crate::source::{Settled, Settlement, SettlementResult, SourceEvent};
 
 impl ServiceBusSource {
-    /// Tells the service what was settled, in ranges.
-    pub(super) fn tell(&mut self, now: Instant) {
+    /// Sends the settlements that are due, in ranges.
+    pub(super) fn send_settlements(&mut self, now: Instant) {
         if self.due.is_empty() {
             return;
         }
@@ -26,17 +26,17 @@ impl ServiceBusSource {
         if !self.due.is_sorted_by_key(|&(id, _)| locks.place(id)) {
             self.due.sort_unstable_by_key(|&(id, _)| locks.place(id));
         }
-        // What follows one another is told at once.
+        // Consecutive deliveries with the same outcome are sent together.
         let mut growing: Option<(u32, u32, Settlement)> = None;
         let mut propose = |(first, last, settlement)| {
             let outcome = outcome(settlement);
             connection.engine().propose_outcome(session, first, last, outcome);
         };
         for &(id, settlement) in &self.due {
-            if !locks.told(id, settlement, now) {
+            if !locks.sent(id, settlement, now) {
                 continue;
             }
-            self.told += 1;
+            self.unanswered += 1;
             match &mut growing {
                 Some((_, last, of)) if last.wrapping_add(1) == id && *of == settlement => {
                     *last = id;
@@ -52,26 +52,26 @@ impl ServiceBusSource {
             propose(run);
         }
         self.due.clear();
-        if self.told > 0 && self.answers_due.is_none() {
+        if self.unanswered > 0 && self.answers_due.is_none() {
             self.answers_due = Some(now + self.patience());
         }
     }
 
-    /// Looks whether the service owes an answer for too long: what it was told of takes its place in work until then.
+    /// Checks whether an answer is overdue: an unanswered settlement keeps its place among the messages in work.
     ///
     /// # Errors
-    /// It does. On another connection it can be asked in another way.
+    /// An answer is overdue. On another connection the management node can be asked instead.
     pub(super) fn check_answers(&mut self, now: Instant) -> Result<(), ServiceError> {
         let Some(planned) = self.answers_due.filter(|due| *due <= now) else {
             return Ok(());
         };
         if now.saturating_duration_since(planned) > OVERSLEPT {
-            // It was this process that slept, and the answers may wait to be read.
+            // This process was suspended, and the answers may be waiting to be read.
             self.answers_due = Some(now + OVERSLEPT);
             return Ok(());
         }
         let patience = self.patience();
-        self.answers_due = self.locks.oldest_told().map(|told| told + patience);
+        self.answers_due = self.locks.oldest_unanswered().map(|sent| sent + patience);
         match self.answers_due {
             Some(due) if due <= now => {
                 self.answers_due = None;
@@ -89,7 +89,7 @@ impl ServiceBusSource {
     /// The service has settled deliveries.
     pub(super) fn take_answer(&mut self, first: u32, last: u32, state: Option<&DeliveryState>) {
         let now = tokio::time::Instant::now().into_std();
-        let Self { locks, events, told, in_work, .. } = self;
+        let Self { locks, events, unanswered, in_work, .. } = self;
         let mut run: Option<(Settlement, Instant, u32)> = None;
         let mut report = |(settlement, since, messages)| {
             events.push_back(SourceEvent::Settled(Settled {
@@ -100,7 +100,7 @@ impl ServiceBusSource {
             }));
         };
         locks.answered(first, last, |settlement, since, lock| {
-            *told -= 1;
+            *unanswered -= 1;
             *in_work -= u32::from(lock.in_work);
             match &mut run {
                 Some((of, at, messages)) if *of == settlement && *at == since => *messages += 1,
@@ -125,13 +125,13 @@ impl ServiceBusSource {
         let (due, next) = self.locks.take_due(now + RENEWED_TOGETHER);
         self.next_renewal = next;
         for locks in due.chunks(RENEWED_AT_ONCE) {
-            self.orders.push(Order::Renew(locks.to_vec()));
+            self.requests.push(ManagementRequest::Renew(locks.to_vec()));
         }
     }
 
-    pub(super) fn take_done(&mut self, done: Done, now: Instant) {
-        let event = match done {
-            Done::Renewed(locks) => {
+    pub(super) fn take_outcome(&mut self, outcome: Outcome, now: Instant) {
+        let event = match outcome {
+            Outcome::Renewed(locks) => {
                 for &(id, remaining) in &locks {
                     if let Some(renew_at) = self.locks.renewed(id, now, remaining) {
                         let next = self.next_renewal.get_or_insert(renew_at);
@@ -140,8 +140,8 @@ impl ServiceBusSource {
                 }
                 SourceEvent::LocksRenewed { renewed: locks.len() as u32, failed: 0 }
             }
-            Done::NotRenewed(failed) => SourceEvent::LocksRenewed { renewed: 0, failed },
-            Done::Settled(settled) => {
+            Outcome::NotRenewed(failed) => SourceEvent::LocksRenewed { renewed: 0, failed },
+            Outcome::Settled(settled) => {
                 self.in_work -= settled.messages;
                 SourceEvent::Settled(settled)
             }
@@ -151,7 +151,7 @@ impl ServiceBusSource {
 
     /// Has a message settled through the management node, as its link is gone.
     pub(super) fn settle_orphan(&mut self, token: LockToken, settlement: Settlement, now: Instant) {
-        self.orders.push(Order::Settle { settlement, token, since: now });
+        self.requests.push(ManagementRequest::Settle { settlement, token, since: now });
     }
 }
 

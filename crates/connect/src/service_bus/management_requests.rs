@@ -1,8 +1,8 @@
-//! What is asked of the entity's `$management` node: that locks hold longer, and settlements of messages whose link is gone.
+//! Requests to the entity's `$management` node: lock renewals, and settlements of messages whose link is gone.
 //!
-//! One order is under way at a time. Renewals go first, and one for several locks that is refused is asked for in halves,
-//! until it is known which of them are lost. Settlements are asked for one by one, since a service that refuses one for
-//! several may have done a part of it.
+//! One request is in flight at a time. Renewals go first. A refused renewal of several locks is repeated in halves until
+//! the lost ones are known. Settlements go one by one, because a service that refuses several at once may have carried
+//! out some of them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,79 +15,79 @@ use super::locks::LockToken;
 use crate::service::{Reply, Request, RequestPair, ServiceConnection, ServiceError};
 use crate::source::{Settled, Settlement, SettlementResult};
 
-/// Orders, one after the other.
+/// Sends the requests one after the other.
 #[derive(Debug)]
-pub(super) struct Orders {
+pub(super) struct ManagementRequests {
     node: String,
     /// How long an answer may take.
-    patience: Duration,
+    timeout: Duration,
     links: Option<RequestPair>,
-    queue: VecDeque<Order>,
-    under_way: Option<UnderWay>,
-    done: VecDeque<Done>,
+    queue: VecDeque<ManagementRequest>,
+    in_flight: Option<InFlight>,
+    outcomes: VecDeque<Outcome>,
 }
 
-/// What is asked for.
+/// One request.
 #[derive(Clone, Debug)]
-pub(super) enum Order {
+pub(super) enum ManagementRequest {
     /// Locks of the present link, by delivery id.
     Renew(Vec<(u32, LockToken)>),
-    /// A lock of a link that is gone.
+    /// A message whose link is gone.
     Settle { settlement: Settlement, token: LockToken, since: Instant },
 }
 
 #[derive(Debug)]
-struct UnderWay {
-    order: Order,
-    /// None until there was credit to send it.
-    request: Option<i64>,
+struct InFlight {
+    request: ManagementRequest,
+    /// `None` until there was credit to send it.
+    message_id: Option<i64>,
     deadline: Instant,
 }
 
-/// What has come of an order.
+/// The result of a request.
 #[derive(Debug)]
-pub(super) enum Done {
-    /// Locks hold for so long from now on.
+pub(super) enum Outcome {
+    /// The locks now hold for this long.
     Renewed(Vec<(u32, Duration)>),
-    /// So many locks do not hold longer.
+    /// How many locks were not renewed.
     NotRenewed(u32),
     Settled(Settled),
 }
 
-impl Orders {
-    pub(super) fn new(entity: &str, patience: Duration) -> Self {
+impl ManagementRequests {
+    pub(super) fn new(entity: &str, timeout: Duration) -> Self {
         Self {
             node: format!("{entity}/$management"),
-            patience,
+            timeout,
             links: None,
             queue: VecDeque::new(),
-            under_way: None,
-            done: VecDeque::new(),
+            in_flight: None,
+            outcomes: VecDeque::new(),
         }
     }
 
-    pub(super) fn push(&mut self, order: Order) {
-        match order {
-            Order::Renew(_) => self.queue.push_front(order),
-            Order::Settle { .. } => self.queue.push_back(order),
+    pub(super) fn push(&mut self, request: ManagementRequest) {
+        match request {
+            ManagementRequest::Renew(_) => self.queue.push_front(request),
+            ManagementRequest::Settle { .. } => self.queue.push_back(request),
         }
     }
 
-    /// Whether nothing is asked for.
+    /// Whether no request waits and every result was taken.
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.under_way.is_none() && self.done.is_empty()
+        self.queue.is_empty() && self.in_flight.is_none() && self.outcomes.is_empty()
     }
 
-    pub(super) fn pop_done(&mut self) -> Option<Done> {
-        self.done.pop_front()
+    pub(super) fn pop_outcome(&mut self) -> Option<Outcome> {
+        self.outcomes.pop_front()
     }
 
     /// When an answer is overdue.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.under_way.as_ref().map(|under_way| under_way.deadline)
+        self.in_flight.as_ref().map(|in_flight| in_flight.deadline)
     }
 
-    /// Sends the next order if none is under way, and gives up one whose answer is overdue.
+    /// Sends the next request if none is in flight, and gives up the one whose answer is overdue.
     ///
     /// # Errors
     /// When there is no room for the links.
@@ -96,15 +96,16 @@ impl Orders {
         connection: &mut ServiceConnection,
         now: Instant,
     ) -> Result<(), ServiceError> {
-        if let Some(under_way) = self.under_way.take_if(|under_way| under_way.deadline <= now) {
-            self.fail(under_way.order, SettlementResult::Failed, now);
+        if let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.deadline <= now) {
+            self.fail(in_flight.request, SettlementResult::Failed, now);
         }
-        if self.under_way.is_none()
-            && let Some(order) = self.queue.pop_front()
+        if self.in_flight.is_none()
+            && let Some(request) = self.queue.pop_front()
         {
-            self.under_way = Some(UnderWay { order, request: None, deadline: now + self.patience });
+            self.in_flight = Some(InFlight { request, message_id: None, deadline: now + self.timeout });
         }
-        let Some(under_way) = self.under_way.as_mut().filter(|under_way| under_way.request.is_none()) else {
+        let Some(in_flight) = self.in_flight.as_mut().filter(|in_flight| in_flight.message_id.is_none())
+        else {
             return Ok(());
         };
         let links = match &mut self.links {
@@ -112,8 +113,8 @@ impl Orders {
             none => none.insert(connection.attach_requests(&self.node)?),
         };
         // Refused until there is credit.
-        let request = under_way.order.request(self.patience);
-        under_way.request = links.send(connection.engine(), &request).ok();
+        let message = in_flight.request.message(self.timeout);
+        in_flight.message_id = links.send(connection.engine(), &message).ok();
         Ok(())
     }
 
@@ -130,14 +131,14 @@ impl Orders {
         let Some(reply) = reply else {
             return false;
         };
-        let answered = |under_way: &mut UnderWay| match &reply {
-            Ok(reply) => under_way.request.is_some() && reply.id == under_way.request,
+        let answered = |in_flight: &mut InFlight| match &reply {
+            Ok(reply) => in_flight.message_id.is_some() && reply.id == in_flight.message_id,
             // What it was about cannot be read either.
             Err(_) => true,
         };
-        if let Some(under_way) = self.under_way.take_if(answered) {
+        if let Some(in_flight) = self.in_flight.take_if(answered) {
             match reply.and_then(Reply::into_body) {
-                Ok(body) => self.succeed(under_way.order, body.as_ref(), now),
+                Ok(body) => self.succeed(in_flight.request, body.as_ref(), now),
                 Err(error) => {
                     tracing::debug!(%error, "the management node refuses");
                     let is = |condition: ErrorCondition| error.condition == condition.as_str();
@@ -147,7 +148,7 @@ impl Orders {
                         true => SettlementResult::LockLost,
                         false => SettlementResult::Failed,
                     };
-                    self.fail(under_way.order, result, now);
+                    self.fail(in_flight.request, result, now);
                 }
             }
         }
@@ -159,70 +160,74 @@ impl Orders {
         self.links.as_ref().is_some_and(|links| links.has(link))
     }
 
-    /// The node has ended the links: what is under way has failed. The next order tries anew.
+    /// The node has ended the links, so the request in flight has failed. The next one attaches new links.
     pub(super) fn take_detach(&mut self, now: Instant) {
         self.links = None;
-        match self.under_way.take().map(|under_way| under_way.order) {
-            Some(Order::Renew(locks)) => {
-                self.done.push_back(Done::NotRenewed(locks.len() as u32));
+        match self.in_flight.take().map(|in_flight| in_flight.request) {
+            Some(ManagementRequest::Renew(locks)) => {
+                self.outcomes.push_back(Outcome::NotRenewed(locks.len() as u32));
             }
-            Some(order) => self.fail(order, SettlementResult::Failed, now),
+            Some(request) => self.fail(request, SettlementResult::Failed, now),
             None => {}
         }
     }
 
-    /// The connection is gone. What is under way is asked for again on the next one.
+    /// The connection is gone. The request in flight is sent again on the next one.
     pub(super) fn lose_links(&mut self) {
         self.links = None;
-        if let Some(under_way) = self.under_way.take() {
-            self.queue.push_front(under_way.order);
+        if let Some(in_flight) = self.in_flight.take() {
+            self.queue.push_front(in_flight.request);
         }
     }
 
     /// The link whose locks were to be renewed is gone.
     pub(super) fn forget_renewals(&mut self) {
-        self.queue.retain(|order| matches!(order, Order::Settle { .. }));
-        self.under_way.take_if(|under_way| matches!(under_way.order, Order::Renew(_)));
-        self.done.retain(|done| matches!(done, Done::Settled(_)));
+        self.queue.retain(|request| matches!(request, ManagementRequest::Settle { .. }));
+        self.in_flight.take_if(|in_flight| matches!(in_flight.request, ManagementRequest::Renew(_)));
+        self.outcomes.retain(|outcome| matches!(outcome, Outcome::Settled(_)));
     }
 
-    fn succeed(&mut self, order: Order, body: Option<&Value>, now: Instant) {
-        match order {
-            Order::Renew(locks) => {
+    fn succeed(&mut self, request: ManagementRequest, body: Option<&Value>, now: Instant) {
+        match request {
+            ManagementRequest::Renew(locks) => {
                 let remaining = expirations(body).unwrap_or_default();
                 // A lock of which the reply says nothing was not renewed.
                 let missing = locks.len().saturating_sub(remaining.len());
                 let renewed = locks.iter().map(|(id, _)| *id).zip(remaining).collect();
-                self.done.push_back(Done::Renewed(renewed));
+                self.outcomes.push_back(Outcome::Renewed(renewed));
                 if missing > 0 {
-                    self.done.push_back(Done::NotRenewed(missing as u32));
+                    self.outcomes.push_back(Outcome::NotRenewed(missing as u32));
                 }
             }
-            Order::Settle { settlement, since, .. } => {
+            ManagementRequest::Settle { settlement, since, .. } => {
                 self.settled(settlement, SettlementResult::Confirmed, now - since)
             }
         }
     }
 
-    fn fail(&mut self, order: Order, result: SettlementResult, now: Instant) {
-        match order {
-            Order::Renew(mut locks) if locks.len() > 1 => {
+    fn fail(&mut self, request: ManagementRequest, result: SettlementResult, now: Instant) {
+        match request {
+            ManagementRequest::Renew(mut locks) if locks.len() > 1 => {
                 let half = locks.split_off(locks.len() / 2);
-                self.queue.push_front(Order::Renew(half));
-                self.queue.push_front(Order::Renew(locks));
+                self.queue.push_front(ManagementRequest::Renew(half));
+                self.queue.push_front(ManagementRequest::Renew(locks));
             }
-            Order::Renew(locks) => self.done.push_back(Done::NotRenewed(locks.len() as u32)),
-            Order::Settle { settlement, since, .. } => self.settled(settlement, result, now - since),
+            ManagementRequest::Renew(locks) => {
+                self.outcomes.push_back(Outcome::NotRenewed(locks.len() as u32))
+            }
+            ManagementRequest::Settle { settlement, since, .. } => {
+                self.settled(settlement, result, now - since)
+            }
         }
     }
 
     fn settled(&mut self, settlement: Settlement, result: SettlementResult, elapsed: Duration) {
-        self.done.push_back(Done::Settled(Settled { settlement, messages: 1, result, elapsed }));
+        self.outcomes.push_back(Outcome::Settled(Settled { settlement, messages: 1, result, elapsed }));
     }
 }
 
-impl Order {
-    fn request(&self, patience: Duration) -> Request<'static> {
+impl ManagementRequest {
+    fn message(&self, timeout: Duration) -> Request<'static> {
         let tokens = |tokens: &mut dyn Iterator<Item = &LockToken>| {
             let tokens = tokens.map(|token| Value::Uuid(uuid_of(token))).collect();
             (Value::from("lock-tokens"), Value::Array(tokens))
@@ -242,11 +247,11 @@ impl Order {
                 ("com.microsoft:update-disposition", vec![status, tokens(&mut std::iter::once(token))])
             }
         };
-        let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
         Request {
             properties: vec![
                 ("operation", Value::from(operation)),
-                ("com.microsoft:server-timeout", Value::Uint(patience_ms)),
+                ("com.microsoft:server-timeout", Value::Uint(timeout_ms)),
             ],
             body: Some(Value::Map(body)),
         }
@@ -302,43 +307,45 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_renewal_is_asked_for_in_halves_until_it_is_known_who_is_lost() {
+    fn a_refused_renewal_is_repeated_in_halves_until_the_lost_locks_are_known() {
         let now = Instant::now();
-        let mut orders = Orders::new("queue", Duration::from_secs(1));
-        orders.push(Order::Renew(vec![(1, [1; 16]), (2, [2; 16]), (3, [3; 16])]));
-        while let Some(order) = orders.queue.pop_front() {
-            let Order::Renew(locks) = &order else { panic!("a renewal is under way, not {order:?}") };
+        let mut requests = ManagementRequests::new("queue", Duration::from_secs(1));
+        requests.push(ManagementRequest::Renew(vec![(1, [1; 16]), (2, [2; 16]), (3, [3; 16])]));
+        while let Some(request) = requests.queue.pop_front() {
+            let ManagementRequest::Renew(locks) = &request else {
+                panic!("a renewal is queued, not {request:?}")
+            };
             let expirations = locks.iter().map(|_| Value::Timestamp(unix_ms())).collect();
             let expirations = (Value::from("expirations"), Value::Array(expirations));
             let body = Value::Map(vec![expirations]);
             match locks.iter().any(|(id, _)| *id == 2) {
-                true => orders.fail(order, SettlementResult::LockLost, now),
-                false => orders.succeed(order, Some(&body), now),
+                true => requests.fail(request, SettlementResult::LockLost, now),
+                false => requests.succeed(request, Some(&body), now),
             }
         }
         let (mut renewed, mut failed) = (Vec::new(), 0);
-        while let Some(done) = orders.pop_done() {
-            match done {
-                Done::Renewed(locks) => renewed.extend(locks.iter().map(|(id, _)| *id)),
-                Done::NotRenewed(locks) => failed += locks,
-                Done::Settled(settled) => panic!("nothing was settled: {settled:?}"),
+        while let Some(outcome) = requests.pop_outcome() {
+            match outcome {
+                Outcome::Renewed(locks) => renewed.extend(locks.iter().map(|(id, _)| *id)),
+                Outcome::NotRenewed(locks) => failed += locks,
+                Outcome::Settled(settled) => panic!("nothing was settled: {settled:?}"),
             }
         }
         renewed.sort_unstable();
         assert_eq!((renewed, failed), (vec![1, 3], 1));
-        assert!(orders.is_idle());
+        assert!(requests.is_idle());
     }
 
     #[test]
     fn a_lock_without_expiration_counts_as_not_renewed() {
         let now = Instant::now();
-        let mut orders = Orders::new("queue", Duration::from_secs(1));
+        let mut requests = ManagementRequests::new("queue", Duration::from_secs(1));
         let expirations = Value::Array(vec![Value::Timestamp(unix_ms() + 60_000)]);
         let body = Value::Map(vec![(Value::from("expirations"), expirations)]);
-        let renew = Order::Renew(vec![(4, [1; 16]), (5, [2; 16])]);
-        orders.succeed(renew, Some(&body), now);
-        let Some(Done::Renewed(renewed)) = orders.pop_done() else { panic!("one is renewed") };
+        let renew = ManagementRequest::Renew(vec![(4, [1; 16]), (5, [2; 16])]);
+        requests.succeed(renew, Some(&body), now);
+        let Some(Outcome::Renewed(renewed)) = requests.pop_outcome() else { panic!("one is renewed") };
         assert_eq!(renewed[0].0, 4);
-        assert!(matches!(orders.pop_done(), Some(Done::NotRenewed(1))));
+        assert!(matches!(requests.pop_outcome(), Some(Outcome::NotRenewed(1))));
     }
 }
