@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 
-use crate::profile::Alarm;
+use crate::profile::PreciseTimer;
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 
 /// The answers of one connection that wait.
@@ -28,7 +28,7 @@ pub(crate) struct Pending<T> {
     commits: Option<CommitWatch>,
     uncommitted: VecDeque<Waiting<T>>,
     timed: Timed<T>,
-    alarm: Alarm,
+    timer: PreciseTimer,
 }
 
 /// What an answer waits for.
@@ -64,9 +64,9 @@ impl Until {
 }
 
 impl<T: Answer> Pending<T> {
-    /// None yet; those of durable logs wait for `commits`, those of a service profile for `alarm`.
-    pub(crate) const fn new(commits: Option<CommitWatch>, alarm: Alarm) -> Self {
-        Self { commits, uncommitted: VecDeque::new(), timed: Timed::new(), alarm }
+    /// None yet; those of durable logs wait for `commits`, those of a service profile for `timer`.
+    pub(crate) const fn new(commits: Option<CommitWatch>, timer: PreciseTimer) -> Self {
+        Self { commits, uncommitted: VecDeque::new(), timed: Timed::new(), timer }
     }
 
     /// Takes an answer that has to wait.
@@ -105,7 +105,7 @@ impl<T: Answer> Pending<T> {
                 continue;
             }
             return match self.timed.next_at() {
-                Some(at) if self.alarm.poll(cx, at).is_ready() => {
+                Some(at) if self.timer.poll(cx, at).is_ready() => {
                     self.timed.pop().map_or(Poll::Pending, Poll::Ready)
                 }
                 _ => Poll::Pending,
@@ -221,7 +221,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn answers_come_at_their_instants_and_those_of_one_instant_in_order() {
-        let mut pending = Pending::new(None, Alarm::coarse());
+        let mut pending = Pending::new(None, PreciseTimer::coarse());
         let start = Instant::now();
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
         for (answer, milliseconds) in [("last", 9), ("first", 2), ("second", 2), ("forgotten", 4)] {
@@ -243,7 +243,7 @@ mod tests {
         let options = StorageOptions { sync: SyncPolicy::Always, ..StorageOptions::default() };
         config.storage = Some(StorageConfig { directory: directory.path().to_owned(), options });
         let namespace = Namespace::new(&config, UnixTime::default()).unwrap();
-        let mut pending = Pending::new(namespace.watch_commits(), Alarm::coarse());
+        let mut pending = Pending::new(namespace.watch_commits(), PreciseTimer::coarse());
         let hub = namespace.hub("hub").unwrap();
         let append = || {
             let appended = hub.partitions()[0].append(UnixTime::default(), |encoder| {

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_knows_a_key_has_its_rights_in_the_whole_namespace() {
+    fn a_key_grants_its_rights_in_the_whole_namespace() {
         let namespace = namespace();
         let claim = namespace.authorize_key("reader", "reading").unwrap();
         let mut claims = Claims::new(SignaturePolicy::Verify);

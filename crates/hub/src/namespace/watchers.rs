@@ -74,7 +74,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     #[test]
-    fn whoever_watches_is_reported_and_nobody_else() {
+    fn only_watchers_are_notified() {
         let watchers = Arc::new(Watchers::default());
         let subscriber = Subscriber::new();
         let _first = watchers.watch(&subscriber, 1);

@@ -8,22 +8,21 @@
 //! * `config` is the profile as written, `distribution` how long something takes.
 //! * [`ServiceProfile`] is the profile at work, shared by all connections: the `quota` (of `token_bucket`s) and the
 //!   `counters` are the namespace's. [`Shaper`] is its part for one connection.
-//! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its `alarm`s are finer than the
+//! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its timers (`precise_timer`) are finer than the
 //!   runtime's timers.
 //!
 //! Nothing here belongs to a protocol: the profile says what becomes of an operation and when it may be answered. Each front
 //! has the words for it, which are those of the real service. What is refused is not stored.
 
-mod alarm;
 mod config;
 mod counters;
 mod delay_line;
 mod distribution;
+mod precise_timer;
 mod quota;
 mod shaper;
 mod token_bucket;
 
-pub(crate) use alarm::Alarm;
 pub use config::{
     EntityTimeConfig, FailureConfig, ProfileConfig, ProfileError, QuotaConfig, Ratio, RatioError,
     ServiceTimeConfig,
@@ -31,4 +30,5 @@ pub use config::{
 pub use counters::ProfileCounterValues;
 pub use delay_line::DelayLine;
 pub use distribution::{Distribution, DistributionError};
+pub(crate) use precise_timer::PreciseTimer;
 pub use shaper::{Fate, ServiceProfile, Shaped, Shaper, Throttled, Traffic};

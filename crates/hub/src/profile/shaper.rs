@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use units::{Random, Rate, mix};
 
-use super::alarm::{Alarm, Clock};
 use super::config::{Operation, ProfileConfig, ProfileError};
 use super::counters::{ProfileCounterValues, ProfileCounters};
 use super::distribution::{Distribution, LONGEST_SAMPLE};
+use super::precise_timer::{PreciseTimer, TimerThread};
 use super::quota::Quota;
 
 /// The profile of one service, shared by its connections.
@@ -30,15 +30,15 @@ pub struct ServiceProfile {
     storage_requests: Mutex<Random>,
     /// Connections so far, by their traffic.
     connections: [AtomicU64; Traffic::COUNT],
-    /// Started with the first alarm; `None` where there is no thread for it.
-    clock: OnceLock<Option<Arc<Clock>>>,
+    /// Started with the first timer; `None` where there is no thread for it.
+    timer_thread: OnceLock<Option<Arc<TimerThread>>>,
 }
 
 /// What the profile does to one connection.
 #[derive(Debug)]
 pub struct Shaper {
     profile: Arc<ServiceProfile>,
-    clock: Option<Arc<Clock>>,
+    timer_thread: Option<Arc<TimerThread>>,
     seed: u64,
     fates: Random,
     send_times: Random,
@@ -47,10 +47,10 @@ pub struct Shaper {
     detachments: Random,
     /// When a receiver is to be detached next; `None` before the first question and where none ever is.
     detach_at: Option<Instant>,
-    detach_alarm: Alarm,
+    detach_timer: PreciseTimer,
     /// Whether readers wait for the quota.
     paused: bool,
-    delivery_alarm: Alarm,
+    delivery_timer: PreciseTimer,
 }
 
 /// What a connection carries. Connections are numbered for each kind apart, so that what one of them meets does not depend
@@ -125,7 +125,7 @@ impl ServiceProfile {
             counters: ProfileCounters::default(),
             storage_requests: Mutex::new(Random::for_concern(config.seed, STORAGE_REQUESTS)),
             connections: Default::default(),
-            clock: OnceLock::new(),
+            timer_thread: OnceLock::new(),
         })))
     }
 
@@ -133,7 +133,7 @@ impl ServiceProfile {
     /// they came.
     #[must_use]
     pub fn shaper(self: &Arc<Self>, traffic: Traffic) -> Shaper {
-        Shaper::new(self, traffic, self.clock())
+        Shaper::new(self, traffic, self.timer_thread())
     }
 
     /// What it did so far.
@@ -155,9 +155,9 @@ impl ServiceProfile {
         Shaped { fate, ready_at: ready_at(now, time, &mut random) }
     }
 
-    /// An alarm for what waits.
-    pub(crate) fn alarm(&self) -> Alarm {
-        Alarm::new(self.clock())
+    /// A timer for what waits.
+    pub(crate) fn timer(&self) -> PreciseTimer {
+        PreciseTimer::new(self.timer_thread())
     }
 
     pub(super) const fn config(&self) -> &ProfileConfig {
@@ -165,13 +165,13 @@ impl ServiceProfile {
     }
 
     /// What wakes tasks at instants finer than the runtime's timers.
-    fn clock(&self) -> Option<&Arc<Clock>> {
+    fn timer_thread(&self) -> Option<&Arc<TimerThread>> {
         let start = || {
-            Clock::start()
+            TimerThread::start()
                 .inspect_err(|error| tracing::warn!(%error, "delays are rounded up to whole milliseconds"))
                 .ok()
         };
-        self.clock.get_or_init(start).as_ref()
+        self.timer_thread.get_or_init(start).as_ref()
     }
 
     pub(super) fn count_disconnect(&self) {
@@ -181,13 +181,17 @@ impl ServiceProfile {
 
 impl Shaper {
     /// On the runtime's time without a clock.
-    pub(super) fn new(profile: &Arc<ServiceProfile>, traffic: Traffic, clock: Option<&Arc<Clock>>) -> Self {
+    pub(super) fn new(
+        profile: &Arc<ServiceProfile>,
+        traffic: Traffic,
+        timer_thread: Option<&Arc<TimerThread>>,
+    ) -> Self {
         let number = profile.connections[traffic as usize].fetch_add(1, Ordering::Relaxed);
         let seed = mix(profile.config.seed, number, traffic as u64);
         let random = |concern| Random::for_concern(seed, concern as u64);
         Self {
             profile: Arc::clone(profile),
-            clock: clock.cloned(),
+            timer_thread: timer_thread.cloned(),
             seed,
             fates: random(Concern::Fate),
             send_times: random(Concern::SendTime),
@@ -195,9 +199,9 @@ impl Shaper {
             request_times: random(Concern::RequestTime),
             detachments: random(Concern::Detachment),
             detach_at: None,
-            detach_alarm: Alarm::new(clock),
+            detach_timer: PreciseTimer::new(timer_thread),
             paused: false,
-            delivery_alarm: Alarm::new(clock),
+            delivery_timer: PreciseTimer::new(timer_thread),
         }
     }
 
@@ -247,7 +251,7 @@ impl Shaper {
                 self.paused = true;
                 ProfileCounters::add(&self.profile.counters.delivery_pauses, 1);
             }
-            ready!(self.delivery_alarm.poll(cx, until.into()));
+            ready!(self.delivery_timer.poll(cx, until.into()));
         }
         self.paused = false;
         Poll::Ready(())
@@ -268,7 +272,7 @@ impl Shaper {
         loop {
             let first = || arrival(Instant::now(), rate, &mut self.detachments);
             let at = *self.detach_at.get_or_insert_with(first);
-            ready!(self.detach_alarm.poll(cx, at));
+            ready!(self.detach_timer.poll(cx, at));
             self.detach_at = None;
             if receivers > 0 {
                 let which = self.detachments.below(receivers as u64) as usize;
@@ -278,9 +282,9 @@ impl Shaper {
         }
     }
 
-    /// An alarm for what waits on this connection.
-    pub(crate) fn alarm(&self) -> Alarm {
-        Alarm::new(self.clock.as_ref())
+    /// A timer for what waits on this connection.
+    pub(crate) fn timer(&self) -> PreciseTimer {
+        PreciseTimer::new(self.timer_thread.as_ref())
     }
 
     pub(super) const fn profile(&self) -> &Arc<ServiceProfile> {

@@ -7,8 +7,8 @@ use hub::service::Service;
 const A: &str = "c820a799-76d7-4ee2-6e15-546f19325c2c";
 const B: &str = "326cc5e1-746e-4af8-4811-a50e6629a8ca";
 
-/// What is told of a lease by the headers of a blob or container.
-fn told(reply: &Reply) -> [Option<&str>; 3] {
+/// The headers of a blob or container about its lease.
+fn lease_headers(reply: &Reply) -> [Option<&str>; 3] {
     ["status", "state", "duration"].map(|name| reply.header(&format!("x-ms-lease-{name}")))
 }
 
@@ -24,12 +24,12 @@ async fn a_blob_is_leased_locked_and_released_with_the_codes_that_clients_go_by(
     let acquire =
         [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "15"), ("x-ms-proposed-lease-id", A)];
     let etag = signed(&service, "HEAD", "/box/a", &[], b"").await;
-    assert_eq!(told(&etag), [Some("unlocked"), Some("available"), None]);
+    assert_eq!(lease_headers(&etag), [Some("unlocked"), Some("available"), None]);
     let acquired = lease(&service, target, &acquire).await;
     assert_eq!((acquired.status, acquired.header("x-ms-lease-id")), (201, Some(A)));
     assert_eq!(acquired.header("etag"), etag.header("etag"));
     let head = signed(&service, "HEAD", "/box/a", &[], b"").await;
-    assert_eq!(told(&head), [Some("locked"), Some("leased"), Some("fixed")]);
+    assert_eq!(lease_headers(&head), [Some("locked"), Some("leased"), Some("fixed")]);
     let list = "/box?restype=container&comp=list";
     let listed = signed(&service, "GET", list, &[], b"").await;
     let words = "<LeaseStatus>locked</LeaseStatus><LeaseState>leased</LeaseState>\
@@ -96,18 +96,18 @@ async fn a_lease_is_broken_at_once_or_after_a_while() {
         [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "-1"), ("x-ms-proposed-lease-id", A)];
     lease(&service, target, &acquire).await;
     let head = signed(&service, "HEAD", "/box/a", &[], b"").await;
-    assert_eq!(told(&head), [Some("locked"), Some("leased"), Some("infinite")]);
+    assert_eq!(lease_headers(&head), [Some("locked"), Some("leased"), Some("infinite")]);
     let stop = |seconds| [("x-ms-lease-action", "break"), ("x-ms-lease-break-period", seconds)];
     let breaking = lease(&service, target, &stop("60")).await;
     assert_eq!((breaking.status, breaking.header("x-ms-lease-time")), (202, Some("60")));
     let head = signed(&service, "HEAD", "/box/a", &[], b"").await;
-    assert_eq!(told(&head), [Some("locked"), Some("breaking"), None]);
+    assert_eq!(lease_headers(&head), [Some("locked"), Some("breaking"), None]);
     let again = lease(&service, target, &acquire).await;
     assert_eq!(again.outcome(), (409, "LeaseIsBreakingAndCannotBeAcquired"));
     let broken = lease(&service, target, &stop("0")).await;
     assert_eq!((broken.status, broken.header("x-ms-lease-time")), (202, Some("0")));
     let head = signed(&service, "HEAD", "/box/a", &[], b"").await;
-    assert_eq!(told(&head), [Some("unlocked"), Some("broken"), None]);
+    assert_eq!(lease_headers(&head), [Some("unlocked"), Some("broken"), None]);
     let own = ("x-ms-lease-id", A);
     let renew = [("x-ms-lease-action", "renew"), own];
     let refused = lease(&service, target, &renew).await;
@@ -132,7 +132,7 @@ async fn a_container_is_leased_against_being_deleted_and_its_metadata_is_set() {
     let refused = signed(&service, "DELETE", container, &other, b"").await;
     assert_eq!(refused.outcome(), (412, "LeaseIdMismatchWithContainerOperation"));
     let before = signed(&service, "GET", container, &[], b"").await;
-    assert_eq!(told(&before), [Some("locked"), Some("leased"), Some("infinite")]);
+    assert_eq!(lease_headers(&before), [Some("locked"), Some("leased"), Some("infinite")]);
     let metadata = "/box?restype=container&comp=metadata";
     let set = [("x-ms-meta-made", "anew"), ("x-ms-meta-empty", "")];
     let done = signed(&service, "PUT", metadata, &set, b"").await;
@@ -161,7 +161,7 @@ async fn a_container_is_leased_against_being_deleted_and_its_metadata_is_set() {
 }
 
 #[tokio::test]
-async fn a_content_type_that_was_emptied_is_not_told() {
+async fn an_empty_content_type_is_not_sent() {
     let service = service().await;
     let plain = [BLOCK, ("Content-Type", "text/plain")];
     signed(&service, "PUT", "/box/a", &plain, b"1").await;

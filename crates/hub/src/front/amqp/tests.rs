@@ -58,7 +58,7 @@ async fn a_connection_that_presents_no_token_ends_after_a_minute_however_often_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_knows_a_key_or_needs_none_may_stay_without_a_token() {
+async fn a_client_that_authenticated_or_needs_no_key_may_stay_without_a_token() {
     let key = SaslClient::Plain { username: ROOT_KEY_NAME.into(), password: DEVELOPMENT_KEY_VALUE.into() };
     for (signatures, sasl) in
         [(SignaturePolicy::Verify, key), (SignaturePolicy::AcceptAny, SaslClient::Anonymous)]

@@ -7,7 +7,7 @@ use access::storage::{
     StorageRight, StorageRights, StorageSignature,
 };
 
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use super::request::Request;
 use crate::namespace::SignaturePolicy;
 use blob_store::Replacing;
@@ -32,11 +32,11 @@ impl Granted {
         key: &StorageAccountKey,
         policy: SignaturePolicy,
         now: SystemTime,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, HttpError> {
         let everything =
             Self { rights: StorageRights::ALL, signature: None, overrides: ResponseOverrides::default() };
         if request.target.account != key.account() {
-            return Err(Refusal::Account);
+            return Err(HttpError::Account);
         }
         if policy == SignaturePolicy::AcceptAny {
             return Ok(everything);
@@ -45,15 +45,15 @@ impl Granted {
             verify_key(request, key, authorization, now)?;
             return Ok(everything);
         }
-        let signature = StorageSignature::find(request.raw_query()).map_err(Refusal::Signature)?;
-        let signature = signature.ok_or(Refusal::NoAuthentication)?;
+        let signature = StorageSignature::find(request.raw_query()).map_err(HttpError::Signature)?;
+        let signature = signature.ok_or(HttpError::NoAuthentication)?;
         let resource = StorageResource {
             container: request.target.container.as_deref(),
             blob: request.target.blob.as_deref(),
             address: Some(request.peer.address),
             is_encrypted: request.peer.is_encrypted,
         };
-        let rights = signature.verify(key, resource, now).map_err(Refusal::Signature)?;
+        let rights = signature.verify(key, resource, now).map_err(HttpError::Signature)?;
         Ok(Self { rights, overrides: signature.overrides(), signature: Some(signature) })
     }
 
@@ -61,13 +61,13 @@ impl Granted {
     ///
     /// # Errors
     /// None is.
-    pub(super) fn need(&self, level: StorageLevel, rights: &[StorageRight]) -> Result<(), Refusal> {
+    pub(super) fn need(&self, level: StorageLevel, rights: &[StorageRight]) -> Result<(), HttpError> {
         match rights.iter().any(|right| self.rights.contains(level, *right)) {
             true => Ok(()),
             false => {
                 let denial = self.signature.as_ref();
                 let denial = denial.map(|signature| signature.denial(level, rights));
-                Err(Refusal::Denied(denial.unwrap_or(StorageDenial::Permission)))
+                Err(HttpError::Denied(denial.unwrap_or(StorageDenial::Permission)))
             }
         }
     }
@@ -76,7 +76,7 @@ impl Granted {
     ///
     /// # Errors
     /// They may not.
-    pub(super) fn writing(&self) -> Result<Replacing, Refusal> {
+    pub(super) fn writing(&self) -> Result<Replacing, HttpError> {
         let object = StorageLevel::Object;
         if self.rights.contains(object, StorageRight::Write) {
             return Ok(Replacing::Allowed);
@@ -91,7 +91,7 @@ fn verify_key(
     key: &StorageAccountKey,
     authorization: &str,
     now: SystemTime,
-) -> Result<(), Refusal> {
+) -> Result<(), HttpError> {
     let query: Vec<_> =
         request.query().iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
     let headers: Vec<_> = request

@@ -12,7 +12,7 @@ use super::BlobFront;
 use super::authorize::Granted;
 use super::body::ReplyBody;
 use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wants_structured_body};
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
 use blob_store::{BlobError, BlobKind, ContentReader, Description, PutRequest, crc64};
@@ -25,15 +25,15 @@ impl BlobFront {
         body: Incoming,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         let replacing = granted.writing()?;
         let kind = match request.header("x-ms-blob-type") {
             Some("BlockBlob") => BlobKind::Block,
             Some("AppendBlob") => BlobKind::Append,
-            Some("PageBlob") => return Err(Refusal::NotImplemented),
-            Some(_) => return Err(Refusal::header("x-ms-blob-type")),
+            Some("PageBlob") => return Err(HttpError::NotImplemented),
+            Some(_) => return Err(HttpError::header("x-ms-blob-type")),
             None => {
-                return Err(Refusal::MissingHeader { name: "x-ms-blob-type" });
+                return Err(HttpError::MissingHeader { name: "x-ms-blob-type" });
             }
         };
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
@@ -53,7 +53,7 @@ impl BlobFront {
             .run(content.len(), move |store| {
                 let checksums = match expected.verify(&content, crc64, Md5::Always) {
                     Ok(checksums) => checksums,
-                    Err(refusal) => return Ok(Err(refusal)),
+                    Err(error) => return Ok(Err(error)),
                 };
                 if kind == BlobKind::Block {
                     let own = &mut description.headers.content_md5;
@@ -74,7 +74,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let container = self.store.container(request.container()?)?;
         let blob = container.blob(request.blob()?)?;
@@ -94,7 +94,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let container = self.store.container(request.container()?)?;
         let blob = container.blob(request.blob()?)?;
@@ -142,7 +142,7 @@ impl BlobFront {
     }
 
     /// The reader, once everything that it reads of is known to be what was written.
-    async fn checked(&self, reader: ContentReader) -> Result<ContentReader, Refusal> {
+    async fn checked(&self, reader: ContentReader) -> Result<ContentReader, HttpError> {
         if reader.is_checked() {
             return Ok(reader);
         }
@@ -159,9 +159,9 @@ impl BlobFront {
         mut reader: ContentReader,
         length: u64,
         kind: Summed,
-    ) -> Result<(ReplyBody, String), Refusal> {
+    ) -> Result<(ReplyBody, String), HttpError> {
         if length > SUMMED_BYTES {
-            return Err(Refusal::header(kind.header()));
+            return Err(HttpError::header(kind.header()));
         }
         self.run(length as usize, move |_| {
             let mut bytes = Vec::with_capacity(length as usize);
@@ -179,7 +179,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let (metadata, conditions) = (request.metadata()?, request.conditions()?);
@@ -194,7 +194,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let (headers, conditions) = (request.replaced_headers(), request.conditions()?);
@@ -209,7 +209,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Delete])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
@@ -230,12 +230,12 @@ impl Summed {
     ///
     /// # Errors
     /// It asks for more than one.
-    fn of(request: &Request, is_structured: bool) -> Result<Option<Self>, Refusal> {
+    fn of(request: &Request, is_structured: bool) -> Result<Option<Self>, HttpError> {
         let mut asked =
             [Self::Md5, Self::Crc64].into_iter().filter(|kind| request.header(kind.header()) == Some("true"));
         match (asked.next(), asked.next()) {
-            (Some(kind), None) if is_structured => Err(Refusal::header(kind.header())),
-            (_, Some(second)) => Err(Refusal::header(second.header())),
+            (Some(kind), None) if is_structured => Err(HttpError::header(kind.header())),
+            (_, Some(second)) => Err(HttpError::header(second.header())),
             (kind, None) => Ok(kind),
         }
     }
@@ -263,7 +263,7 @@ impl Summed {
 }
 
 /// What a request wants to be kept with the blob that it writes.
-pub(super) fn described(request: &Request) -> Result<Description, Refusal> {
+pub(super) fn described(request: &Request) -> Result<Description, HttpError> {
     Ok(Description { headers: request.content_headers(), metadata: request.metadata()? })
 }
 

@@ -11,7 +11,7 @@ use super::BlobFront;
 use super::authorize::Granted;
 use super::blobs::described;
 use super::checksums::{Expected, Md5};
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml;
@@ -24,10 +24,10 @@ impl BlobFront {
         body: Incoming,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.writing()?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
-        let id = request.parameter("blockid").ok_or(Refusal::Parameter { name: "blockid" })?.to_owned();
+        let id = request.parameter("blockid").ok_or(HttpError::Parameter { name: "blockid" })?.to_owned();
         let lease = request.lease_id("x-ms-lease-id")?;
         let expected = Expected::of(request)?;
         self.store.container(&container)?;
@@ -39,7 +39,7 @@ impl BlobFront {
             .run(content.len(), move |store| {
                 let checksums = match expected.verify(&content, crc64, Md5::WhenGiven) {
                     Ok(checksums) => checksums,
-                    Err(refusal) => return Ok(Err(refusal)),
+                    Err(error) => return Ok(Err(error)),
                 };
                 store.container(&container)?.put_block(&name, &id, content, lease, now)?;
                 Ok(Ok(checksums))
@@ -58,7 +58,7 @@ impl BlobFront {
         body: Incoming,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         let replacing = granted.writing()?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
@@ -71,7 +71,7 @@ impl BlobFront {
         let arrived = self.bodies.collect(body, ByteSize::from_mebibytes(8), None).await?;
         let checksums = Expected::of(request)?.verify(&arrived.bytes, None, Md5::WhenGiven)?;
         let most = BlobLimits::default().blocks + 1;
-        let list = xml::read_block_list(&arrived.bytes, most).ok_or(Refusal::Xml)?;
+        let list = xml::read_block_list(&arrived.bytes, most).ok_or(HttpError::Xml)?;
         let version = self
             .run_in(container, arrived.bytes.len(), move |container| {
                 container.put_block_list(&name, &list, description, &conditions, replacing, now)
@@ -87,7 +87,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let kind = request.parameter("blocklisttype").unwrap_or("committed");
         let (committed, uncommitted) = match kind.to_ascii_lowercase().as_str() {
@@ -95,7 +95,7 @@ impl BlobFront {
             "uncommitted" => (false, true),
             "all" => (true, true),
             _ => {
-                return Err(Refusal::Parameter { name: "blocklisttype" });
+                return Err(HttpError::Parameter { name: "blocklisttype" });
             }
         };
         let container = self.store.container(request.container()?)?;
@@ -117,7 +117,7 @@ impl BlobFront {
         body: Incoming,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Add, StorageRight::Write])?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
         let conditions = request.conditions()?;
@@ -128,14 +128,14 @@ impl BlobFront {
         let structured = expected.structured;
         let arrived = self.bodies.collect(body, APPENDED, structured).await?;
         if arrived.bytes.is_empty() {
-            return Err(Refusal::header("content-length"));
+            return Err(HttpError::header("content-length"));
         }
         let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
         let (appended, checksums) = self
             .run(content.len(), move |store| {
                 let checksums = match expected.verify(&content, crc64, Md5::WhenGiven) {
                     Ok(checksums) => checksums,
-                    Err(refusal) => return Ok(Err(refusal)),
+                    Err(error) => return Ok(Err(error)),
                 };
                 let append = AppendRequest { content, position, maximum_length, conditions };
                 let container = store.container(&container)?;

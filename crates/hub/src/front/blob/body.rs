@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use units::ByteSize;
 
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use blob_store::structured::{Decoder, Encoder, longest_message};
 use blob_store::{BlobError, ContentReader};
 
@@ -54,31 +54,31 @@ impl BodyMemory {
         mut body: Incoming,
         most: ByteSize,
         structured: Option<u64>,
-    ) -> Result<Arrived<'_>, Refusal> {
+    ) -> Result<Arrived<'_>, HttpError> {
         let limit = self.limit.min(most);
         let hint = body.size_hint();
-        let message_length = hint.exact().ok_or(Refusal::MissingHeader { name: "content-length" })?;
+        let message_length = hint.exact().ok_or(HttpError::MissingHeader { name: "content-length" })?;
         let length = structured.unwrap_or(message_length);
         let longest = structured.map_or(length, longest_message);
         if length > limit.bytes() || message_length > longest {
-            return Err(Refusal::BodySize { limit });
+            return Err(HttpError::BodySize { limit });
         }
         let mut decoder = structured.map(|length| Decoder::new(message_length, length));
-        let kibibytes = u32::try_from(length.div_ceil(1024)).map_err(|_| Refusal::Busy)?;
+        let kibibytes = u32::try_from(length.div_ceil(1024)).map_err(|_| HttpError::Busy)?;
         let memory = self.free.acquire_many(kibibytes);
         let Ok(Ok(memory)) = tokio::time::timeout(MEMORY_PATIENCE, memory).await else {
-            return Err(Refusal::Busy);
+            return Err(HttpError::Busy);
         };
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_broken| Refusal::Body)?;
+            let frame = frame.map_err(|_broken| HttpError::Body)?;
             let Ok(data) = frame.into_data() else {
                 continue;
             };
             // Not before something has come: a length alone costs its sender nothing.
             bytes
                 .try_reserve_exact((length as usize).saturating_sub(bytes.len()))
-                .map_err(|_full| Refusal::Busy)?;
+                .map_err(|_full| HttpError::Busy)?;
             match &mut decoder {
                 Some(decoder) => decoder.push(&data, &mut bytes)?,
                 None => bytes.extend_from_slice(&data),
@@ -87,7 +87,7 @@ impl BodyMemory {
         let crc64 = decoder.map(Decoder::finish).transpose()?;
         match bytes.len() as u64 == length {
             true => Ok(Arrived { bytes: bytes.into(), crc64, _memory: memory }),
-            false => Err(Refusal::Body),
+            false => Err(HttpError::Body),
         }
     }
 }

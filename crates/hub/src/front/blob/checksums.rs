@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use super::reply::{self, md5_text};
 use super::request::Request;
 use blob_store::crc64;
@@ -43,10 +43,10 @@ impl Expected {
     ///
     /// # Errors
     /// It can't be understood, or is too much: the service takes one kind of protection at a time.
-    pub(super) fn of(request: &Request) -> Result<Self, Refusal> {
+    pub(super) fn of(request: &Request) -> Result<Self, HttpError> {
         let crc64 = match request.header(CRC64) {
             None => None,
-            Some(text) => Some(read_crc64(text).ok_or(Refusal::header(CRC64))?),
+            Some(text) => Some(read_crc64(text).ok_or(HttpError::header(CRC64))?),
         };
         let expected = Self {
             md5: request.header("content-md5").map(str::to_owned),
@@ -55,9 +55,9 @@ impl Expected {
         };
         match expected {
             Self { crc64: Some(_), md5: Some(_), .. } | Self { crc64: Some(_), structured: Some(_), .. } => {
-                Err(Refusal::header(CRC64))
+                Err(HttpError::header(CRC64))
             }
-            Self { md5: Some(_), structured: Some(_), .. } => Err(Refusal::header(STRUCTURED)),
+            Self { md5: Some(_), structured: Some(_), .. } => Err(HttpError::header(STRUCTURED)),
             expected => Ok(expected),
         }
     }
@@ -72,15 +72,15 @@ impl Expected {
         content: &[u8],
         decoded: Option<u64>,
         wanted: Md5,
-    ) -> Result<Checksums, Refusal> {
+    ) -> Result<Checksums, HttpError> {
         let is_wanted = wanted == Md5::Always || self.md5.is_some();
         let computed = is_wanted.then(|| md5_text(md5(content)));
         if self.md5.is_some() && self.md5 != computed {
-            return Err(Refusal::Checksum);
+            return Err(HttpError::Checksum);
         }
         let computed_crc64 = decoded.unwrap_or_else(|| crc64(content));
         if self.crc64.is_some_and(|expected| expected != computed_crc64) {
-            return Err(Refusal::Crc64);
+            return Err(HttpError::Crc64);
         }
         Ok(Checksums { md5: computed, crc64: computed_crc64, is_structured: self.structured.is_some() })
     }
@@ -103,11 +103,11 @@ impl Checksums {
 ///
 /// # Errors
 /// It is to be one that is not known.
-pub(super) fn wants_structured_body(request: &Request) -> Result<bool, Refusal> {
+pub(super) fn wants_structured_body(request: &Request) -> Result<bool, HttpError> {
     match request.header(STRUCTURED) {
         None => Ok(false),
         Some(value) if is_structured_body(value) => Ok(true),
-        Some(_) => Err(Refusal::header(STRUCTURED)),
+        Some(_) => Err(HttpError::header(STRUCTURED)),
     }
 }
 
@@ -117,13 +117,13 @@ pub(super) fn set_structured_body(headers: &mut HeaderMap, content_length: u64) 
     reply::set(headers, STRUCTURED_LENGTH, &content_length.to_string());
 }
 
-fn structured_length(request: &Request) -> Result<Option<u64>, Refusal> {
+fn structured_length(request: &Request) -> Result<Option<u64>, HttpError> {
     let length = request.number(STRUCTURED_LENGTH)?;
     match (wants_structured_body(request)?, length) {
         (true, Some(length)) => Ok(Some(length)),
-        (true, None) => Err(Refusal::MissingHeader { name: STRUCTURED_LENGTH }),
+        (true, None) => Err(HttpError::MissingHeader { name: STRUCTURED_LENGTH }),
         (false, None) => Ok(None),
-        (false, Some(_)) => Err(Refusal::header(STRUCTURED_LENGTH)),
+        (false, Some(_)) => Err(HttpError::header(STRUCTURED_LENGTH)),
     }
 }
 

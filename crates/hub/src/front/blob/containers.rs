@@ -9,7 +9,7 @@ use hyper::StatusCode;
 
 use super::BlobFront;
 use super::authorize::Granted;
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml::{self, BlobPage, ContainerPage};
@@ -21,7 +21,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Create, StorageRight::Write])?;
         let name = request.container()?.to_owned();
         let metadata = request.metadata()?;
@@ -37,7 +37,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Read])?;
         let container = self.store.container(request.container()?)?.properties();
         container.check_read(&request.conditions()?, now)?;
@@ -56,7 +56,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Delete])?;
         let name = request.container()?.to_owned();
         let conditions = request.conditions()?;
@@ -69,7 +69,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Write])?;
         let container = request.container()?;
         let (metadata, conditions) = (request.metadata()?, request.conditions()?);
@@ -88,7 +88,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Service, &[StorageRight::List])?;
         let prefix = request.parameter("prefix").unwrap_or_default();
         let maximum = maximum(request)?;
@@ -115,7 +115,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::List])?;
         let name = request.container()?;
         let marker = request.parameter("marker").unwrap_or_default();
@@ -156,7 +156,7 @@ impl BlobFront {
 ///
 /// # Errors
 /// It is to have something that is not here, or that is not known.
-fn includes_metadata(request: &Request) -> Result<bool, Refusal> {
+fn includes_metadata(request: &Request) -> Result<bool, HttpError> {
     let name = "include";
     let mut metadata = false;
     let words = request.parameter(name).unwrap_or_default().split(',');
@@ -174,21 +174,21 @@ fn includes_metadata(request: &Request) -> Result<bool, Refusal> {
             | "immutabilitypolicy"
             | "system" => {}
             "uncommittedblobs" | "permissions" => {
-                return Err(Refusal::UnservedParameter { name: format!("{name}={word}") });
+                return Err(HttpError::UnservedParameter { name: format!("{name}={word}") });
             }
-            _ => return Err(Refusal::Parameter { name }),
+            _ => return Err(HttpError::Parameter { name }),
         }
     }
     Ok(metadata)
 }
 
-fn maximum(request: &Request) -> Result<usize, Refusal> {
+fn maximum(request: &Request) -> Result<usize, HttpError> {
     let name = "maxresults";
     match request.parameter(name) {
         None => Ok(PAGE),
         Some(text) => match text.parse::<u32>() {
             Ok(number) if number > 0 => Ok((number as usize).min(PAGE)),
-            _ => Err(Refusal::Parameter { name }),
+            _ => Err(HttpError::Parameter { name }),
         },
     }
 }
@@ -198,7 +198,7 @@ fn marked(name: &str) -> String {
     URL_SAFE_NO_PAD.encode(name)
 }
 
-fn unmarked(marker: &str) -> Result<Option<String>, Refusal> {
+fn unmarked(marker: &str) -> Result<Option<String>, HttpError> {
     if marker.is_empty() {
         return Ok(None);
     }
@@ -207,7 +207,7 @@ fn unmarked(marker: &str) -> Result<Option<String>, Refusal> {
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .map(Some)
-        .ok_or(Refusal::Parameter { name: "marker" })
+        .ok_or(HttpError::Parameter { name: "marker" })
 }
 
 /// Entries of a page, at most and where nothing is said.

@@ -67,7 +67,7 @@ impl BlobFaults {
     /// Waits until a request may be answered.
     pub(super) async fn until_ready(&self, shaped: &Shaped) {
         if let (Some(profile), Some(at)) = (&self.profile, shaped.ready_at) {
-            profile.alarm().wait_until(at).await;
+            profile.timer().wait_until(at).await;
         }
     }
 

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 
 use super::BlobFront;
 use super::authorize::Granted;
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use super::reply::{self, Reply};
 use super::request::Request;
 use blob_store::{Conditions, LeaseAction, LeaseDuration, LeaseId, LeaseOutcome, Version};
@@ -18,7 +18,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         let asked = Asked::of(request)?;
         granted.need(StorageLevel::Object, asked.rights())?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
@@ -34,7 +34,7 @@ impl BlobFront {
         request: &Request,
         granted: &Granted,
         now: SystemTime,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, HttpError> {
         let asked = Asked::of(request)?;
         granted.need(StorageLevel::Container, asked.rights())?;
         let container = request.container()?;
@@ -53,12 +53,12 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(request: &Request) -> Result<Self, Refusal> {
+    fn of(request: &Request) -> Result<Self, HttpError> {
         let mut conditions = request.conditions()?;
         // The id is what the action is about, and no condition.
         let id = conditions.lease.take();
         let proposed = request.lease_id(PROPOSED)?;
-        let needed = |id: Option<LeaseId>, name| id.ok_or(Refusal::MissingHeader { name });
+        let needed = |id: Option<LeaseId>, name| id.ok_or(HttpError::MissingHeader { name });
         let action = request.header(ACTION).map(str::to_ascii_lowercase);
         let action = match action.as_deref() {
             Some("acquire") => LeaseAction::Acquire { duration: duration(request)?, proposed },
@@ -68,8 +68,8 @@ impl Asked {
             }
             Some("release") => LeaseAction::Release(needed(id, ID)?),
             Some("break") => LeaseAction::Break { period: break_period(request)? },
-            Some(_) => return Err(Refusal::header(ACTION)),
-            None => return Err(Refusal::MissingHeader { name: ACTION }),
+            Some(_) => return Err(HttpError::header(ACTION)),
+            None => return Err(HttpError::MissingHeader { name: ACTION }),
         };
         Ok(Self { action, conditions })
     }
@@ -100,28 +100,28 @@ impl Asked {
     }
 }
 
-fn duration(request: &Request) -> Result<LeaseDuration, Refusal> {
+fn duration(request: &Request) -> Result<LeaseDuration, HttpError> {
     match request.header(DURATION) {
-        None => Err(Refusal::MissingHeader { name: DURATION }),
+        None => Err(HttpError::MissingHeader { name: DURATION }),
         Some("-1") => Ok(LeaseDuration::Infinite),
         Some(_) => match seconds(request, DURATION)? {
             Some(seconds) if seconds >= 15 => Ok(LeaseDuration::Fixed(seconds)),
-            _ => Err(Refusal::header(DURATION)),
+            _ => Err(HttpError::header(DURATION)),
         },
     }
 }
 
-fn break_period(request: &Request) -> Result<Option<u8>, Refusal> {
+fn break_period(request: &Request) -> Result<Option<u8>, HttpError> {
     seconds(request, "x-ms-lease-break-period")
 }
 
 /// A header that is a number of seconds, up to 60.
-fn seconds(request: &Request, name: &'static str) -> Result<Option<u8>, Refusal> {
+fn seconds(request: &Request, name: &'static str) -> Result<Option<u8>, HttpError> {
     let Some(number) = request.number(name)? else {
         return Ok(None);
     };
     let seconds = u8::try_from(number).ok().filter(|seconds| *seconds <= 60);
-    seconds.map(Some).ok_or_else(|| Refusal::header(name))
+    seconds.map(Some).ok_or_else(|| HttpError::header(name))
 }
 
 const ACTION: &str = "x-ms-lease-action";

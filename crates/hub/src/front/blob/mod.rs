@@ -3,7 +3,7 @@
 //! * `operation` says what a request is, `request` takes it apart, `authorize` finds out what it may do.
 //! * `unserved` refuses requests that ask for more than is here.
 //! * `containers`, `blobs`, `blocks` and `leases` carry it out: each is a call of the store.
-//! * `reply`, `refusal` and `xml` are what goes back; every refusal has a code that clients go by.
+//! * `reply`, `http_error` and `xml` are the replies; every error has a code for clients.
 //! * `checksums` verifies contents that come, and says so in replies.
 //! * `body` bounds the memory for what is under way; `deadlines` ends connections on which nothing moves.
 //! * [`BlobFaults`] let things go wrong on purpose, [`BlobFrontCounters`] say what passed through.
@@ -17,10 +17,10 @@ mod containers;
 mod counters;
 mod deadlines;
 mod fault;
+mod http_error;
 mod leases;
 mod metrics;
 mod operation;
-mod refusal;
 mod reply;
 mod request;
 mod unserved;
@@ -55,8 +55,8 @@ use blob_store::{BlobError, BlobStore, Container};
 use body::BodyMemory;
 use checksums::STRUCTURED;
 use deadlines::Deadlines;
+use http_error::HttpError;
 use operation::Operation;
-use refusal::Refusal;
 use reply::Reply;
 use request::{Peer, Request};
 
@@ -153,14 +153,14 @@ impl BlobFront {
         let shaped = self.faults.shape(container);
         let is_served = shaped.fate == Fate::Succeeds && self.faults.pass().await;
         let answered = match request {
-            _ if !is_served => Err(Refusal::OnPurpose),
+            _ if !is_served => Err(HttpError::OnPurpose),
             Ok(request) => self.carry_out(&request, body, place).await,
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         };
         self.faults.until_ready(&shaped).await;
-        let mut reply = answered.unwrap_or_else(|refusal| {
-            tracing::debug!(peer = %peer.address, %refusal, "refused");
-            reply::refused(&refusal, &request_id, !is_head)
+        let mut reply = answered.unwrap_or_else(|error| {
+            tracing::debug!(peer = %peer.address, %error, "refused");
+            reply::refused(&error, &request_id, !is_head)
         });
         let headers = reply.headers_mut();
         reply::set(headers, "x-ms-request-id", &request_id);
@@ -169,7 +169,7 @@ impl BlobFront {
         reply
     }
 
-    async fn carry_out(&self, request: &Request, body: Incoming, place: &Place) -> Result<Reply, Refusal> {
+    async fn carry_out(&self, request: &Request, body: Incoming, place: &Place) -> Result<Reply, HttpError> {
         let now = SystemTime::now();
         let granted = &Granted::to(request, &self.key, self.policy, now)?;
         place.prove();
@@ -177,7 +177,7 @@ impl BlobFront {
         unserved::check(operation, request)?;
         // What is not understood must not be taken for a content as it is.
         if !operation.takes_structured_bodies() && request.header(STRUCTURED).is_some() {
-            return Err(Refusal::header(STRUCTURED));
+            return Err(HttpError::header(STRUCTURED));
         }
         match operation {
             Operation::AccountInformation => Ok(reply::account_information()),
@@ -207,7 +207,7 @@ impl BlobFront {
         &self,
         bytes: usize,
         work: impl FnOnce(&BlobStore) -> Result<T, BlobError> + Send + 'static,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, HttpError> {
         if !self.store.is_on_disk() && bytes < LONG_WORK_BYTES {
             return Ok(work(&self.store)?);
         }
@@ -216,7 +216,7 @@ impl BlobFront {
             Ok(done) => Ok(done?),
             Err(error) => {
                 tracing::error!(%error, "an operation on a blob broke off");
-                Err(Refusal::Internal)
+                Err(HttpError::Internal)
             }
         }
     }
@@ -227,7 +227,7 @@ impl BlobFront {
         container: &str,
         bytes: usize,
         work: impl FnOnce(&Container) -> Result<T, BlobError> + Send + 'static,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, HttpError> {
         let container = container.to_owned();
         self.run(bytes, move |store| work(&*store.container(&container)?)).await
     }

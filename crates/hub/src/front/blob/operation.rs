@@ -2,7 +2,7 @@
 
 use hyper::Method;
 
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use super::request::Request;
 
 /// An operation of the protocol.
@@ -34,7 +34,7 @@ impl Operation {
     ///
     /// # Errors
     /// It is none that is here.
-    pub(super) fn of(request: &Request) -> Result<Self, Refusal> {
+    pub(super) fn of(request: &Request) -> Result<Self, HttpError> {
         let target = &request.target;
         let parameter = |name| request.parameter(name).map(str::to_ascii_lowercase);
         let component = parameter("comp");
@@ -48,7 +48,7 @@ impl Operation {
         let operation = match (&target.container, &target.blob) {
             // As a client has it that knows no name of the container.
             (None, _) if parameter("restype").as_deref() == Some("container") => {
-                return Err(Refusal::Parameter { name: "restype" });
+                return Err(HttpError::Parameter { name: "restype" });
             }
             (None, _) => match (request.method(), component) {
                 (&Method::GET, Some("list")) => Some(Self::ListContainers),
@@ -56,7 +56,7 @@ impl Operation {
             },
             (Some(_), None) => {
                 if parameter("restype").as_deref() != Some("container") {
-                    return Err(Refusal::NotImplemented);
+                    return Err(HttpError::NotImplemented);
                 }
                 match (request.method(), component) {
                     (&Method::PUT, None) => Some(Self::CreateContainer),
@@ -85,7 +85,7 @@ impl Operation {
                 _ => None,
             },
         };
-        operation.ok_or(Refusal::NotImplemented)
+        operation.ok_or(HttpError::NotImplemented)
     }
 
     /// Whether contents of this operation may come or go as structured messages.

@@ -1,4 +1,4 @@
-//! What goes back: headers that all replies have, those that tell of a blob, and refusals.
+//! The headers that all replies have, the headers that describe a blob, and error replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use hyper::{Response, StatusCode};
 use units::date::http_date;
 
 use super::body::ReplyBody;
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use super::xml::{self, LeaseWords};
 use blob_store::{Blob, BlobError, BlobKind, Lease, Version};
 use units::md5::Md5;
@@ -52,11 +52,11 @@ pub(super) fn written(status: StatusCode, version: Version) -> Reply {
 }
 
 /// The reply to what is refused.
-pub(super) fn refused(refusal: &Refusal, request_id: &str, has_body: bool) -> Reply {
-    let (status, code) = refusal.code();
+pub(super) fn refused(error: &HttpError, request_id: &str, has_body: bool) -> Reply {
+    let (status, code) = error.code();
     let mut reply = empty(status);
     if has_body && status != StatusCode::NOT_MODIFIED {
-        let text = xml::error(code, &format!("{refusal}\nRequestId:{request_id}"));
+        let text = xml::error(code, &format!("{error}\nRequestId:{request_id}"));
         *reply.body_mut() = ReplyBody::from(text.into_bytes());
         set(reply.headers_mut(), "content-type", "application/xml");
     }
@@ -66,7 +66,7 @@ pub(super) fn refused(refusal: &Refusal, request_id: &str, has_body: bool) -> Re
         // HTTP wants to know here how the request can be repeated.
         set(headers, "www-authenticate", "SharedKey");
     }
-    if let Refusal::Blob(BlobError::InvalidRange { length }) = refusal {
+    if let HttpError::Blob(BlobError::InvalidRange { length }) = error {
         set(headers, "content-range", &format!("bytes */{length}"));
     }
     reply

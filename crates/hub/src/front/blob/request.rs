@@ -8,7 +8,7 @@ use hyper::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 use units::date::parse_http_date;
 
-use super::refusal::Refusal;
+use super::http_error::HttpError;
 use blob_store::{Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, names};
 
 /// The head of a request.
@@ -43,7 +43,7 @@ impl Request {
     ///
     /// # Errors
     /// The path is not text, or names no account.
-    pub(super) fn new(parts: Parts, peer: Peer) -> Result<Self, Refusal> {
+    pub(super) fn new(parts: Parts, peer: Peer) -> Result<Self, HttpError> {
         let query = decoded_query(parts.uri.query().unwrap_or_default());
         let target = Target::of(parts.uri.path())?;
         Ok(Self { parts, peer, query, target })
@@ -86,14 +86,14 @@ impl Request {
     ///
     /// # Errors
     /// It is none.
-    pub(super) fn number(&self, name: &'static str) -> Result<Option<u64>, Refusal> {
+    pub(super) fn number(&self, name: &'static str) -> Result<Option<u64>, HttpError> {
         let Some(value) = self.header(name) else {
             return Ok(None);
         };
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         match value.parse() {
             Ok(number) if is_number => Ok(Some(number)),
-            _ => Err(Refusal::header(name)),
+            _ => Err(HttpError::header(name)),
         }
     }
 
@@ -101,13 +101,13 @@ impl Request {
     ///
     /// # Errors
     /// There is none, or it is none that a container can have.
-    pub(super) fn container(&self) -> Result<&str, Refusal> {
+    pub(super) fn container(&self) -> Result<&str, HttpError> {
         match &self.target.container {
             Some(name) if names::is_container(name) => Ok(name),
             Some(name) if !names::CONTAINER_LENGTHS.contains(&name.chars().count()) => {
-                Err(Refusal::ResourceNameLength)
+                Err(HttpError::ResourceNameLength)
             }
-            _ => Err(Refusal::ResourceName),
+            _ => Err(HttpError::ResourceName),
         }
     }
 
@@ -115,11 +115,11 @@ impl Request {
     ///
     /// # Errors
     /// There is none, or it is none that a blob can have.
-    pub(super) fn blob(&self) -> Result<&str, Refusal> {
+    pub(super) fn blob(&self) -> Result<&str, HttpError> {
         match &self.target.blob {
             Some(name) if names::is_blob(name) => Ok(name),
-            Some(_) => Err(Refusal::ResourceNameLength),
-            None => Err(Refusal::ResourceName),
+            Some(_) => Err(HttpError::ResourceNameLength),
+            None => Err(HttpError::ResourceName),
         }
     }
 
@@ -127,10 +127,10 @@ impl Request {
     ///
     /// # Errors
     /// It is none.
-    pub(super) fn lease_id(&self, name: &'static str) -> Result<Option<LeaseId>, Refusal> {
+    pub(super) fn lease_id(&self, name: &'static str) -> Result<Option<LeaseId>, HttpError> {
         match self.header(name).filter(|text| !text.is_empty()) {
             None => Ok(None),
-            Some(text) => LeaseId::parse(text).map(Some).ok_or_else(|| Refusal::header(name)),
+            Some(text) => LeaseId::parse(text).map(Some).ok_or_else(|| HttpError::header(name)),
         }
     }
 
@@ -138,10 +138,10 @@ impl Request {
     ///
     /// # Errors
     /// A date or the lease id can't be read.
-    pub(super) fn conditions(&self) -> Result<Conditions, Refusal> {
+    pub(super) fn conditions(&self) -> Result<Conditions, HttpError> {
         let date = |name| match self.header(name) {
             None => Ok(None),
-            Some(text) => parse_http_date(text).map(Some).ok_or_else(|| Refusal::header(name)),
+            Some(text) => parse_http_date(text).map(Some).ok_or_else(|| HttpError::header(name)),
         };
         Ok(Conditions {
             if_match: self.header("if-match").map(EtagCondition::parse),
@@ -156,7 +156,7 @@ impl Request {
     ///
     /// # Errors
     /// A name is none that metadata can have, a value is not text, or there is too much.
-    pub(super) fn metadata(&self) -> Result<Metadata, Refusal> {
+    pub(super) fn metadata(&self) -> Result<Metadata, HttpError> {
         metadata_of(&self.parts.headers)
     }
 
@@ -194,13 +194,13 @@ impl Request {
 
 impl Target {
     /// Reads a path: account, container, and the rest is the blob's. Clients differ in what they escape, and mean the same.
-    fn of(path: &str) -> Result<Self, Refusal> {
+    fn of(path: &str) -> Result<Self, HttpError> {
         let decoded = |text: &str| {
-            percent_decode_str(text).decode_utf8().map(Cow::into_owned).map_err(|_not_text| Refusal::Uri)
+            percent_decode_str(text).decode_utf8().map(Cow::into_owned).map_err(|_not_text| HttpError::Uri)
         };
         let mut segments = path.strip_prefix('/').unwrap_or(path).splitn(3, '/');
         let mut next = || segments.next().filter(|segment| !segment.is_empty()).map(decoded).transpose();
-        let account = next()?.ok_or(Refusal::Uri)?;
+        let account = next()?.ok_or(HttpError::Uri)?;
         let container = next()?;
         let blob = next()?.map(|name| name.replace('\\', "/"));
         Ok(Self { account, container, blob })
@@ -219,7 +219,7 @@ fn decoded_query(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn metadata_of(headers: &HeaderMap) -> Result<Metadata, Refusal> {
+fn metadata_of(headers: &HeaderMap) -> Result<Metadata, HttpError> {
     let mut metadata = Metadata::new();
     let mut bytes = 0;
     for name in headers.keys() {
@@ -227,11 +227,11 @@ fn metadata_of(headers: &HeaderMap) -> Result<Metadata, Refusal> {
             continue;
         };
         if !names::is_metadata(key) {
-            return Err(Refusal::Metadata);
+            return Err(HttpError::Metadata);
         }
         let mut joined = String::new();
         for (index, value) in headers.get_all(name).iter().enumerate() {
-            let value = str::from_utf8(value.as_bytes()).map_err(|_not_text| Refusal::Metadata)?;
+            let value = str::from_utf8(value.as_bytes()).map_err(|_not_text| HttpError::Metadata)?;
             if index > 0 {
                 joined.push(',');
             }
@@ -241,7 +241,7 @@ fn metadata_of(headers: &HeaderMap) -> Result<Metadata, Refusal> {
         metadata.push((key.to_owned(), joined));
     }
     match bytes > METADATA_BYTES {
-        true => Err(Refusal::MetadataSize),
+        true => Err(HttpError::MetadataSize),
         false => Ok(metadata),
     }
 }
@@ -286,7 +286,7 @@ mod tests {
         let expected = [("a", "1,2"), ("ownerid", "")];
         assert_eq!(metadata, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
         headers.insert("x-ms-meta-b", "x".repeat(9000).parse().unwrap());
-        assert_eq!(metadata_of(&headers), Err(Refusal::MetadataSize));
+        assert_eq!(metadata_of(&headers), Err(HttpError::MetadataSize));
         headers.insert("x-ms-meta-a-b", "".parse().unwrap());
         assert!(metadata_of(&headers).is_err());
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use access::storage::StorageSignature;
 
+use super::http_error::HttpError;
 use super::operation::Operation;
-use super::refusal::Refusal;
 use super::request::Request;
 use super::xml;
 
@@ -15,7 +15,7 @@ use super::xml;
 ///
 /// # Errors
 /// A header or a parameter would change what it does, and is not served.
-pub(super) fn check(operation: Operation, request: &Request) -> Result<(), Refusal> {
+pub(super) fn check(operation: Operation, request: &Request) -> Result<(), HttpError> {
     let names: BTreeSet<&str> = request
         .parts
         .headers
@@ -25,7 +25,7 @@ pub(super) fn check(operation: Operation, request: &Request) -> Result<(), Refus
         .collect();
     if !names.is_empty() {
         let names: Vec<&str> = names.into_iter().collect();
-        return Err(Refusal::UnservedHeaders { names: names.join(", ") });
+        return Err(HttpError::UnservedHeaders { names: names.join(", ") });
     }
     let own = parameters(operation);
     let unserved = request.query().iter().find(|(name, _)| {
@@ -34,7 +34,7 @@ pub(super) fn check(operation: Operation, request: &Request) -> Result<(), Refus
     });
     match unserved {
         None => Ok(()),
-        Some((name, _)) => Err(Refusal::UnservedParameter { name: name.clone() }),
+        Some((name, _)) => Err(HttpError::UnservedParameter { name: name.clone() }),
     }
 }
 

@@ -167,7 +167,7 @@ pub(super) fn block_lists(lists: &BlockLists, committed: bool, uncommitted: bool
     })
 }
 
-/// The body of a refusal.
+/// The body of an error reply.
 pub(super) fn error(code: &str, message: &str) -> String {
     Document::text("Error", &[], |document| {
         document.element("Code", code);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_addresses_could_not_tell_from_their_own_words_are_refused() {
+    fn names_that_are_reserved_words_of_addresses_are_refused() {
         for name in ["", "a//b", "a/subscriptions/b", "-a", "a$", &"a".repeat(261)] {
             let mistake = mistake(&[QueueConfig::new(name)], &[]);
             assert!(mistake.starts_with("queues[0].name: "), "{mistake}");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_rules_out_of_range_are_told_with_their_place() {
+    fn options_and_rules_out_of_range_are_reported_with_their_place() {
         let mut queue = QueueConfig::new("orders");
         queue.options.lock_duration = Duration::ZERO;
         assert_eq!(mistake(&[queue], &[]), "queues[0].lock_duration: 0 s is not from 1 ms to 100 years");

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_told_with_its_steps_whatever_leads_into_it() {
+    fn a_cycle_is_reported_with_its_steps_whatever_leads_into_it() {
         let queues = [queue("way", "A"), queue("a", "b"), queue("b", "C"), queue("c", "a")];
         assert_eq!(
             circle(&queues, &[]),

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use tokio::time::{Duration, Instant};
 use units::Random;
 
-use crate::profile::alarm::Alarm;
 use crate::profile::distribution::Distribution;
+use crate::profile::precise_timer::PreciseTimer;
 
 /// One direction.
 pub(super) struct Lane {
@@ -21,7 +21,7 @@ pub(super) struct Lane {
     last_due: Instant,
     round_trip: Option<Distribution>,
     random: Random,
-    pub(super) alarm: Alarm,
+    pub(super) timer: PreciseTimer,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,12 @@ pub(super) struct Burst {
 }
 
 impl Lane {
-    pub(super) fn new(now: Instant, round_trip: Option<Distribution>, random: Random, alarm: Alarm) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        round_trip: Option<Distribution>,
+        random: Random,
+        timer: PreciseTimer,
+    ) -> Self {
         Self {
             bytes: VecDeque::new(),
             due: 0,
@@ -40,7 +45,7 @@ impl Lane {
             last_due: now,
             round_trip,
             random,
-            alarm,
+            timer,
         }
     }
 

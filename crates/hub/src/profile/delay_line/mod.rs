@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> DelayLine<S> {
     fn new(socket: S, shaper: &Shaper) -> Self {
         let config = shaper.profile().config();
         let now = Instant::now();
-        let lane = |concern| Lane::new(now, config.round_trip, shaper.random(concern), shaper.alarm());
+        let lane = |concern| Lane::new(now, config.round_trip, shaper.random(concern), shaper.timer());
         let mut inbound = lane(Concern::Arriving);
         // TCP's handshake.
         let handshake = inbound.one_way() + inbound.one_way();
@@ -119,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> DelayLine<S> {
             }
             match self.outbound.bursts.front() {
                 None => return Poll::Ready(Ok(())),
-                Some(&Burst { due, .. }) => ready!(self.outbound.alarm.poll(cx, due)),
+                Some(&Burst { due, .. }) => ready!(self.outbound.timer.poll(cx, due)),
             }
         }
     }
@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for DelayLine<S> {
             let Some(at) = wakes.into_iter().flatten().min() else {
                 return Poll::Pending;
             };
-            ready!(line.inbound.alarm.poll(cx, at));
+            ready!(line.inbound.timer.poll(cx, at));
         }
     }
 }

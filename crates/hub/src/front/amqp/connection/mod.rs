@@ -46,7 +46,7 @@ use self::shaped::Told;
 use super::event_hubs::idempotent::IdempotentProducers;
 use crate::front::pending::Pending;
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
-use crate::profile::{Alarm, Shaper};
+use crate::profile::{PreciseTimer, Shaper};
 use partition_log::Subscriber;
 use partition_log::UnixTime;
 
@@ -91,8 +91,8 @@ impl ConnectionTask {
         proof: Proof,
     ) -> Self {
         let claims = Claims::new(namespace.signatures());
-        let alarm = shaper.as_ref().map_or_else(Alarm::coarse, Shaper::alarm);
-        let pending = Pending::new(namespace.watch_commits(), alarm);
+        let timer = shaper.as_ref().map_or_else(PreciseTimer::coarse, Shaper::timer);
+        let pending = Pending::new(namespace.watch_commits(), timer);
         let subscriber = Subscriber::new();
         let clock = namespace.clock().watch(&subscriber, CLOCK_KEY);
         Self {

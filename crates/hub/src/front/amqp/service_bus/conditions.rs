@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_as_sentences_with_the_condition_that_clients_know() {
+    fn errors_are_sentences_with_the_condition_that_clients_know() {
         let error = error_of(&QueueError::MessageLockLost);
         assert_eq!(error.condition.as_str(), "com.microsoft:message-lock-lost");
         let known = "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue";

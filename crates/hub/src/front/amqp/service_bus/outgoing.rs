@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_may_be_there_is_told() {
+    fn everything_that_may_be_there_is_described() {
         let mut own = Vec::new();
         write::symbol(&mut own, "mine");
         write::string(&mut own, &"long ".repeat(100));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sender_said_in_header_and_delivery_annotations_is_told_with_what_the_service_says() {
+    fn what_the_sender_said_in_header_and_delivery_annotations_is_reported_with_what_the_service_says() {
         let sent = Header {
             durable: Some(true),
             priority: Some(9),

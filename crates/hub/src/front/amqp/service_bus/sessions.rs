@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_is_told_in_ticks() {
+    fn an_instant_is_written_in_ticks() {
         assert_eq!(ticks(UnixTime::from_milliseconds(0)), TICKS_BEFORE_1970);
         assert_eq!(ticks(UnixTime::from_milliseconds(1)), TICKS_BEFORE_1970 + 10_000);
     }

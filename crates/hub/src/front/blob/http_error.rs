@@ -1,4 +1,4 @@
-//! Why a request is refused, and how clients are told.
+//! Why a request is refused: the status, the code and the message of the reply.
 
 use access::storage::{SharedKeyError, StorageDenial, StorageSignatureError};
 use hyper::StatusCode;
@@ -9,7 +9,7 @@ use blob_store::{BlobError, LeaseError, Leased};
 
 /// A request that does not get what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum HttpError {
     /// The store says so.
     #[error(transparent)]
     Blob(#[from] BlobError),
@@ -110,7 +110,7 @@ pub(super) enum Refusal {
     },
 }
 
-impl Refusal {
+impl HttpError {
     pub(super) const fn header(name: &'static str) -> Self {
         Self::Header { name }
     }

@@ -1,9 +1,8 @@
-//! Alarms that are finer than the runtime's timers.
+//! Timers that are more precise than the runtime's.
 //!
-//! The timers of tokio go by whole milliseconds, rounded up. Half of a round trip of 2 ms is one: it would come out
-//! anywhere between one and two. So a thread of its own waits for the alarms of a service, to some ten microseconds where
-//! a CPU is free.
-//! Where there is no such thread, and where time is not real, the runtime's timers do.
+//! The timers of tokio have a resolution of one millisecond and round up: half of a round trip of 2 ms would take
+//! anything between one and two. So a service has a thread of its own for its timers, precise to some ten microseconds
+//! where a CPU is free. Without such a thread, and where time is simulated, the runtime's timers are used.
 
 use std::collections::BTreeMap;
 use std::future::{Future as _, poll_fn};
@@ -16,19 +15,19 @@ use std::thread;
 
 use tokio::time::{Instant, Sleep};
 
-/// Wakes one task at one instant after the other.
+/// Wakes one task, at one instant after the other.
 #[derive(Debug)]
-pub(crate) struct Alarm {
+pub(crate) struct PreciseTimer {
     fine: Option<Registration>,
-    /// Made when it is needed first.
+    /// Made when it is first needed.
     coarse: Option<Pin<Box<Sleep>>>,
 }
 
-/// The thread that wakes tasks at their instants. It ends with the last of its alarms and owners.
+/// The thread that wakes tasks at their instants. It ends when its last timer and owner are dropped.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct TimerThread {
     shared: Arc<Shared>,
-    /// Alarms so far.
+    /// The number of timers so far.
     count: AtomicU64,
 }
 
@@ -40,32 +39,32 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By instant, and by the alarm's number where several are set to the same.
+    /// By instant, and by the timer's number where several have the same one.
     set: BTreeMap<(Instant, u64), Waker>,
     stopping: bool,
 }
 
-/// An alarm's place with its clock.
+/// A timer's registration with the thread.
 #[derive(Debug)]
 struct Registration {
-    clock: Arc<Clock>,
+    timer_thread: Arc<TimerThread>,
     number: u64,
     /// What it is set to.
     at: Option<Instant>,
 }
 
-impl Alarm {
-    /// An alarm that is not set yet: of `clock`, or of the runtime's timers.
-    pub(crate) fn new(clock: Option<&Arc<Clock>>) -> Self {
-        let fine = clock.map(|clock| Registration {
-            clock: Arc::clone(clock),
-            number: clock.count.fetch_add(1, Ordering::Relaxed),
+impl PreciseTimer {
+    /// A timer that is not set yet: one of `timer_thread`, or one of the runtime.
+    pub(crate) fn new(timer_thread: Option<&Arc<TimerThread>>) -> Self {
+        let fine = timer_thread.map(|timer_thread| Registration {
+            timer_thread: Arc::clone(timer_thread),
+            number: timer_thread.count.fetch_add(1, Ordering::Relaxed),
             at: None,
         });
         Self { fine, coarse: None }
     }
 
-    /// An alarm of the runtime's timers, which is not set yet.
+    /// A timer of the runtime that is not set yet.
     pub(crate) fn coarse() -> Self {
         Self::new(None)
     }
@@ -92,20 +91,20 @@ impl Alarm {
     }
 }
 
-impl Clock {
+impl TimerThread {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system can't start another thread.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared::default());
         let thread = Arc::clone(&shared);
-        thread::Builder::new().name("profile-clock".to_owned()).spawn(move || thread.run())?;
+        thread::Builder::new().name("profile-timers".to_owned()).spawn(move || thread.run())?;
         Ok(Arc::new(Self { shared, count: AtomicU64::new(0) }))
     }
 }
 
-impl Drop for Clock {
+impl Drop for TimerThread {
     fn drop(&mut self) {
         self.shared.lock().stopping = true;
         self.shared.changed.notify_one();
@@ -124,7 +123,7 @@ impl Shared {
             let left = at.into_std().saturating_duration_since(std::time::Instant::now());
             if left.is_zero() {
                 let due = state.set.pop_first();
-                // Waking runs code of others, which may set an alarm.
+                // Waking runs other code, which may set a timer.
                 drop(state);
                 if let Some((_, waker)) = due {
                     waker.wake();
@@ -145,7 +144,7 @@ impl Shared {
 
 impl Registration {
     fn set(&mut self, waker: &Waker, at: Instant) {
-        let shared = &self.clock.shared;
+        let shared = &self.timer_thread.shared;
         let mut state = shared.lock();
         if let Some(before) = self.at.take_if(|before| *before != at) {
             state.set.remove(&(before, self.number));
@@ -168,7 +167,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(at) = self.at {
-            self.clock.shared.lock().set.remove(&(at, self.number));
+            self.timer_thread.shared.lock().set.remove(&(at, self.number));
         }
     }
 }
@@ -179,67 +178,67 @@ mod tests {
 
     use super::*;
 
-    async fn waits_until_its_instant(alarm: &mut Alarm) {
+    async fn waits_until_its_instant(timer: &mut PreciseTimer) {
         let start = Instant::now();
         for microseconds in [300, 900, 1_700, 100, 3_000] {
             let at = start + Duration::from_micros(microseconds);
-            poll_fn(|cx| alarm.poll(cx, at)).await;
+            poll_fn(|cx| timer.poll(cx, at)).await;
             assert!(Instant::now() >= at);
         }
     }
 
     #[tokio::test]
     async fn a_fine_alarm_is_never_early() {
-        let clock = Clock::start().unwrap();
-        waits_until_its_instant(&mut Alarm::new(Some(&clock))).await;
+        let timer_thread = TimerThread::start().unwrap();
+        waits_until_its_instant(&mut PreciseTimer::new(Some(&timer_thread))).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_coarse_alarm_runs_on_virtual_time() {
-        let mut alarm = Alarm::new(None);
-        waits_until_its_instant(&mut alarm).await;
+        let mut timer = PreciseTimer::new(None);
+        waits_until_its_instant(&mut timer).await;
         let at = Instant::now() + Duration::from_hours(1);
-        poll_fn(|cx| alarm.poll(cx, at)).await;
+        poll_fn(|cx| timer.poll(cx, at)).await;
         assert!(Instant::now() >= at);
     }
 
     #[tokio::test]
     async fn an_alarm_that_is_put_off_does_not_go_off_for_what_it_was_set_to_first() {
-        let clock = Clock::start().unwrap();
-        let mut alarm = Alarm::new(Some(&clock));
+        let timer_thread = TimerThread::start().unwrap();
+        let mut timer = PreciseTimer::new(Some(&timer_thread));
         let start = Instant::now();
         let later = start + Duration::from_millis(5);
         // Set for the one, then waited for as the other.
         poll_fn(|cx| {
-            let _ = alarm.poll(cx, start + Duration::from_micros(500));
+            let _ = timer.poll(cx, start + Duration::from_micros(500));
             Poll::Ready(())
         })
         .await;
-        poll_fn(|cx| alarm.poll(cx, later)).await;
+        poll_fn(|cx| timer.poll(cx, later)).await;
         assert!(Instant::now() >= later);
     }
 
     #[tokio::test]
     async fn alarms_of_one_instant_all_go_off_and_leave_nothing_behind() {
-        let clock = Clock::start().unwrap();
+        let timer_thread = TimerThread::start().unwrap();
         let at = Instant::now() + Duration::from_millis(2);
         let tasks: Vec<_> = (0..50)
             .map(|_| {
-                let mut alarm = Alarm::new(Some(&clock));
-                tokio::spawn(async move { poll_fn(|cx| alarm.poll(cx, at)).await })
+                let mut timer = PreciseTimer::new(Some(&timer_thread));
+                tokio::spawn(async move { poll_fn(|cx| timer.poll(cx, at)).await })
             })
             .collect();
         for task in tasks {
             task.await.unwrap();
         }
         {
-            let mut abandoned = Alarm::new(Some(&clock));
+            let mut abandoned = PreciseTimer::new(Some(&timer_thread));
             let set = poll_fn(|cx| Poll::Ready(abandoned.poll(cx, at + Duration::from_hours(1))));
             assert!(set.await.is_pending());
         }
-        assert!(clock.shared.lock().set.is_empty());
-        let shared = Arc::downgrade(&clock.shared);
-        drop(clock);
+        assert!(timer_thread.shared.lock().set.is_empty());
+        let shared = Arc::downgrade(&timer_thread.shared);
+        drop(timer_thread);
         // The thread lets go of it when it ends.
         while shared.strong_count() > 0 {
             thread::yield_now();
