@@ -35,7 +35,7 @@ fn compared(baseline: &Results, candidate: &Results, design: Design) -> Comparis
 }
 
 #[test]
-fn a_faster_candidate_is_told_by_how_much() {
+fn a_faster_candidate_is_reported_with_the_difference() {
     for design in [Design::Independent, Design::Paired] {
         let comparison = compared(&run(8, 1.0), &run(8, 1.1), design);
         for case in &comparison.cases {

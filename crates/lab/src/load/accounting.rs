@@ -14,7 +14,7 @@ use crate::{
     verify::StreamSends,
 };
 
-/// The books of one worker.
+/// The accounting of one worker.
 #[derive(Debug, Clone)]
 pub struct Accounting {
     streams: Vec<StreamSends>,
@@ -99,7 +99,7 @@ impl std::ops::AddAssign for LoadCounts {
 }
 
 impl Accounting {
-    /// Empty books for the streams of `plan`. An event that leaves more than `late_after_us`
+    /// An empty accounting for the streams of `plan`. An event that leaves more than `late_after_us`
     /// microseconds after its intended instant counts as late.
     #[must_use]
     pub fn new(plan: &LoadPlan, late_after_us: u64) -> Self {
@@ -112,7 +112,7 @@ impl Accounting {
         }
     }
 
-    /// Books that `run` left at `now`. The result is kept until the answer and given back with it.
+    /// Records that `run` left at `now`. The result is kept until the answer and given back with it.
     pub fn sent(&mut self, run: Run, now: RunTime) -> PendingSend {
         let sequences = run.sequences();
         self.streams[usize::from(run.stream)].sent = sequences.end;
@@ -130,7 +130,7 @@ impl Accounting {
         PendingSend { run, sent: now }
     }
 
-    /// Books that the service acknowledged a send at `now`.
+    /// Records that the service acknowledged a send at `now`.
     pub fn acknowledged(&mut self, pending: &PendingSend, now: RunTime) {
         let run = &pending.run;
         let count = u64::from(run.count());
@@ -152,12 +152,12 @@ impl Accounting {
         }
     }
 
-    /// Books that nobody will ever answer a send.
+    /// Records that a send will never be answered.
     pub fn failed(&mut self, pending: &PendingSend) {
         self.counts.failed += u64::from(pending.run.count());
     }
 
-    /// Books that a send came to nothing with an error of this class. One that could be made again at once may have been
+    /// Records that a send failed with an error of this class. One that could be made again at once may have been
     /// accepted: it broke off, or had no answer in time.
     pub fn refused(&mut self, pending: &PendingSend, class: ErrorClass) {
         self.failed(pending);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart_from_sends_that_nobody_answered() {
+    fn refusals_are_distinguished_from_unanswered_sends() {
         let plan = plan(Pace::Backlog { events: 40 });
         let mut accounting = Accounting::new(&plan, 0);
         let pending: Vec<_> = runs(plan, 1).into_iter().map(|run| accounting.sent(run, at(2))).collect();

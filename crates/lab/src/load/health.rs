@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::{
-    results::{Finding, FindingKind, GeneratorHealth, LatencySummary, Noun, Severity, Subject},
+    results::{Finding, FindingKind, GeneratorHealth, LatencySummary, MeasuredComponent, Noun, Severity},
     scenario::LoadMode,
 };
 
@@ -19,7 +19,7 @@ pub struct LoadFacts {
     /// What it offered.
     pub noun: Noun,
     /// What the load was for.
-    pub subject: Subject,
+    pub measured: MeasuredComponent,
     /// Events that it sent.
     pub sent: u64,
     /// Those of them that left later than intended by more than [`LATE_AFTER`].
@@ -83,9 +83,9 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
                     facts.cpu_percent,
                 ),
             )
-            .with_hint(match facts.subject {
-                Subject::Relay => "measure with `load.mode=backlog`, which isolates the relay from the generator",
-                Subject::Other(_) | Subject::Part(_) => "offer more with `load.workers` and `load.in_flight`",
+            .with_hint(match facts.measured {
+                MeasuredComponent::Relay => "measure with `load.mode=backlog`, which isolates the relay from the generator",
+                MeasuredComponent::Other(_) | MeasuredComponent::Part(_) => "offer more with `load.workers` and `load.in_flight`",
             }),
         );
     }
@@ -127,7 +127,7 @@ mod tests {
         LoadFacts {
             mode,
             noun: Noun::Events,
-            subject: Subject::Relay,
+            measured: MeasuredComponent::Relay,
             sent: 100_000,
             late: 0,
             never_sent: 0,
@@ -179,12 +179,12 @@ mod tests {
 
     #[test]
     fn the_advice_is_one_that_what_is_measured_can_follow() {
-        let hint = |subject| {
-            let never_held = LoadFacts { subject, held: Duration::ZERO, ..facts(LoadMode::Saturate) };
+        let hint = |measured| {
+            let never_held = LoadFacts { measured, held: Duration::ZERO, ..facts(LoadMode::Saturate) };
             judge(&never_held).1.swap_remove(0).hint.expect("an advice")
         };
-        assert!(hint(Subject::Relay).contains("backlog"));
-        assert!(!hint(Subject::Other("mine".to_owned())).contains("backlog"));
+        assert!(hint(MeasuredComponent::Relay).contains("backlog"));
+        assert!(!hint(MeasuredComponent::Other("mine".to_owned())).contains("backlog"));
     }
 
     #[test]

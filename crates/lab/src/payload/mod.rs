@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_from_24_bytes_on_tell_when_they_left() {
+    fn payloads_from_24_bytes_on_carry_their_send_time() {
         let header = Header { run: 1, stream: 2, sequence: 3, intended: RunTime::EPOCH };
         assert_eq!(sent_time(&payload_of(header, 23, 0)), None);
         assert_eq!(sent_time(&payload_of(header, 24, 0)), Some(SENT));

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_told_per_million_events_as_far_as_they_are_known() {
+    fn costs_are_reported_per_million_events_as_far_as_they_are_known() {
         let mut work = Work {
             events: 2_000_000,
             sockets: Some(SocketUse {

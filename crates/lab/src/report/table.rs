@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_appear_only_if_told_and_change_no_character() {
+    fn colours_appear_only_on_request_and_change_no_character() {
         let coloured = TableReport { width: None, colour: Colour::Always };
         let coloured = coloured.render(&sample::failed()).unwrap();
         let plain = render(&sample::failed(), None);

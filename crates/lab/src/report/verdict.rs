@@ -60,7 +60,7 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
         let is_told_of_sweep = results
             .findings
             .iter()
-            .any(|joint| joint.kind == finding.kind && joint.cases.contains(&case.name));
+            .any(|cross_case| cross_case.kind == finding.kind && cross_case.cases.contains(&case.name));
         if is_told_of_sweep {
             continue;
         }
@@ -87,7 +87,7 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
             None => told.push((finding, vec![place])),
         }
     }
-    let joint = results.findings.iter().map(|finding| Remark {
+    let cross_case = results.findings.iter().map(|finding| Remark {
         severity: finding.severity,
         place: format!("sweep {}", finding.sweep),
         message: finding.message.clone(),
@@ -102,7 +102,7 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
         },
         hint: finding.hint.clone(),
     };
-    let mut remarks: Vec<Remark> = joint.chain(told.into_iter().map(remark)).collect();
+    let mut remarks: Vec<Remark> = cross_case.chain(told.into_iter().map(remark)).collect();
     remarks.sort_by_key(|remark| remark.severity);
     remarks
 }

@@ -16,6 +16,7 @@
 mod activity;
 mod capacity;
 mod case;
+mod cross_case;
 mod delivery;
 mod diagnosis;
 mod environment;
@@ -24,8 +25,8 @@ mod finding;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod generator;
-mod joint;
 mod latency;
+mod measured_component;
 mod noun;
 mod own_figures;
 mod percentile;
@@ -35,7 +36,6 @@ mod role;
 mod shape;
 mod side_by_side;
 mod stage;
-mod subject;
 mod summary;
 mod trial;
 
@@ -45,6 +45,7 @@ pub use activity::{
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use case::{Case, CasePlan, OrderExpectation, Status};
+pub use cross_case::CrossCaseFinding;
 pub use delivery::Delivery;
 pub use diagnosis::{Ahead, Symptom, WaitingFor, examine};
 pub(crate) use diagnosis::{FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT, is_used_up, lag_events};
@@ -52,8 +53,8 @@ pub use environment::{Environment, OuterLimits, RunIdentity};
 pub use figures::{Definition, Figure, Quantity};
 pub use finding::{Finding, FindingKind, Severity};
 pub use generator::GeneratorHealth;
-pub use joint::JointFinding;
 pub use latency::{LatencyDistribution, LatencySummary, NegativeLatencies};
+pub use measured_component::MeasuredComponent;
 pub use noun::Noun;
 pub use own_figures::OwnFigures;
 pub use percentile::{CurvePoint, Percentile};
@@ -64,7 +65,6 @@ pub use shape::{PipelineShape, Shape, SourceShape};
 pub(crate) use side_by_side::without_system;
 pub use side_by_side::{MeasuredSystem, ParshallRatio};
 pub use stage::Stage;
-pub use subject::Subject;
 pub use summary::Summary;
 pub use trial::{
     Distributions, EntityCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord,
@@ -94,7 +94,7 @@ pub struct Results {
     pub cases: Vec<Case>,
     /// What cases show only beside one another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<JointFinding>,
+    pub findings: Vec<CrossCaseFinding>,
 }
 
 impl Results {
@@ -125,7 +125,7 @@ impl Results {
             None => self.cases.push(case),
         }
         side_by_side::relate(&mut self.cases);
-        self.findings = joint::findings(&self.cases);
+        self.findings = cross_case::findings(&self.cases);
         self.complete = self.missing.is_empty() && self.cases.iter().all(Case::is_complete);
     }
 

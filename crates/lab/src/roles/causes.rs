@@ -1,22 +1,22 @@
-//! What goes wrong, once per cause: a role that is refused a thousand times a second has one line for it.
+//! Logs each cause of errors once: a role that is refused a thousand times per second writes one line.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// The causes that the log has been told of.
+/// The causes that were logged.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    told: BTreeSet<String>,
+    logged: BTreeSet<String>,
 }
 
 impl Causes {
-    /// Tells the log of an error, unless it knows the condition.
+    /// Logs an error, unless one with this condition was logged before.
     #[cold]
-    pub(super) fn tell(&mut self, condition: &str, error: &dyn Display, what: &str) {
-        // A peer could name each of its errors differently.
-        if self.told.len() < CAUSES_MAX && !self.told.contains(condition) {
-            self.told.insert(condition.to_owned());
-            tracing::warn!(%error, "{what}; the log has this once");
+    pub(super) fn warn(&mut self, condition: &str, error: &dyn Display, what: &str) {
+        // Bounded, because a peer could name each of its errors differently.
+        if self.logged.len() < CAUSES_MAX && !self.logged.contains(condition) {
+            self.logged.insert(condition.to_owned());
+            tracing::warn!(%error, "{what}; logged once");
         }
     }
 }

@@ -48,8 +48,8 @@ pub(super) fn collect(
     let pipeline = Pipeline::of(plan);
     let rates = Rates::of(plan, supervisor, &pipeline);
     let roles = usages(supervisor, monitor, groups, pipeline.carried(supervisor));
-    let subject = plan.subject();
-    let mut findings = limit_findings(&subject, groups);
+    let measured = plan.measured();
+    let mut findings = limit_findings(&measured, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
     let mut distributions = outcomes.distributions(begin_of(supervisor))?;
     // A service of its own has a clock of its own; and how long a backlog lay there is nobody's latency.
@@ -83,7 +83,7 @@ pub(super) fn collect(
     let (generator, generator_findings) = judge(&LoadFacts {
         mode: plan.mode(),
         noun: plan.noun(),
-        subject,
+        measured,
         sent: load_counters(supervisor).events.sent,
         late: load_counters(supervisor).events.late,
         never_sent: outcomes.never_sent,

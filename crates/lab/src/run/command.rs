@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variable_is_in_the_document_and_every_one_of_the_document_is_told() {
+    fn every_variable_is_in_the_document_and_every_one_of_the_document_is_set() {
         let document = include_str!("../../../../docs/external-systems.md");
         let documented: Vec<&str> = document
             .lines()
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_between_queues_is_told_of_queues_and_of_no_partition() {
+    fn a_command_between_queues_gets_the_queues_and_no_partitions() {
         let told = told(
             "sut: {command: [x]}\nqueues: {source: {name: orders}}\n\
              relay: {concurrency: 96, threads: 100, prefetch: 0}",

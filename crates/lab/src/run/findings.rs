@@ -9,13 +9,16 @@ use crate::{
     limits::RoleGroup,
     load::LATE_AFTER,
     results::{
-        Distributions, Finding, FindingKind, LatencyDistribution, Noun, Role, RoleUsage, Severity, Stage,
-        Subject,
+        Distributions, Finding, FindingKind, LatencyDistribution, MeasuredComponent, Noun, Role, RoleUsage,
+        Severity, Stage,
     },
     scenario::LoadMode,
 };
 
-pub(super) fn limit_findings(subject: &Subject, groups: &BTreeMap<Role, RoleGroup>) -> Vec<Finding> {
+pub(super) fn limit_findings(
+    measured: &MeasuredComponent,
+    groups: &BTreeMap<Role, RoleGroup>,
+) -> Vec<Finding> {
     let notes = groups.iter().filter_map(|(role, group)| Some((role, group.limit().note.as_ref()?)));
     notes
         .map(|(role, note)| {
@@ -24,7 +27,7 @@ pub(super) fn limit_findings(subject: &Subject, groups: &BTreeMap<Role, RoleGrou
                 FindingKind::LimitNotEnforced,
                 format!(
                     "the limits of {} could not be enforced as requested: {note}",
-                    subject.called(*role, role)
+                    measured.called(*role, role)
                 ),
             )
         })
@@ -74,7 +77,7 @@ pub(super) fn what_limited(
     if let Some(usage) = measured.filter(|usage| usage.cpu_percent >= BUSY_CPU_PERCENT) {
         findings.push(note(
             FindingKind::LimitedByClient,
-            format!("CPU-bound: {} used {:.0} % of its CPU limit", plan.subject(), usage.cpu_percent),
+            format!("CPU-bound: {} used {:.0} % of its CPU limit", plan.measured(), usage.cpu_percent),
         ));
     }
     if plan.mode() == LoadMode::Closed

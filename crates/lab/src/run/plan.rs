@@ -11,7 +11,8 @@ use crate::{
     clock::RunClock,
     load::{Arrivals, LoadPlan, Pace},
     results::{
-        CasePlan, MeasuredSystem, Noun, OrderExpectation, PipelineShape, Role, Shape, SourceShape, Subject,
+        CasePlan, MeasuredComponent, MeasuredSystem, Noun, OrderExpectation, PipelineShape, Role, Shape,
+        SourceShape,
     },
     roles::protocol::{
         CHECKPOINT_CONTAINER, Endpoint, ExternalConfig, HubEntity, LoadConfig, Protocol, QueueEntity,
@@ -55,8 +56,8 @@ impl<'a> TrialPlan<'a> {
     }
 
     /// What is measured, for sentences about it.
-    pub(super) fn subject(&self) -> Subject {
-        Subject::of(system(&self.parameters.sut).as_ref(), self.topology.measured_role())
+    pub(super) fn measured(&self) -> MeasuredComponent {
+        MeasuredComponent::of(system(&self.parameters.sut).as_ref(), self.topology.measured_role())
     }
 
     /// What its sentences call the things that are carried.

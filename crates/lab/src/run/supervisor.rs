@@ -17,7 +17,7 @@ use crate::{
     clock::RunClock,
     limits::RoleGroup,
     probe::{RoleProbe, Scope},
-    results::{Role, Subject},
+    results::{MeasuredComponent, Role},
     roles::{
         process::{RoleControl, RoleEnd, RoleHandle, RoleLauncher},
         protocol::{Command, Counted, Edge, Outcome, Ready, Report, RoleConfig},
@@ -38,7 +38,7 @@ pub(super) struct Supervisor {
     hear: UnboundedSender<(Member, Heard)>,
     pub(super) cancellation: Cancellation,
     pub(super) clock: RunClock,
-    subject: Subject,
+    measured: MeasuredComponent,
 }
 
 /// What is known of one started role.
@@ -80,9 +80,9 @@ pub(super) enum State {
 }
 
 impl Supervisor {
-    pub(super) fn new(cancellation: Cancellation, clock: RunClock, subject: Subject) -> Self {
+    pub(super) fn new(cancellation: Cancellation, clock: RunClock, measured: MeasuredComponent) -> Self {
         let (hear, heard) = unbounded_channel();
-        Self { members: BTreeMap::new(), heard, hear, cancellation, clock, subject }
+        Self { members: BTreeMap::new(), heard, hear, cancellation, clock, measured }
     }
 
     /// Starts a role under its limits and gives it its configuration.
@@ -295,7 +295,7 @@ impl Supervisor {
     }
 
     fn called(&self, member: Member) -> String {
-        self.subject.called(member.role, member)
+        self.measured.called(member.role, member)
     }
 
     /// Ends a member that is to blame for the end of the trial, and tells why with the last words of its log.

@@ -75,7 +75,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     let mut trial = Trial {
         plan,
         launcher: context.launcher,
-        supervisor: Supervisor::new(context.cancellation, plan.clock, plan.subject()),
+        supervisor: Supervisor::new(context.cancellation, plan.clock, plan.measured()),
         monitor,
         groups: groups(plan, context.limiter),
         folder: context.folder,
@@ -104,7 +104,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
                     FindingKind::LimitedByClient,
                     format!(
                         "{} was killed at its memory limit of {}",
-                        plan.subject().called(*role, role),
+                        plan.measured().called(*role, role),
                         figure::bytes(group.limit().memory_bytes.unwrap_or_default() as f64)
                     ),
                 );

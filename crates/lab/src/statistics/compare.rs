@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_trials_have_no_interval_and_are_told_how_many_are_missing() {
+    fn too_few_trials_have_no_interval_and_report_how_many_are_missing() {
         let values = [100.0, 101.0, 102.0, 103.0];
         let verdict = |trials: usize, question: &Question| {
             let comparison = compare(&values[..trials], &values[..trials], question).expect("they compare");

@@ -7,7 +7,9 @@ mod queue_forward;
 
 pub use queue_forward::{Occupancy, OccupancyParts};
 
-use crate::results::{Case, Figure, Finding, JointFinding, Role, RoleUsage, Shape, Subject, Trial};
+use crate::results::{
+    Case, CrossCaseFinding, Figure, Finding, MeasuredComponent, Role, RoleUsage, Shape, Trial,
+};
 
 /// What one study adds to what is said of every case.
 pub trait Study: Sync {
@@ -33,7 +35,7 @@ pub trait Study: Sync {
     }
 
     /// What the cases of one sweep show only beside one another.
-    fn joint(&self, sweep: &str, cases: &[&Case]) -> Vec<JointFinding> {
+    fn cross_case(&self, sweep: &str, cases: &[&Case]) -> Vec<CrossCaseFinding> {
         let _ = (sweep, cases);
         Vec::new()
     }
@@ -45,7 +47,7 @@ pub struct Observation<'a> {
     /// The shape of the case.
     pub shape: &'a Shape,
     /// What is measured.
-    pub subject: &'a Subject,
+    pub measured: &'a MeasuredComponent,
     /// By the processes of which role.
     pub measured_role: Role,
     /// The trial.

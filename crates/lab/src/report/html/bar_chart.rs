@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_tells_its_figure_and_its_spread_and_the_legend_has_each_name_once() {
+    fn a_bar_shows_its_figure_and_its_spread_and_the_legend_has_each_name_once() {
         let bar = |median, min, max| Bar {
             name: "forwarded",
             class: "s1",

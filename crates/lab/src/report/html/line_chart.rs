@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_tells_its_ranges_and_its_values_in_words() {
+    fn a_chart_describes_its_ranges_and_its_values_in_words() {
         let figure = chart(vec![
             series("offered", &[(1.0, 4.0), (2.0, 8.0)]),
             series("received", &[(1.0, 3.0)]),

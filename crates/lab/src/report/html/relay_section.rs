@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relay_that_tells_of_itself_has_all_parts() {
+    fn a_relay_that_reports_its_activity_has_all_parts() {
         let results = sample::complete();
         let section = RelaySection::of(&results.cases[0]).expect("a relay of our own");
         let work = section.work.expect("batches were counted");

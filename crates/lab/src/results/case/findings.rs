@@ -2,13 +2,13 @@
 
 use super::{CasePlan, OrderExpectation};
 use crate::figure;
-use crate::results::{Finding, FindingKind, Role, Severity, SourceShape, Subject, Trial, examine};
+use crate::results::{Finding, FindingKind, MeasuredComponent, Role, Severity, SourceShape, Trial, examine};
 use crate::studies::{self, Observation};
 
 /// The runner's findings of every trial, and those that follow from the figures: counts of deliveries, clocks, and what
 /// [`examine`] and the studies that the case is of read from all of them.
 pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
-    let subject = Subject::of(plan.system.as_ref(), plan.measured_role);
+    let measured = MeasuredComponent::of(plan.system.as_ref(), plan.measured_role);
     let noun = plan.shape.noun;
     let mut findings = Vec::new();
     for trial in trials {
@@ -18,7 +18,7 @@ pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
         findings.extend(refusal_finding(trial).map(of_trial));
         findings.extend(clock_finding(trial).map(of_trial));
         let observation =
-            Observation { shape: &plan.shape, subject: &subject, measured_role: plan.measured_role, trial };
+            Observation { shape: &plan.shape, measured: &measured, measured_role: plan.measured_role, trial };
         let is_bound_by_quota = !trial.throttled().is_empty();
         let mut bounds = Vec::new();
         for study in studies::of(&plan.shape) {
@@ -27,7 +27,7 @@ pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
                 bounds.extend(study.bound(&observation).map(of_trial));
             }
         }
-        let symptoms = examine(&plan.shape, &subject, plan.measured_role, trial, !bounds.is_empty());
+        let symptoms = examine(&plan.shape, &measured, plan.measured_role, trial, !bounds.is_empty());
         findings.extend(bounds);
         findings.extend(symptoms.iter().map(|symptom| of_trial(symptom.finding(noun))));
         if trial.interrupted {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::{Ahead, Symptom, WaitingFor};
-use crate::results::{Noun, Subject};
+use crate::results::{MeasuredComponent, Noun};
 
 impl Symptom {
     /// What to do about it, with the setting to change.
     #[must_use]
     pub fn advice(&self, noun: Noun) -> String {
         match self {
-            Self::LowUtilisation { subject, waiting_for, .. } => waiting_for.advice(subject, noun),
+            Self::LowUtilisation { measured, waiting_for, .. } => waiting_for.advice(measured, noun),
             Self::SmallBatches { wait_us, more_was_there: true, .. } => format!(
                 "{noun} were waiting: raise `relay.prefetch` to at least two batches, so that the next one is there in \
                  time{}",
@@ -63,13 +63,13 @@ impl Symptom {
 
 impl WaitingFor {
     /// A backlog can't be measured with a command that is not ours: it does not report when it has drained one.
-    fn advice(&self, subject: &Subject, noun: Noun) -> String {
-        let or_backlog = match subject.is_ours() {
+    fn advice(&self, measured: &MeasuredComponent, noun: Noun) -> String {
+        let or_backlog = match measured.is_ours() {
             true => ", or measure with `load.mode=backlog`",
             false => "",
         };
         match self {
-            Self::Core { .. } | Self::Machine { .. } if subject.is_ours() => {
+            Self::Core { .. } | Self::Machine { .. } if measured.is_ours() => {
                 "free up cores: measure with `load.mode=backlog`, which stops generator and sink meanwhile, or on a machine \
                  with more cores"
                     .to_owned()

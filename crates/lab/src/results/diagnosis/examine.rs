@@ -8,16 +8,16 @@ use super::thresholds::{
 };
 use super::{Ahead, Symptom, WaitingFor};
 use crate::results::{
-    FindingKind, PipelineShape, RelayActivity, Role, RoleUsage, Severity, Shape, Size, SourceShape, Stage,
-    Subject, Trial,
+    FindingKind, MeasuredComponent, PipelineShape, RelayActivity, Role, RoleUsage, Severity, Shape, Size,
+    SourceShape, Stage, Trial,
 };
 
-/// What stands out in the figures of a trial of `subject`. An interrupted one has figures of nothing but its generator.
+/// What stands out in the figures of a trial of `measured`. An interrupted one has figures of nothing but its generator.
 /// Where the study has explained why CPU was left over (`is_explained`), nothing else is blamed for it.
 #[must_use]
 pub fn examine(
     shape: &Shape,
-    subject: &Subject,
+    measured: &MeasuredComponent,
     measured_role: Role,
     trial: &Trial,
     is_explained: bool,
@@ -40,10 +40,10 @@ pub fn examine(
         }
         return symptoms;
     }
-    symptoms.extend(usage.and_then(|usage| memory_near_limit(subject, usage)));
+    symptoms.extend(usage.and_then(|usage| memory_near_limit(measured, usage)));
     let pipeline = shape.pipeline.as_ref();
     if let Some((pipeline, usage)) = pipeline.zip(usage).filter(|_| !is_explained) {
-        symptoms.extend(low_utilisation(shape, pipeline, subject, usage, trial));
+        symptoms.extend(low_utilisation(shape, pipeline, measured, usage, trial));
     }
     symptoms.extend(send_tail(pipeline, trial));
     if let Some((pipeline, relay)) = pipeline.zip(trial.relay.as_ref()) {
@@ -84,12 +84,12 @@ fn missed_events(trial: &Trial) -> Option<Symptom> {
     (missed > 0).then_some(Symptom::EventsMissed { missed })
 }
 
-fn memory_near_limit(subject: &Subject, usage: &RoleUsage) -> Option<Symptom> {
+fn memory_near_limit(measured: &MeasuredComponent, usage: &RoleUsage) -> Option<Symptom> {
     let limit_bytes = usage.limit.as_ref()?.memory_bytes?;
     let peak_bytes = usage.memory_peak_bytes;
     let is_near = peak_bytes as f64 >= limit_bytes as f64 * NEAR_MEMORY_PERCENT / 100.0;
     (limit_bytes > 0 && is_near).then_some(Symptom::MemoryNearLimit {
-        subject: subject.clone(),
+        measured: measured.clone(),
         peak_bytes,
         limit_bytes,
     })
@@ -100,7 +100,7 @@ fn memory_near_limit(subject: &Subject, usage: &RoleUsage) -> Option<Symptom> {
 fn low_utilisation(
     shape: &Shape,
     pipeline: &PipelineShape,
-    subject: &Subject,
+    measured: &MeasuredComponent,
     usage: &RoleUsage,
     trial: &Trial,
 ) -> Option<Symptom> {
@@ -112,7 +112,7 @@ fn low_utilisation(
     let is_explained = trial.findings.iter().any(|finding| finding.kind == FindingKind::LimitedByGenerator)
         && matches!(waiting_for, WaitingFor::Generator { .. } | WaitingFor::Unknown);
     (!is_explained).then_some(Symptom::LowUtilisation {
-        subject: subject.clone(),
+        measured: measured.clone(),
         cpu_percent: usage.cpu_percent,
         forwarded_per_s: trial.forwarded_per_s,
         waiting_for,

@@ -16,7 +16,7 @@ pub use examine::examine;
 pub(crate) use examine::{is_used_up, lag_events};
 pub(crate) use thresholds::{FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT};
 
-use super::{Finding, FindingKind, Noun, PipelineShape, Severity, SourceShape, Subject};
+use super::{Finding, FindingKind, MeasuredComponent, Noun, PipelineShape, Severity, SourceShape};
 
 /// A figure that stands out, with those by which it was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +24,7 @@ pub enum Symptom {
     /// CPU was left over though there was more to be carried.
     LowUtilisation {
         /// Whose CPU.
-        subject: Subject,
+        measured: MeasuredComponent,
         /// CPU of the measured role; 100 is all that it may use.
         cpu_percent: f64,
         /// What it forwarded, where that is known.
@@ -89,7 +89,7 @@ pub enum Symptom {
     /// The measured role came close to its memory limit.
     MemoryNearLimit {
         /// Whose memory.
-        subject: Subject,
+        measured: MeasuredComponent,
         /// The most that it held.
         peak_bytes: u64,
         /// What it may hold.

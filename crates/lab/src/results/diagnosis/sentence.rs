@@ -9,10 +9,10 @@ impl Symptom {
     #[must_use]
     pub fn sentence(&self, noun: Noun) -> String {
         match self {
-            Self::LowUtilisation { subject, cpu_percent, forwarded_per_s, waiting_for } => {
+            Self::LowUtilisation { measured, cpu_percent, forwarded_per_s, waiting_for } => {
                 let forwarded = forwarded_per_s.map(|rate| format!(" at {}", noun.rate(rate)));
                 format!(
-                    "{subject} used only {} % of its CPU{}; {}",
+                    "{measured} used only {} % of its CPU{}; {}",
                     percent(*cpu_percent),
                     forwarded.unwrap_or_default(),
                     waiting_for.clause(noun)
@@ -53,8 +53,8 @@ impl Symptom {
                 count(*attempts),
                 percent(*failed as f64 * 100.0 / *attempts as f64)
             ),
-            Self::MemoryNearLimit { subject, peak_bytes, limit_bytes } => format!(
-                "{subject} used {} of its memory limit of {} ({} %)",
+            Self::MemoryNearLimit { measured, peak_bytes, limit_bytes } => format!(
+                "{measured} used {} of its memory limit of {} ({} %)",
                 bytes(*peak_bytes as f64),
                 bytes(*limit_bytes as f64),
                 percent(*peak_bytes as f64 * 100.0 / *limit_bytes as f64)

@@ -153,7 +153,7 @@ impl<C: MessageCodec> Generator<C> {
             while self.ticks.poll_tick(context).is_ready() {
                 self.accounting.tick(now);
                 if let Some(error) = self.sink.outage() {
-                    self.causes.tell(&error.condition, error, "there is no connection");
+                    self.causes.warn(&error.condition, error, "there is no connection");
                 }
                 self.channel.say(WorkerEvent::Progress(now, self.counters(now)));
             }
@@ -259,7 +259,7 @@ impl<C: MessageCodec> Generator<C> {
                     if is_throttled && !self.schedule.has_plan() {
                         self.paused_until = Some(Instant::now() + THROTTLED_PAUSE);
                     }
-                    self.causes.tell(&error.condition, &error, "sends are refused");
+                    self.causes.warn(&error.condition, &error, "sends are refused");
                 }
             }
         }

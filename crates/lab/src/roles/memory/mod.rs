@@ -97,8 +97,8 @@ pub enum Counter {
 }
 
 impl Faults {
-    /// What `counter` tells where it should tell `truth`.
-    fn told(&self, counter: Counter, truth: u64) -> u64 {
+    /// What `counter` reports instead of `truth`.
+    fn reported(&self, counter: Counter, truth: u64) -> u64 {
         match self.miscount {
             Some(miscount) if miscount.counter == counter => truth.saturating_add_signed(miscount.by),
             _ => truth,
@@ -279,8 +279,8 @@ impl RunningService for MemoryService {
                     (Counter::DestinationIncoming, Counter::DestinationOutgoing)
                 };
                 let counters = EntityCounters {
-                    incoming_events: faults.told(incoming, hub.incoming.load(Ordering::SeqCst)),
-                    outgoing_events: faults.told(outgoing, hub.outgoing.load(Ordering::SeqCst)),
+                    incoming_events: faults.reported(incoming, hub.incoming.load(Ordering::SeqCst)),
+                    outgoing_events: faults.reported(outgoing, hub.outgoing.load(Ordering::SeqCst)),
                     ..EntityCounters::default()
                 };
                 (name.clone(), counters)

@@ -168,7 +168,7 @@ impl RelayPipeline for MemoryRelay {
             Poll::Pending
         })
         .await?;
-        Ok(metrics.told())
+        Ok(metrics.reported())
     }
 }
 
@@ -290,18 +290,18 @@ pub struct MemoryMetrics {
 }
 
 impl MemoryMetrics {
-    fn told(&self) -> RelayReading {
+    fn reported(&self) -> RelayReading {
         let mut reading = self.reading.borrow().clone();
         let counters = &mut reading.counters;
-        counters.received = self.faults.told(Counter::RelayReceived, counters.received);
-        counters.forwarded = self.faults.told(Counter::RelayForwarded, counters.forwarded);
+        counters.received = self.faults.reported(Counter::RelayReceived, counters.received);
+        counters.forwarded = self.faults.reported(Counter::RelayForwarded, counters.forwarded);
         reading
     }
 }
 
 impl RelayMetrics for MemoryMetrics {
     async fn read(&self) -> Option<RelayReading> {
-        Some(self.told())
+        Some(self.reported())
     }
 }
 

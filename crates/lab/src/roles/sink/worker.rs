@@ -206,14 +206,14 @@ impl<C: MessageCodec> Receiver<C> {
                     }
                     self.closed += 1;
                     self.throttled += u64::from(matches!(error.class, ErrorClass::Throttled { .. }));
-                    self.causes.tell(
+                    self.causes.warn(
                         &error.condition,
                         &error,
                         "a partition was closed and will be opened again",
                     );
                     self.reopen.push((Instant::now() + REOPEN_AFTER, partition));
                 }
-                SourceEvent::Settled(settled) => tell_of_failure(&settled),
+                SourceEvent::Settled(settled) => log_failure(&settled),
                 SourceEvent::LocksRenewed { .. } => {}
             }
         }
@@ -271,7 +271,7 @@ impl<C: MessageCodec> Receiver<C> {
                 self.recorders = Some(Recorders {
                     window: Window::beginning_at(now),
                     latency: Recorder::starting_at(now),
-                    uncorrected_latency: self.tells_sent_time().then(|| Recorder::starting_at(now)),
+                    uncorrected_latency: self.knows_sent_time().then(|| Recorder::starting_at(now)),
                     delivery_time: DeliveryTimes::starting_at(now),
                 });
             }
@@ -388,7 +388,7 @@ impl<C: MessageCodec> Receiver<C> {
         missing.count() as u64
     }
 
-    fn tells_sent_time(&self) -> bool {
+    fn knows_sent_time(&self) -> bool {
         match self.config.payload {
             Payload::Size(size) => size.bytes() >= 24,
             Payload::Replay { .. } => false,
@@ -441,7 +441,7 @@ impl DeliveryTimes {
 }
 
 /// What is not completed comes again, and is counted as a duplicate then.
-fn tell_of_failure(settled: &Settled) {
+fn log_failure(settled: &Settled) {
     if settled.result != SettlementResult::Confirmed {
         let (messages, result) = (settled.messages, settled.result);
         tracing::warn!(messages, ?result, "messages could not be completed");

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn sends_that_nobody_answered_fail_a_rate() {
+    fn unanswered_sends_fail_a_rate() {
         let mut unanswered = record([900; 1_000], 0);
         unanswered.trial.delivery.as_mut().unwrap().unknown = Some(2);
         let (outcome, reason) = verdict(&unanswered, None);

@@ -3,40 +3,40 @@
 use super::Occupancy;
 use crate::figure::{count, counted, duration_us, percent, rate};
 use crate::results::{
-    Case, FULL_CPU_PERCENT, Figure, Finding, FindingKind, JointFinding, LITTLE_PERCENT, LOW_CPU_PERCENT,
-    PipelineShape, Severity, Subject, is_used_up, lag_events,
+    Case, CrossCaseFinding, FULL_CPU_PERCENT, Figure, Finding, FindingKind, LITTLE_PERCENT, LOW_CPU_PERCENT,
+    MeasuredComponent, PipelineShape, Severity, is_used_up, lag_events,
 };
 use crate::studies::Observation;
 
 /// The places are the bound if they account for what passed, and nothing else was used up: not the CPU of what is measured, not
 /// the service, not the machine, not the messages.
 pub(super) fn bound(observation: &Observation<'_>) -> Option<Finding> {
-    let Observation { shape, subject, trial, .. } = *observation;
+    let Observation { shape, measured, trial, .. } = *observation;
     let usage = observation.usage()?;
     let pipeline = shape.pipeline.as_ref()?;
     let occupancy =
-        Occupancy::of(shape, subject.is_ours(), &trial.stages, trial.received_per_s, trial.forwarded_per_s)?;
+        Occupancy::of(shape, measured.is_ours(), &trial.stages, trial.received_per_s, trial.forwarded_per_s)?;
     if is_used_up(pipeline, usage, trial) || lag_events(trial).is_some_and(|lag| lag < occupancy.places) {
         return None;
     }
-    let most_cpu_percent = match subject.is_ours() {
+    let most_cpu_percent = match measured.is_ours() {
         true => FULL_CPU_PERCENT,
         // Its garbage collector and its compiler leave no process quite idle.
         false => LOW_CPU_PERCENT,
     };
     let is_accounted_for = occupancy.off_percent().is_none_or(|off| off <= LITTLE_PERCENT);
     (usage.cpu_percent < most_cpu_percent && is_accounted_for).then(|| {
-        let sentence = sentence(subject, usage.cpu_percent, &occupancy);
+        let sentence = sentence(measured, usage.cpu_percent, &occupancy);
         Finding::new(Severity::Note, FindingKind::LimitedByConcurrency, sentence)
-            .with_hint(advice(subject, &occupancy, pipeline))
+            .with_hint(advice(measured, &occupancy, pipeline))
     })
 }
 
-fn sentence(subject: &Subject, cpu_percent: f64, occupancy: &Occupancy) -> String {
+fn sentence(measured: &MeasuredComponent, cpu_percent: f64, occupancy: &Occupancy) -> String {
     let messages = |places| counted(places, "message", "messages");
     match &occupancy.parts {
         Some(parts) => format!(
-            "concurrency-bound: {subject} works on {} at once, {} each ({}); by Little's law {}",
+            "concurrency-bound: {measured} works on {} at once, {} each ({}); by Little's law {}",
             messages(occupancy.places),
             duration_us(parts.whole_us()),
             parts.sentence(),
@@ -50,7 +50,7 @@ fn sentence(subject: &Subject, cpu_percent: f64, occupancy: &Occupancy) -> Strin
                 None => messages(occupancy.places),
             };
             format!(
-                "possibly concurrency-bound: {subject} used {} % of its CPU; if {places} are always busy, by Little's law {}",
+                "possibly concurrency-bound: {measured} used {} % of its CPU; if {places} are always busy, by Little's law {}",
                 percent(cpu_percent),
                 occupancy.equation()
             )
@@ -58,10 +58,10 @@ fn sentence(subject: &Subject, cpu_percent: f64, occupancy: &Occupancy) -> Strin
     }
 }
 
-fn advice(subject: &Subject, occupancy: &Occupancy, pipeline: &PipelineShape) -> &'static str {
-    match (subject, occupancy.messages, pipeline.prefetch) {
+fn advice(measured: &MeasuredComponent, occupancy: &Occupancy, pipeline: &PipelineShape) -> &'static str {
+    match (measured, occupancy.messages, pipeline.prefetch) {
         (_, Some(_), _) => "raise `relay.threads` above `relay.concurrency`",
-        (Subject::Other(_), None, _) => "raise `relay.concurrency`, and `relay.threads` with it",
+        (MeasuredComponent::Other(_), None, _) => "raise `relay.concurrency`, and `relay.threads` with it",
         (_, None, Some(0)) => {
             "raise `relay.concurrency`, or `relay.prefetch` so that the next message is there when one is done"
         }
@@ -70,7 +70,7 @@ fn advice(subject: &Subject, occupancy: &Occupancy, pipeline: &PipelineShape) ->
 }
 
 /// Which cases of a sweep are bound by their concurrency, by what times, and which others are not.
-pub(super) fn finding(sweep: &str, cases: &[&Case]) -> Option<JointFinding> {
+pub(super) fn finding(sweep: &str, cases: &[&Case]) -> Option<CrossCaseFinding> {
     let known: Vec<(&Case, Occupancy)> =
         cases.iter().filter_map(|case| Some((*case, occupancy(case)?))).collect();
     if known.len() < 2 {
@@ -93,7 +93,7 @@ pub(super) fn finding(sweep: &str, cases: &[&Case]) -> Option<JointFinding> {
     let hint = bound_of(last).and_then(|finding| finding.hint.clone());
     // The findings of crowded cases are told here as well.
     let told = known.iter().filter(|(case, _)| bound_of(case).is_some());
-    Some(JointFinding {
+    Some(CrossCaseFinding {
         severity: Severity::Note,
         kind: FindingKind::LimitedByConcurrency,
         sweep: sweep.to_owned(),
@@ -151,7 +151,7 @@ fn bound_of(case: &Case) -> Option<&Finding> {
 fn occupancy(case: &Case) -> Option<Occupancy> {
     Occupancy::of(
         &case.shape(),
-        Subject::of(case.system.as_ref(), case.measured_role).is_ours(),
+        MeasuredComponent::of(case.system.as_ref(), case.measured_role).is_ours(),
         &case.stages,
         case.received_per_s.map(|rate| rate.median),
         case.forwarded_per_s.map(|rate| rate.median),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_that_are_all_bound_are_told_to_have_more() {
+    fn cases_that_are_all_concurrency_bound_are_advised_to_raise_it() {
         let cases = [case(8, 980.0, true), case(16, 1_960.0, true)];
         let found = finding("s", &cases.iter().collect::<Vec<_>>()).expect("both are");
         assert_eq!(found.hint.as_deref(), Some("raise it"));

@@ -11,7 +11,7 @@ pub use occupancy::{Occupancy, OccupancyParts};
 
 use super::{Observation, Study, StudyColumn};
 use crate::figure;
-use crate::results::{Case, Figure, Finding, FindingKind, JointFinding, Severity, Shape, SourceShape};
+use crate::results::{Case, CrossCaseFinding, Figure, Finding, FindingKind, Severity, Shape, SourceShape};
 
 /// The study; for every case whose pipeline reads a queue.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ impl Study for QueueForward {
         dead_letters(observation).into_iter().collect()
     }
 
-    fn joint(&self, sweep: &str, cases: &[&Case]) -> Vec<JointFinding> {
+    fn cross_case(&self, sweep: &str, cases: &[&Case]) -> Vec<CrossCaseFinding> {
         let bound = concurrency::finding(sweep, cases);
         bound.into_iter().chain(versions::findings(sweep, cases)).collect()
     }

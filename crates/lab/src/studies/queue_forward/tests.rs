@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::occupancy::tests::{shape, stages};
 use super::*;
 use crate::results::fixture::{SECONDS, intervals, usage};
-use crate::results::{Delivery, RelayActivity, Role, Stage, Subject, Trial, WaitingTimes};
+use crate::results::{Delivery, MeasuredComponent, RelayActivity, Role, Stage, Trial, WaitingTimes};
 
 /// Eight places, each taken for 6 ms: 1,333 messages/s can pass. Four cores, of which the relay uses a twentieth of one.
 fn trial(received_per_s: f64) -> Trial {
@@ -34,14 +34,14 @@ fn trial(received_per_s: f64) -> Trial {
     }
 }
 
-fn bound(threads: u64, subject: &Subject, trial: &Trial) -> Option<Finding> {
+fn bound(threads: u64, measured: &MeasuredComponent, trial: &Trial) -> Option<Finding> {
     let shape = shape(8, Some(threads));
-    QueueForward.bound(&Observation { shape: &shape, subject, measured_role: Role::Relay, trial })
+    QueueForward.bound(&Observation { shape: &shape, measured, measured_role: Role::Relay, trial })
 }
 
 #[test]
 fn places_that_account_for_what_passed_are_the_bound() {
-    let found = bound(20, &Subject::Relay, &trial(1_300.0)).expect("they do");
+    let found = bound(20, &MeasuredComponent::Relay, &trial(1_300.0)).expect("they do");
     assert_eq!(
         found.message,
         "concurrency-bound: the relay works on 8 messages at once, 6.00 ms each (2.00 ms until forwarded, 2.00 ms until its \
@@ -56,7 +56,7 @@ fn a_core_a_machine_or_a_lack_of_messages_is_a_bound_of_its_own() {
     let is_bound = |change: fn(&mut Trial)| {
         let mut trial = trial(1_300.0);
         change(&mut trial);
-        bound(20, &Subject::Relay, &trial).is_some()
+        bound(20, &MeasuredComponent::Relay, &trial).is_some()
     };
     assert!(is_bound(|_| {}));
     assert!(!is_bound(|trial| drop(trial.roles.insert(Role::Relay, usage(96.0)))));
@@ -67,7 +67,7 @@ fn a_core_a_machine_or_a_lack_of_messages_is_a_bound_of_its_own() {
 
 #[test]
 fn of_another_system_it_is_only_said_what_would_follow() {
-    let mine = Subject::Other("mine".to_owned());
+    let mine = MeasuredComponent::Other("mine".to_owned());
     let mut idle = trial(250.0);
     idle.relay = None;
     let found = bound(4, &mine, &idle).expect("it may be");
@@ -87,7 +87,8 @@ fn a_dead_letter_fails_the_case_unless_sends_were_to_fail() {
     trial.delivery = Some(Delivery { sent: 1_000, dead_lettered: Some(1), ..Delivery::default() });
     let mut shape = shape(8, None);
     let found = |shape: &Shape, trial: &Trial| {
-        let observation = Observation { shape, subject: &Subject::Relay, measured_role: Role::Relay, trial };
+        let observation =
+            Observation { shape, measured: &MeasuredComponent::Relay, measured_role: Role::Relay, trial };
         QueueForward.findings(&observation)
     };
     assert_eq!(

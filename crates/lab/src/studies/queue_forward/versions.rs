@@ -6,13 +6,13 @@
 
 use crate::figure::{bytes, duration_us, percent, rate, ratio};
 use crate::results::{
-    Case, Figure, FindingKind, JointFinding, OwnFigures, Severity, SourceShape, Summary, without_system,
+    Case, CrossCaseFinding, Figure, FindingKind, OwnFigures, Severity, SourceShape, Summary, without_system,
 };
 
 /// A finding for each system of a sweep that does so, if there is another one that does not.
-pub(super) fn findings(sweep: &str, cases: &[&Case]) -> Vec<JointFinding> {
+pub(super) fn findings(sweep: &str, cases: &[&Case]) -> Vec<CrossCaseFinding> {
     let sides: Vec<Side<'_>> = cases.iter().filter_map(|case| Side::of(case)).collect();
-    let mut found: Vec<JointFinding> = Vec::new();
+    let mut found: Vec<CrossCaseFinding> = Vec::new();
     let mut known: Vec<&str> = Vec::new();
     for heavy in sides.iter().filter(|side| side.is_heavy()) {
         if known.contains(&heavy.system) {
@@ -104,7 +104,7 @@ fn is_alike(side: &Side<'_>, other: &Side<'_>) -> bool {
     without_system(&side.case.name) == without_system(&other.case.name)
 }
 
-fn finding(sweep: &str, pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<JointFinding> {
+fn finding(sweep: &str, pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<CrossCaseFinding> {
     let (heavy, light) = pairs.first()?;
     let places = pairs.iter().map(|(heavy, light)| place(heavy, light));
     let cause = cause(pairs).unwrap_or_else(|| "its cost is not reported".to_owned());
@@ -115,7 +115,7 @@ fn finding(sweep: &str, pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<JointFinding
         places.collect::<Vec<_>>().join("; ")
     );
     let cases = pairs.iter().flat_map(|(heavy, light)| [heavy.case.name.clone(), light.case.name.clone()]);
-    Some(JointFinding {
+    Some(CrossCaseFinding {
         severity: Severity::Note,
         kind: FindingKind::BufferPerSend,
         sweep: sweep.to_owned(),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_for_each_send_is_told_by_what_is_allocated_and_its_cost_by_the_collector() {
+    fn a_buffer_for_each_send_shows_in_the_allocations_and_its_cost_in_the_collector() {
         let cases = [
             case("old", "2 GiB", 500.0, own(290_000.0, 40.0), 480.0),
             case("new", "2 GiB", 2_000.0, own(30_000.0, 2.0), 2_400.0),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_that_cost_cpu_time_are_told_with_it() {
+    fn buffers_that_cost_cpu_time_are_reported_with_it() {
         let mut cases = [
             case("old", "2 GiB", 500.0, own(290_000.0, 3.0), 480.0),
             case("new", "2 GiB", 2_000.0, own(30_000.0, 2.0), 2_400.0),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_only_one_of_the_two_was_run_or_nobody_tells() {
+    fn there_is_no_finding_where_only_one_of_the_two_was_run_or_neither_reports_figures() {
         let alone = [case("old", "2 GiB", 500.0, own(290_000.0, 40.0), 480.0)];
         assert_eq!(findings("version", &alone.iter().collect::<Vec<_>>()), []);
         let silent = [

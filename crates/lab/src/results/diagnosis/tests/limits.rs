@@ -55,7 +55,7 @@ fn a_generator_that_fell_behind_makes_the_figures_void() {
 }
 
 #[test]
-fn a_machine_that_others_use_is_told_from_a_fifth_of_it_on() {
+fn use_of_the_machine_by_others_is_reported_from_a_fifth_of_it_on() {
     nothing(|trial| trial.other_cpu_seconds = Some(7.9));
     let symptom = only(|trial| trial.other_cpu_seconds = Some(12.0));
     assert_eq!(

@@ -118,7 +118,7 @@ fn relay(trial: &mut Trial) -> &mut RelayActivity {
 }
 
 fn found(trial: &Trial) -> Vec<Symptom> {
-    examine(&shape(), &Subject::Relay, Role::Relay, trial, false)
+    examine(&shape(), &MeasuredComponent::Relay, Role::Relay, trial, false)
 }
 
 /// The only symptom of a trial that was healthy before the change.

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn subject() -> Subject {
-    Subject::Other("java-latest".to_owned())
+fn measured() -> MeasuredComponent {
+    MeasuredComponent::Other("java-latest".to_owned())
 }
 
 /// A trial of a system that tells nothing of itself.
@@ -14,7 +14,7 @@ fn outside() -> Trial {
 fn found(change: impl FnOnce(&mut Trial)) -> Vec<Symptom> {
     let mut trial = outside();
     change(&mut trial);
-    examine(&shape(), &subject(), Role::Relay, &trial, false)
+    examine(&shape(), &measured(), Role::Relay, &trial, false)
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn nothing_is_guessed_of_its_inside() {
 }
 
 #[test]
-fn spare_cpu_of_it_is_told_by_its_name_and_what_it_waits_for_is_not_known() {
+fn its_spare_cpu_is_reported_by_its_name_and_what_it_waits_for_is_unknown() {
     let idle = |trial: &mut Trial| {
         trial.roles.insert(Role::Relay, usage(40.0));
     };
@@ -50,7 +50,7 @@ fn spare_cpu_of_it_is_told_by_its_name_and_what_it_waits_for_is_not_known() {
 }
 
 #[test]
-fn memory_near_the_limit_is_told_by_its_name() {
+fn memory_near_the_limit_is_reported_by_its_name() {
     let symptoms = found(|trial| {
         let usage = trial.roles.get_mut(&Role::Relay).expect("it is measured");
         usage.memory_peak_bytes = 1_000 << 20;

@@ -38,7 +38,7 @@ fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
     adaptive.pipeline.as_mut().expect("there is one").prefetch = None;
     let mut far = healthy();
     idle(&mut far, sends);
-    let symptoms = examine(&adaptive, &Subject::Relay, Role::Relay, &far, false);
+    let symptoms = examine(&adaptive, &MeasuredComponent::Relay, Role::Relay, &far, false);
     assert_eq!(symptoms[0].advice(Noun::Events), "add source or destination partitions");
     nothing(|trial| {
         idle(trial, sends);
@@ -48,7 +48,7 @@ fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
     let mut open = healthy();
     idle(&mut open, sends);
     let shape = Shape { load: LoadMode::Open, ..shape() };
-    let symptoms = |trial: &Trial| examine(&shape, &Subject::Relay, Role::Relay, trial, false);
+    let symptoms = |trial: &Trial| examine(&shape, &MeasuredComponent::Relay, Role::Relay, trial, false);
     assert_eq!(symptoms(&open), []);
     open.forwarded_per_s = Some(900_000.0);
     assert_eq!(symptoms(&open).len(), 1);

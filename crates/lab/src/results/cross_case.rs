@@ -11,7 +11,7 @@ use crate::studies;
 /// One remark about several cases of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct JointFinding {
+pub struct CrossCaseFinding {
     /// What it means for the verdict.
     pub severity: Severity,
     /// The class of the finding, for programs. Reports show it in place of those of its cases of the same class.
@@ -28,7 +28,7 @@ pub struct JointFinding {
 }
 
 /// The findings about each sweep, in the order of the cases.
-pub(super) fn findings(cases: &[Case]) -> Vec<JointFinding> {
+pub(super) fn findings(cases: &[Case]) -> Vec<CrossCaseFinding> {
     let mut sweeps: Vec<(&str, Vec<&Case>)> = Vec::new();
     for case in cases {
         let Some(name) = case.sweep.as_deref() else {
@@ -41,7 +41,7 @@ pub(super) fn findings(cases: &[Case]) -> Vec<JointFinding> {
     }
     let of_sweep = |(name, cases): (&str, Vec<&Case>)| {
         let first = cases.first().map(|case| case.shape().into_owned()).unwrap_or_default();
-        studies::of(&first).flat_map(|study| study.joint(name, &cases)).collect::<Vec<_>>()
+        studies::of(&first).flat_map(|study| study.cross_case(name, &cases)).collect::<Vec<_>>()
     };
     sweeps.into_iter().flat_map(of_sweep).collect()
 }

@@ -6,7 +6,7 @@ use super::{MeasuredSystem, Role};
 
 /// What is measured: our relay, a system that stands in its place, or another role of the lab.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Subject {
+pub enum MeasuredComponent {
     /// Our relay, whatever the transport.
     #[default]
     Relay,
@@ -16,7 +16,7 @@ pub enum Subject {
     Part(Role),
 }
 
-impl Subject {
+impl MeasuredComponent {
     /// What a case with this system and this measured role measures.
     #[must_use]
     pub fn of(system: Option<&MeasuredSystem>, measured_role: Role) -> Self {
@@ -43,7 +43,7 @@ impl Subject {
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for MeasuredComponent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Relay => formatter.pad("the relay"),
@@ -65,16 +65,16 @@ mod tests {
     #[test]
     fn another_system_is_called_by_its_name_and_our_relay_is_the_relay_over_every_transport() {
         let names = [None, Some(&system(true)), Some(&system(false))]
-            .map(|system| Subject::of(system, Role::Relay).to_string());
+            .map(|system| MeasuredComponent::of(system, Role::Relay).to_string());
         assert_eq!(names, ["the relay", "the relay", "mine"]);
     }
 
     #[test]
     fn only_the_role_of_what_is_measured_goes_by_the_name_of_the_system() {
-        let mine = Subject::of(Some(&system(false)), Role::Relay);
-        let called = |subject: &Subject, role: Role, member| subject.called(role, member);
+        let mine = MeasuredComponent::of(Some(&system(false)), Role::Relay);
+        let called = |measured: &MeasuredComponent, role: Role, member| measured.called(role, member);
         assert_eq!(called(&mine, Role::Relay, "relay"), "mine");
         assert_eq!(called(&mine, Role::Service, "hub"), "the hub");
-        assert_eq!(called(&Subject::Relay, Role::Relay, "relay-2"), "the relay-2");
+        assert_eq!(called(&MeasuredComponent::Relay, Role::Relay, "relay-2"), "the relay-2");
     }
 }
