@@ -119,7 +119,7 @@ impl Relay {
         }
         self.heal_attached();
         for news in self.troubles.news(now) {
-            tell(&news);
+            log(&news);
         }
     }
 
@@ -227,7 +227,7 @@ impl Relay {
     }
 }
 
-fn tell(news: &News) {
+fn log(news: &News) {
     match news {
         News::Began { place, condition, text, partitions } => {
             let partitions = (!partitions.is_empty()).then_some(partitions);

@@ -42,7 +42,7 @@ impl Relay {
         let can_send = !self.outlets.is_blocked() && self.has_room_for(batch.len());
         let partition = &mut self.partitions[index];
         if can_send && partition.parked.is_empty() && partition.may_begin() {
-            self.take_up(index, batch, received_at);
+            self.start_batch(index, batch, received_at);
         } else {
             partition.parked.push_back(Parked { batch, received_at });
             self.parked += 1;
@@ -78,7 +78,7 @@ impl Relay {
             if let Some(Parked { batch, received_at }) = self.partitions[index].parked.pop_front() {
                 progress = true;
                 self.parked -= 1;
-                self.take_up(index, batch, received_at);
+                self.start_batch(index, batch, received_at);
                 self.run_soon(index);
             }
         }
@@ -109,7 +109,7 @@ impl Relay {
         }
     }
 
-    fn take_up(&mut self, index: usize, batch: EventBatch, received_at: Instant) {
+    fn start_batch(&mut self, index: usize, batch: EventBatch, received_at: Instant) {
         let Some(&last) = batch.events().last() else {
             self.held_bytes -= batch.message_bytes();
             self.source.release(batch);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again_and_old_tokens_find_nobody_there() {
+    fn places_are_reused_and_old_tokens_find_nothing() {
         let mut sends = Sends::new();
         let first = sends.begin(0, None, GROUP);
         let old = sends.token(first);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_were_never_given_find_nobody() {
+    fn tokens_that_were_never_issued_find_nothing() {
         let sends = Sends::new();
         assert_eq!(sends.of_token(SendToken(0)), None);
         assert_eq!(sends.of_token(SendToken(u64::MAX)), None);

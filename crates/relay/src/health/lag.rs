@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_has_not_begun_has_everything_before_it_or_tells_nothing() {
+    fn the_lag_of_a_partition_that_has_not_begun_is_everything_or_unknown() {
         let ends = LogEnds::default();
         ends.note(PartitionId(0), end(100, 900));
         assert_eq!(lag(&ends, Position::Beginning, None), (Some(91), Some(100)));

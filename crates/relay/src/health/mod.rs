@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_are_told_as_ranges() {
+    fn partitions_are_reported_as_ranges() {
         let told = |ids: &[u32]| {
             let ids: Vec<_> = ids.iter().copied().map(PartitionId).collect();
             Partitions(&ids).to_string()

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once_for_all_partitions_and_once_when_it_is_over() {
+    fn a_cause_is_reported_once_for_all_partitions_and_once_when_it_is_over() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut troubles = Troubles::default();

@@ -111,7 +111,7 @@ async fn the_loop_waits_for_a_busy_destination_for_memory_and_for_a_partition_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_as_old_as_their_dates_say_and_dates_that_tell_nothing_are_counted() {
+async fn events_are_as_old_as_their_dates_say_and_unusable_dates_are_counted() {
     let mut pipe = Pipe::new(1, 1);
     // A batch of two dates, one of a single date, and one ahead of the clock.
     for date in [5, 5, 5, 20, 20, 20, 20, 20, 9_000, 9_000, 9_000, 9_000] {
