@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again_once_nobody_holds_a_part_of_it() {
+    fn a_buffer_is_reused_once_no_part_of_it_is_held() {
         let mut buffer = ReadBuffer::default();
         buffer.with_room().resize(BUFFER_SIZE, 1);
         let first = buffer.input().as_ptr();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn full_buffers_are_given_away_at_rest_once_nobody_holds_a_part_of_them() {
+    fn full_buffers_are_given_away_at_rest_once_no_part_of_them_is_held() {
         let mut buffer = ReadBuffer::default();
         let held: Vec<_> = (0..4)
             .map(|_| {

@@ -93,7 +93,7 @@ async fn message_borders_fragments_and_pings_leave_no_trace_in_the_bytes() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_anything_else_is_told_what_there_is() {
+async fn other_requests_are_answered_with_what_is_served() {
     let named = "Sec-WebSocket-Protocol: AMQPWSB10\r\n";
     for (path, protocol, status) in [
         ("/", named, "404"),

@@ -115,7 +115,7 @@ fn hubs_consumer_groups_and_events_outlive_the_process() {
 }
 
 #[test]
-fn a_second_owner_is_told_who_has_the_directory() {
+fn a_second_owner_gets_the_name_of_the_first() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap();
     let error = refusal(directory.path(), vec![HubConfig::new("b", 1)]);
@@ -190,7 +190,7 @@ fn what_is_declared_must_not_contradict_what_is_kept() {
 }
 
 #[test]
-fn a_file_in_the_way_and_a_manifest_that_is_none_are_told_in_one_line() {
+fn a_file_in_the_way_and_a_manifest_that_is_none_are_reported_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn idle_connections_make_room_for_whoever_asks() {
+    async fn idle_connections_make_room_for_new_ones() {
         let (address, _stop, _serving) = server().await;
         let mut idle = Vec::new();
         for _ in 0..20 {

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_gets_the_next_place_that_is_free() {
+    async fn a_waiter_gets_the_next_free_place() {
         let places = Places::new(1);
         let first = places.take().expect("it is free");
         first.prove();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_is_told_every_choice_but_the_trials() {
+    fn another_program_gets_every_option_but_the_trials() {
         let typed = [
             "parshall",
             "--quick",

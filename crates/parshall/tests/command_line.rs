@@ -33,7 +33,7 @@ fn file(content: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn help_tells_every_command_and_option() {
+fn help_describes_every_command_and_option() {
     insta::assert_snapshot!("help", anywhere(&["--help"]));
     insta::assert_snapshot!("help_list", anywhere(&["list", "--help"]));
     insta::assert_snapshot!("help_show", anywhere(&["show", "--help"]));
@@ -45,7 +45,7 @@ fn help_tells_every_command_and_option() {
 }
 
 #[test]
-fn list_tells_every_scenario_and_its_cases() {
+fn list_shows_every_scenario_and_its_cases() {
     insta::assert_snapshot!("list", anywhere(&["list"]));
 }
 

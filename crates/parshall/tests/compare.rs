@@ -83,7 +83,7 @@ const BEFORE: [f64; 6] = [1.70e6, 1.72e6, 1.69e6, 1.71e6, 1.73e6, 1.70e6];
 const AFTER: [f64; 6] = [1.90e6, 1.88e6, 1.91e6, 1.90e6, 1.93e6, 1.89e6];
 
 #[test]
-fn a_proven_difference_is_told_with_its_interval() {
+fn a_proven_difference_is_reported_with_its_interval() {
     let folder = runs(&results(&BEFORE), &results(&AFTER));
     let (status, output, _) = compare(folder.path(), &["a", "b"]);
     assert_eq!(status, Some(0));
@@ -176,7 +176,7 @@ fn two_programs_run_in_turn_until_it_is_decided() {
 }
 
 #[test]
-fn programs_that_run_under_other_conditions_are_told_after_one_pair() {
+fn programs_that_run_under_other_conditions_are_reported_after_one_pair() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tiny.yaml"), TINY).unwrap();
     let program = env!("CARGO_BIN_EXE_parshall");

@@ -19,18 +19,18 @@ const IDLE: usize = 200;
 
 /// Where what is told under `label` is served.
 fn address<'a>(serving: &'a Serving, label: &str) -> &'a str {
-    let url = serving.told(label);
+    let url = serving.announced(label);
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split_once('/').map_or(rest, |(address, _)| address)
 }
 
 fn connection_string(serving: &Serving) -> ConnectionString {
-    serving.told("all hubs").parse().unwrap()
+    serving.announced("all hubs").parse().unwrap()
 }
 
 /// Where AMQP is served.
 fn amqp(serving: &Serving) -> String {
-    let string = serving.told("all hubs");
+    let string = serving.announced("all hubs");
     let endpoint = string.split_once("//").unwrap().1;
     endpoint.split_once('/').unwrap().0.to_owned()
 }

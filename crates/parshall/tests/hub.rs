@@ -13,13 +13,13 @@ use serving::{Serving, outcome, parshall};
 /// Runs `parshall hub` with these arguments against a service, and gives what it prints and how it ends as one text,
 /// with what differs from run to run put in other words.
 fn hub(serving: &Serving, arguments: &[&str]) -> String {
-    let connection_string = serving.told("all hubs");
+    let connection_string = serving.announced("all hubs");
     let mut command = parshall(&[&["hub"], arguments].concat());
     command.env("EVENT_HUBS_CONNECTION_STRING", connection_string);
     let (status, stdout, stderr) = outcome(&mut command);
     let mut text = format!("$ parshall hub {}\n", arguments.join(" "));
     write!(text, "{stdout}{stderr}exit status: {}\n\n", status.unwrap()).unwrap();
-    let address = serving.told("AMQP ");
+    let address = serving.announced("AMQP ");
     let port = address.rsplit(':').next().unwrap();
     without_instants(&text).replace(&format!(":{port}"), ":PORT")
 }
@@ -81,7 +81,7 @@ fn hubs_are_created_listed_shown_and_deleted_while_the_service_runs() {
 }
 
 #[test]
-fn what_the_service_refuses_is_told_in_its_words_with_status_3() {
+fn what_the_service_refuses_is_reported_in_its_words_with_status_3() {
     let serving = Serving::start(&["--hub", "events:2"]);
     let session: String = [
         &["create", "EVENTS"][..],

@@ -74,7 +74,7 @@ fn a_message_whose_send_fails_is_abandoned_and_comes_again() {
 }
 
 #[test]
-fn a_message_that_fails_too_often_is_told_apart_from_a_lost_one() {
+fn a_message_that_fails_too_often_is_distinguished_from_a_lost_one() {
     let case = run(&["relay.failure_ratio=0.9", "queues.maximum_delivery_count=2", "load.max_lag=300"]);
     assert_intact(&case);
     let delivery = &case["delivery"];

@@ -105,7 +105,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn the_example_pipeline_is_in_order_and_told_without_its_secrets() {
+fn the_example_pipeline_is_valid_and_shown_without_its_secrets() {
     let command = parshall(repository(), &["pipelines/fan-out.yaml", "--check"]);
     insta::assert_snapshot!("check_example", run(command));
     let mut command = parshall(repository(), &["pipelines/fan-out.yaml", "--check"]);
@@ -141,7 +141,7 @@ fn a_check_connects_to_nothing_and_makes_no_folder() {
 }
 
 #[test]
-fn how_partitions_are_shared_is_told_and_what_can_not_work_is_refused() {
+fn how_partitions_are_shared_is_shown_and_what_can_not_work_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(repository().join("pipelines/fan-out.yaml")).unwrap();
     let told = |ownership: &str| {

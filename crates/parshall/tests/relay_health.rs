@@ -239,7 +239,7 @@ async fn what_can_not_mend_itself_ends_it_with_the_entity_the_reason_and_what_to
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_its_sink_it_is_alive_and_not_ready_tells_its_lag_and_says_so_once() {
+async fn without_its_sink_it_is_alive_but_not_ready_and_reports_its_lag_and_the_cause_once() {
     in_time(async {
         let service = service().await;
         let full = connection_string(&service);

@@ -335,7 +335,7 @@ fn a_service_that_runs_already_is_measured_over_tls() {
     let served = Served::start(bench.folder.path());
     let target = format!(
         "target:\n  connection_string: ${{EVENT_HUBS_CONNECTION_STRING}}\n  certificate_authority: {}\n",
-        served.told("Trusted authority")
+        served.announced("Trusted authority")
     );
     // The second case begins with what the first one left in both hubs.
     bench.file("mine.yaml", &tiny(&target, "100 B", "[closed, saturate]"));
@@ -360,8 +360,8 @@ fn a_target_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
     let plain = served.connection_string("Connection strings");
     let tls = served.connection_string("Connection strings for TLS");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let elsewhere =
-        plain.replace(served.told("AMQP ").rsplit(':').next().unwrap(), closed.rsplit(':').next().unwrap());
+    let elsewhere = plain
+        .replace(served.announced("AMQP ").rsplit(':').next().unwrap(), closed.rsplit(':').next().unwrap());
     let wrong_key = plain.replace("SAS_KEY_VALUE", "another");
     for (connection_string, expected) in [
         (&elsewhere, "connection:unreachable"),
@@ -460,7 +460,7 @@ impl Served {
     }
 
     /// The last word of the line that begins with `label`.
-    fn told(&self, label: &str) -> &str {
+    fn announced(&self, label: &str) -> &str {
         let line = self.announcement.lines().find(|line| line.starts_with(label));
         line.and_then(|line| line.rsplit(' ').next()).unwrap()
     }

@@ -13,16 +13,16 @@ use rustix::process::Signal;
 use serving::{Serving, refusal, serve};
 
 #[test]
-fn it_tells_what_to_paste_and_ends_in_good_order_upon_either_signal() {
+fn it_announces_what_to_paste_and_stops_cleanly_on_either_signal() {
     for signal in [Signal::TERM, Signal::INT] {
         let serving = Serving::start(&["--hub", "orders:2"]);
-        let address = serving.told("AMQP ");
+        let address = serving.announced("AMQP ");
         let port = address.strip_prefix("127.0.0.1:").unwrap();
         let expected = format!(
             "Endpoint=sb://localhost:{port}/;SharedAccessKeyName=RootManageSharedAccessKey;\
              SharedAccessKey=SAS_KEY_VALUE;EntityPath=orders;UseDevelopmentEmulator=true"
         );
-        assert_eq!(serving.told("orders (2 partitions)"), expected);
+        assert_eq!(serving.announced("orders (2 partitions)"), expected);
         TcpStream::connect(address).unwrap();
         assert_eq!(serving.end(signal), Some(0));
     }
@@ -41,11 +41,11 @@ fn health_and_metrics_are_where_it_says() {
 }
 
 #[test]
-fn a_development_certificate_is_made_and_told() {
+fn a_development_certificate_is_made_and_announced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tls");
     let serving = Serving::start(&["--amqps", "127.0.0.1:0", "--tls-directory", path.to_str().unwrap()]);
-    assert_eq!(serving.told("Trusted authority"), path.join("ca.pem").to_str().unwrap());
+    assert_eq!(serving.announced("Trusted authority"), path.join("ca.pem").to_str().unwrap());
     assert!(path.join("ca.pem").exists());
     assert_eq!(serving.end(Signal::TERM), Some(0));
 }
@@ -60,7 +60,7 @@ fn the_authority_lies_beneath_the_data_directory_and_where_clients_look_for_it()
     for _start in 0..2 {
         let serving = Serving::start(&arguments);
         let authority = data.join("tls/ca.pem");
-        assert_eq!(serving.told("Trusted authority"), authority.to_str().unwrap());
+        assert_eq!(serving.announced("Trusted authority"), authority.to_str().unwrap());
         let expected = std::fs::read(&authority).unwrap();
         assert_eq!(std::fs::read(&copy).unwrap(), expected);
         let advice = format!("SSL_CERT_FILE={}\n", authority.display());
@@ -201,7 +201,7 @@ fn the_emulators_configuration_is_served_as_it_is_and_what_means_nothing_is_warn
 }
 
 #[test]
-fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
+fn a_mistake_in_the_emulators_configuration_is_reported_with_its_place() {
     let refused = |from: &str, to: &str| {
         let directory = tempfile::tempdir().unwrap();
         let content = EMULATORS_CONFIG.replace(from, to);

@@ -12,7 +12,7 @@ use serving::{Serving, outcome, parshall, refusal};
 /// Runs `parshall hub` with these arguments against a service.
 fn hub(serving: &Serving, arguments: &[&str]) -> String {
     let mut command = parshall(&[&["hub"], arguments].concat());
-    command.env("EVENT_HUBS_CONNECTION_STRING", serving.told("all hubs"));
+    command.env("EVENT_HUBS_CONNECTION_STRING", serving.announced("all hubs"));
     let (status, stdout, stderr) = outcome(&mut command);
     assert_eq!(status, Some(0), "{stderr}");
     stdout
@@ -55,7 +55,7 @@ fn hubs_are_there_again_after_a_restart_however_the_process_ended() {
 }
 
 #[test]
-fn a_second_process_is_told_who_has_the_directory() {
+fn a_second_process_is_refused_with_the_process_that_has_the_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     let serving = Serving::start(&["--data-dir", &path]);
@@ -90,7 +90,7 @@ fn a_newer_version_and_a_foreign_directory_are_one_clear_line_and_status_3() {
 }
 
 #[test]
-fn a_declaration_that_contradicts_what_is_kept_is_told_with_both_and_its_place() {
+fn a_declaration_that_contradicts_what_is_kept_is_reported_with_both_and_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     let serving = Serving::start(&["--data-dir", &path, "--hub", "orders:4"]);
@@ -121,7 +121,7 @@ fn a_declaration_that_contradicts_what_is_kept_is_told_with_both_and_its_place()
 }
 
 #[test]
-fn a_torn_tail_is_told_in_one_line_per_hub() {
+fn a_torn_tail_is_reported_in_one_line_per_hub() {
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     let serving = Serving::start(&["--data-dir", &path, "--hub", "orders:2"]);
@@ -143,7 +143,7 @@ fn serve_once(arguments: &[&str]) {
 }
 
 #[test]
-fn queues_and_topics_are_served_and_told_again_though_the_command_line_does_not_name_them() {
+fn queues_and_topics_are_served_and_announced_again_though_the_command_line_does_not_name_them() {
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     let with_data = ["--data-dir", path.as_str()];
@@ -157,7 +157,7 @@ fn queues_and_topics_are_served_and_told_again_though_the_command_line_does_not_
 }
 
 #[test]
-fn blobs_that_are_kept_and_not_served_are_told() {
+fn stored_blobs_that_are_not_served_are_announced() {
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     let config = directory.path().join("blobs.yaml");
@@ -216,7 +216,7 @@ fn whatever_is_damaged_in_a_data_directory_ends_with_status_3_and_names_it() {
 }
 
 #[test]
-fn a_queue_whose_folder_is_gone_is_told() {
+fn a_queue_whose_folder_is_gone_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     serve_once(&["--data-dir", &path, "--queue", "jobs", "--queue", "more"]);

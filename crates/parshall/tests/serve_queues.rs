@@ -112,22 +112,22 @@ fn the_emulators_configuration_is_served_as_it_is() {
         ("queue.1 (queue, sessions)", "EntityPath=queue.1;"),
         ("topic.1 (topic: subscription.1, subscription.2)", "EntityPath=topic.1;"),
     ] {
-        let string = serving.told(label);
+        let string = serving.announced(label);
         assert!(string.contains(entity) && string.ends_with("UseDevelopmentEmulator=true"), "{string}");
     }
-    assert!(!serving.told("everything").contains("EntityPath"));
+    assert!(!serving.announced("everything").contains("EntityPath"));
 }
 
 #[test]
 fn one_namespace_has_hubs_queues_and_topics() {
     let serving = serving("mine.yaml", OUR_CONFIG);
     for label in ["events (2 partitions)", "jobs (queue)", "graveyard (queue)", "news (topic: all, red)"] {
-        assert!(serving.told(label).starts_with("Endpoint=sb://"));
+        assert!(serving.announced(label).starts_with("Endpoint=sb://"));
     }
 }
 
 #[test]
-fn the_metrics_tell_of_each_queue_and_subscription() {
+fn the_metrics_cover_each_queue_and_subscription() {
     let serving = serving("mine.yaml", OUR_CONFIG);
     let metrics = serving.answer("Metrics");
     for entity in ["jobs", "graveyard", "news/Subscriptions/red"] {
@@ -139,13 +139,13 @@ fn the_metrics_tell_of_each_queue_and_subscription() {
 #[test]
 fn queues_and_topics_of_the_command_line_take_the_place_of_the_default_hub() {
     let serving = Serving::start(&["--queue", "jobs", "--topic", "news:all,audit"]);
-    serving.told("jobs (queue)");
-    serving.told("news (topic: all, audit)");
+    serving.announced("jobs (queue)");
+    serving.announced("news (topic: all, audit)");
     assert!(!serving.announcement.contains("partition"));
 }
 
 #[test]
-fn a_mistake_of_the_command_line_is_told_with_the_argument() {
+fn a_mistake_of_the_command_line_is_reported_with_the_argument() {
     for (arguments, expected) in [
         (&["--queue", "jobs", "--queue", "JOBS"][..], "--queue: there is a queue with the name \"JOBS\""),
         (&["--queue", "jobs", "--topic", "jobs:all"], "--topic: there is a queue with the name \"jobs\""),
@@ -159,7 +159,7 @@ fn a_mistake_of_the_command_line_is_told_with_the_argument() {
 }
 
 #[test]
-fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
+fn a_mistake_in_the_emulators_configuration_is_reported_with_its_place() {
     let refused = |from: &str, to: &str| {
         let content = EMULATORS_CONFIG.replacen(from, to, 1);
         assert_ne!(content, EMULATORS_CONFIG);
@@ -181,7 +181,7 @@ fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
 }
 
 #[test]
-fn a_mistake_in_our_configuration_is_told_with_its_place() {
+fn a_mistake_in_our_configuration_is_reported_with_its_place() {
     let refused_whole = |content: &str| refused("mine.yaml", content);
     let refused = |from: &str, to: &str| {
         let content = OUR_CONFIG.replacen(from, to, 1);

@@ -50,7 +50,7 @@ fn a_case_for_a_larger_machine_is_skipped_and_six_trials_give_the_others_interva
 }
 
 #[test]
-fn a_search_tells_every_rate_that_it_tried_and_passes_with_a_lower_bound() {
+fn a_search_reports_every_rate_that_it_tried_and_passes_with_a_lower_bound() {
     let (output, folder) = parshall(&[
         "run",
         "./small.yaml",
@@ -89,7 +89,7 @@ fn a_search_tells_every_rate_that_it_tried_and_passes_with_a_lower_bound() {
 }
 
 #[test]
-fn a_sweep_that_is_not_there_is_told_with_those_that_are() {
+fn an_unknown_sweep_is_reported_with_the_known_ones() {
     let (output, _folder) = parshall(&["show", "fan-out", "--sweep", "batches"]);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();

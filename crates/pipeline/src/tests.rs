@@ -213,7 +213,7 @@ fn the_example_in_the_documentation_is_a_pipeline() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_place() {
     for (more, told) in [
         ("fanout: 3\n", "pipeline.yaml:6:1: `fanout` is not a known key"),
         ("fan_out: many\n", "pipeline.yaml:6:10: "),
@@ -251,7 +251,7 @@ fn checkpoints_may_be_kept_in_blobs() {
 }
 
 #[test]
-fn mistakes_about_blobs_are_told_with_their_place() {
+fn mistakes_about_blobs_are_reported_with_their_place() {
     for (blob, told) in [
         ("{container: checkpoints}", "pipeline.yaml:5:22: "),
         ("{connection_string: 'AccountName=hush', container: a}", "pipeline.yaml:5:28: "),
@@ -360,7 +360,7 @@ fn a_pipeline_between_queues_needs_no_checkpoints() {
 }
 
 #[test]
-fn mistakes_about_queues_are_told_with_their_place() {
+fn mistakes_about_queues_are_reported_with_their_place() {
     for (source, sink, more, told) in [
         ("", "queue: b", "", "nothing to receive from is named"),
         ("topic: a", "queue: b", "", "a topic has nothing to receive from"),
@@ -410,7 +410,7 @@ fn events_may_go_to_several_sinks_with_bounds() {
 }
 
 #[test]
-fn mistakes_about_sinks_are_told_with_their_place() {
+fn mistakes_about_sinks_are_reported_with_their_place() {
     let hub = |hub: &str| format!("- event_hubs: {{connection_string: '${{NAMESPACE}}', hub: {hub}}}\n");
     for (sinks, told) in [
         (" []\n".to_owned(), "pipeline.yaml:4:1: `sinks`: the list is empty"),

@@ -109,7 +109,7 @@ fn choices_may_carry_values() {
 }
 
 #[test]
-fn an_unknown_key_is_told_with_the_known_ones() {
+fn an_unknown_key_is_reported_with_the_known_ones() {
     assert_told(
         "relay:\n  fan_out: 2\n  raito: 1\n",
         "f.yaml:3:3: `relay.raito` is not a known key",
@@ -123,13 +123,13 @@ fn an_unknown_key_is_told_with_the_known_ones() {
 }
 
 #[test]
-fn a_missing_key_is_told_where_it_is_missing() {
+fn a_missing_key_is_reported_where_it_is_missing() {
     let help = "add `port: …`";
     assert_told("servers:\n  - host: a\n", "f.yaml:2:5: `servers[0]` lacks the key `port`", help);
 }
 
 #[test]
-fn a_wrong_type_is_told_with_what_was_found() {
+fn a_wrong_type_is_reported_with_what_was_found() {
     assert_told(
         "relay: 5",
         "f.yaml:1:8: `relay` must be a mapping with keys such as `fan_out`, not the number 5",
@@ -159,7 +159,7 @@ fn a_wrong_type_is_told_with_what_was_found() {
 }
 
 #[test]
-fn a_number_out_of_range_is_told_with_its_range() {
+fn a_number_out_of_range_is_reported_with_its_range() {
     for number in ["65536", "-1", "99999999999"] {
         let message = format!(
             "f.yaml:1:18: `relay.fan_out` must be a whole number from 0 to 65535, not the number {number}"
@@ -169,7 +169,7 @@ fn a_number_out_of_range_is_told_with_its_range() {
 }
 
 #[test]
-fn an_unknown_choice_is_told_with_the_known_ones() {
+fn an_unknown_choice_is_reported_with_the_known_ones() {
     assert_told(
         "relay: {route: roundrobin}",
         "f.yaml:1:16: `relay.route` can't be `roundrobin`",
@@ -178,7 +178,7 @@ fn an_unknown_choice_is_told_with_the_known_ones() {
 }
 
 #[test]
-fn a_type_of_its_own_tells_its_own_rules_at_the_value() {
+fn a_custom_type_reports_its_own_rules_at_the_value() {
     assert_told(
         "relay:\n  wait: 10\n",
         "f.yaml:2:9: `relay.wait`: `10` lacks its unit; write `10 ms`, `10 s` or the like",
@@ -193,7 +193,7 @@ fn a_type_of_its_own_tells_its_own_rules_at_the_value() {
 }
 
 #[test]
-fn a_missing_variable_is_told_with_its_place() {
+fn a_missing_variable_is_reported_with_its_place() {
     assert_told(
         "servers:\n  - host: \"sb://${HOST}/\"\n",
         "f.yaml:2:17: `servers[0].host` needs the environment variable `HOST`, which is not set",
@@ -260,7 +260,7 @@ fn a_set_argument_overrides_and_its_mistakes_point_into_it() {
 }
 
 #[test]
-fn text_that_is_no_yaml_is_told_with_its_place() {
+fn text_that_is_no_yaml_is_reported_with_its_place() {
     for (text, place) in
         [("a: [1, 2\n", "f.yaml:"), ("a: 1\na: 2\n", "f.yaml:2:1: "), ("a: *b\n", "f.yaml:1:4: ")]
     {
@@ -302,7 +302,7 @@ fn depth_and_size_are_bounded() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_with_its_path() {
+fn a_file_that_cannot_be_read_is_reported_with_its_path() {
     let error = Document::read(std::path::Path::new("/nonexistent/x.yaml")).unwrap_err();
     assert!(error.to_string().starts_with("`/nonexistent/x.yaml` can't be read: "), "{error}");
     // An endless file ends at the limit.

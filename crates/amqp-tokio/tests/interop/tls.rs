@@ -106,7 +106,7 @@ async fn receive_one(stream: Stream) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_server_with_another_name_or_from_nobody_trusted_is_refused() {
+async fn a_server_with_another_name_or_an_untrusted_certificate_is_refused() {
     let (server_config, client_config) = identity();
     let (_, distrustful) = identity();
     for (config, name) in [(client_config, "elsewhere"), (distrustful, "localhost")] {
@@ -123,7 +123,7 @@ async fn a_server_with_another_name_or_from_nobody_trusted_is_refused() {
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens_and_a_server_that_says_nothing_are_told_apart() {
+async fn a_closed_port_and_a_silent_server_are_distinguished() {
     let (listener, port) = listen().await;
     drop(listener);
     let refused = connect("127.0.0.1", port, None, PATIENCE).await;

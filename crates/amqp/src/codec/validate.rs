@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn simple_values_are_told_from_those_that_contain_others() {
+    fn simple_values_are_distinguished_from_those_that_contain_others() {
         for simple in [&b"\x40"[..], b"\xa1\x01a", b"\x00\xa3\x01d\x55\x01", b"\x00\x53\x01\x41"] {
             assert_eq!(Reader::new(simple).validate_simple(), Ok(()), "{simple:02x?}");
         }

@@ -142,7 +142,7 @@ fn an_echo_is_answered_with_what_is_left() {
 }
 
 #[test]
-fn transfers_without_credit_end_the_link_or_are_taken_as_the_server_is_told() {
+fn transfers_without_credit_end_the_link_or_are_accepted_as_configured() {
     for policy in [CreditOverrun::Detach, CreditOverrun::Tolerate] {
         let mut wire = Wire::begin(Config { credit_overrun: policy, ..Config::default() }, 10);
         wire.say(0, &attach("in", 0, Role::Sender));

@@ -103,7 +103,7 @@ fn links_can_be_attached_before_the_session_is_confirmed() {
 }
 
 #[test]
-fn a_stranger_is_told_which_protocol_is_spoken() {
+fn a_client_of_another_protocol_gets_the_supported_one() {
     for greeting in [&b"GET / HTTP/1.1\r\n"[..], b"AMQP\x00\x00\x09\x01", b"AMQP\x02\x01\x00\x00"] {
         let mut wire = Wire::new(amqp::connection::Config::default());
         wire.say_bytes(greeting);
@@ -115,7 +115,7 @@ fn a_stranger_is_told_which_protocol_is_spoken() {
 }
 
 #[test]
-fn a_bare_header_is_answered_with_sasl_where_nobody_may_be_anonymous() {
+fn a_bare_header_is_answered_with_sasl_where_anonymous_clients_are_refused() {
     use amqp::connection::{Config, SaslServer};
     let sasl = SaslServer { verify: std::sync::Arc::new(|_| false) };
     let now = crate::pair::start();

@@ -199,7 +199,7 @@ fn a_link_stolen_before_it_was_decided_on_is_attached_first() {
 #[test]
 fn a_link_that_its_peer_gives_up_before_our_decision_is_attached_before_it_is_detached() {
     let mut wire = Wire::begin(Config::default(), 10);
-    wire.say(0, &attach("hasty", 0, Role::Receiver));
+    wire.say(0, &attach("early", 0, Role::Receiver));
     wire.say(0, &Meaning::Detach(Detach { handle: 0, closed: true, error: None }));
     let (link, _) = wire.server.requested();
     assert_eq!(wire.server.next(), Some(Happening::LinkDetached(link, None)));

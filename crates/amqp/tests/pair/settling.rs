@@ -75,7 +75,7 @@ fn outcomes_are_answered_as_the_application_says_and_in_ranges() {
 }
 
 #[test]
-fn what_waits_for_no_outcome_is_told_apart_from_what_does() {
+fn what_waits_for_no_outcome_is_distinguished_from_what_does() {
     converse(&setup(), |pair| {
         let (session, _) = receiving(pair, 6);
         let released = || DeliveryState::Released;

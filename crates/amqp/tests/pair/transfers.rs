@@ -243,7 +243,7 @@ fn a_message_larger_than_the_link_takes_is_rejected_and_the_link_stays_usable() 
 }
 
 #[test]
-fn a_settled_message_that_is_too_large_ends_the_link_since_nothing_else_would_tell_its_sender() {
+fn a_settled_message_that_is_too_large_ends_the_link_so_that_its_sender_notices() {
     converse(&Setup::default(), |pair| {
         let limit = LinkAcceptance { max_message_size: Some(10), ..LinkAcceptance::default() };
         let (link, theirs) = credited(pair, limit);

@@ -97,7 +97,7 @@ async fn a_checkpoint_store_gets_the_codes_that_it_goes_by() {
 }
 
 #[tokio::test]
-async fn ranges_beyond_the_end_are_told_with_the_size() {
+async fn ranges_beyond_the_end_are_reported_with_the_size() {
     let service = service().await;
     signed(&service, "PUT", "/box/empty", &[BLOCK], b"").await;
     let empty = signed(&service, "GET", "/box/empty", &[("x-ms-range", "bytes=0-9")], b"").await;

@@ -147,7 +147,7 @@ async fn parameters_that_are_not_served_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_listing_begins_and_ends_where_it_is_told_to() {
+async fn a_listing_begins_and_ends_where_the_request_says() {
     let service = service().await;
     for name in ["a", "b/1", "b/2", "c", "d"] {
         let target = format!("/box/{name}");

@@ -11,7 +11,7 @@ use units::Random;
 use super::client::{Client, RawClient, frame, service, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_random_streams_end_and_harm_nobody() {
+async fn ten_thousand_random_streams_end_and_disturb_no_other_client() {
     let service = service().await;
     let address = service.amqp_address();
     let panics = count_panics();
@@ -100,7 +100,7 @@ async fn a_malformed_frame_closes_the_connection_with_its_condition() {
 }
 
 #[tokio::test]
-async fn who_does_not_speak_amqp_is_told_what_is_spoken_and_hung_up_on() {
+async fn a_client_that_does_not_speak_amqp_gets_the_supported_protocol_and_is_disconnected() {
     let service = service().await;
     for hello in
         [&b"GET / HTTP/1.1\r\n\r\n"[..], b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"]

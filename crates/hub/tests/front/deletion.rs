@@ -54,7 +54,7 @@ async fn links_to_a_hub_that_is_deleted_are_ended_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_publisher_in_full_flight_is_told_as_well() {
+async fn a_publisher_that_never_pauses_is_notified_as_well() {
     let service = two_hubs().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let sender = client.attach_sender("doomed/Partitions/0").await.unwrap();

@@ -162,7 +162,7 @@ async fn requests_of_a_client_that_never_reads_are_not_taken_without_end() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_takes_are_kept_up_to_a_bound() {
+async fn answers_that_are_not_read_are_kept_up_to_a_bound() {
     let service = service().await;
     let stranger = Client::connect_unauthorized(service.amqp_address()).await;
     let owner = Client::connect(service.amqp_address()).await;
@@ -185,7 +185,7 @@ async fn answers_that_nobody_takes_are_kept_up_to_a_bound() {
 }
 
 #[tokio::test]
-async fn whoever_has_proven_nothing_is_given_little() {
+async fn an_unauthenticated_client_gets_little() {
     let service = service().await;
     let mut client = Client::connect_unauthorized(service.amqp_address()).await;
     let requests = client.attach_sender("$cbs").await.unwrap();

@@ -93,7 +93,7 @@ async fn header_and_delivery_annotations_come_out_as_they_went_in_in_front_of_al
 }
 
 #[tokio::test]
-async fn what_the_service_tells_of_the_partition_stands_beside_what_the_sender_said() {
+async fn what_the_service_reports_of_the_partition_stands_beside_what_the_sender_said() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let sender = client.attach_sender("events/Partitions/0").await.unwrap();

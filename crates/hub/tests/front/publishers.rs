@@ -57,7 +57,7 @@ async fn events_of_a_publisher_bear_its_name_and_share_a_partition() {
 }
 
 #[tokio::test]
-async fn nobody_but_a_publisher_can_give_events_its_name() {
+async fn only_a_publisher_can_give_events_its_name() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let sender = client.attach_sender("events/Partitions/0").await.unwrap();
@@ -89,7 +89,7 @@ async fn a_publisher_of_an_unknown_hub_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_producer_that_numbers_its_events_is_told_from_where() {
+async fn an_idempotent_producer_gets_its_first_sequence_number() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let capability = Symbol::from("com.microsoft:idempotent-producer");

@@ -1,4 +1,4 @@
-//! Who may read a partition, who takes over from whom, and what a reader can be told of the partition.
+//! Who may read a partition, which reader replaces which, and what a reader learns about the partition.
 
 use amqp::Value;
 use amqp::codec::Symbol;
@@ -24,7 +24,7 @@ async fn receive(client: &mut Client, epoch: Option<i64>, name: Option<&str>) ->
     Ok(link)
 }
 
-fn told(error: &Error) -> (&str, &str) {
+fn condition_and_text(error: &Error) -> (&str, &str) {
     (error.condition.as_str(), &error.description)
 }
 
@@ -43,7 +43,7 @@ async fn an_epoch_that_is_not_lower_takes_the_link_over_from_another_connection(
         let successor = receive(&mut second, Some(later), None).await.unwrap();
         let error = first.detached(displaced).await;
         assert_eq!(
-            told(&error),
+            condition_and_text(&error),
             (
                 "amqp:link:stolen",
                 &*format!(
@@ -87,7 +87,7 @@ async fn a_lower_epoch_and_none_are_refused_while_there_is_a_higher_one() {
     let held = receive(&mut holder, Some(5), Some("holder")).await.unwrap();
     let lower = receive(&mut other, Some(4), Some("other")).await.unwrap_err();
     assert_eq!(
-        told(&lower),
+        condition_and_text(&lower),
         (
             "amqp:link:stolen",
             "Receiver 'holder' with a higher epoch '5' already exists. Receiver 'other' with epoch 4 cannot be created. \
@@ -97,7 +97,7 @@ async fn a_lower_epoch_and_none_are_refused_while_there_is_a_higher_one() {
     );
     let without = receive(&mut other, None, None).await.unwrap_err();
     assert_eq!(
-        told(&without),
+        condition_and_text(&without),
         (
             "amqp:link:stolen",
             "At least one receiver for the endpoint is created with epoch of '5', and so non-epoch receiver is not \
@@ -159,7 +159,7 @@ async fn the_sixth_receiver_is_refused_until_one_of_the_five_has_gone() {
     let mut sixth = Client::connect(service.amqp_address()).await;
     let error = receive(&mut sixth, None, None).await.unwrap_err();
     assert_eq!(
-        told(&error),
+        condition_and_text(&error),
         (
             "amqp:resource-limit-exceeded",
             "Exceeded the maximum number of allowed receivers per partition in a consumer group which is 5. List of \
@@ -177,7 +177,7 @@ async fn the_sixth_receiver_is_refused_until_one_of_the_five_has_gone() {
 }
 
 #[tokio::test]
-async fn a_receiver_is_told_how_far_the_partition_goes_if_it_asks() {
+async fn a_receiver_gets_the_end_of_the_partition_if_it_asks() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
     for body in [b"a", b"b", b"c"] {

@@ -57,7 +57,7 @@ async fn can_attach(service: &Service, address: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_silent_client_is_told_and_hung_up_on() {
+async fn a_silent_client_gets_an_error_and_is_disconnected() {
     let service = impatient_service().await;
     let mut silent = receiver(&service, None, 0).await;
     let mut last_words = Vec::new();

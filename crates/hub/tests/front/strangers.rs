@@ -131,7 +131,7 @@ async fn a_message_without_end_detaches_its_link_as_soon_as_it_is_too_large() {
 }
 
 #[tokio::test]
-async fn idle_sockets_make_room_for_clients_and_for_whoever_asks_for_health() {
+async fn idle_sockets_make_room_for_clients_and_for_health_checks() {
     let service = service(8).await;
     let mut first = Client::connect(service.amqp_address()).await;
     let mut idle = Vec::new();

@@ -39,7 +39,7 @@ async fn events_travel_over_web_socket() {
 }
 
 #[tokio::test]
-async fn whoever_speaks_plain_amqp_to_the_web_socket_is_hung_up_on() {
+async fn a_client_that_speaks_plain_amqp_to_the_web_socket_is_disconnected() {
     let service = service().await;
     let mut socket = TcpStream::connect(service.address(Protocol::AmqpWebSocket).unwrap()).await.unwrap();
     socket.write_all(b"AMQP\x00\x01\x00\x00").await.unwrap();

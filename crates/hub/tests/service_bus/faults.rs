@@ -102,7 +102,7 @@ async fn tokens_that_are_foreign_or_none_at_all_settle_nothing_and_end_nothing()
 }
 
 #[tokio::test]
-async fn one_wrong_token_among_right_ones_is_told_and_costs_the_others_nothing() {
+async fn one_wrong_token_among_right_ones_is_reported_and_costs_the_others_nothing() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();

@@ -7,7 +7,7 @@ use queue_store::EntityStatus;
 use crate::client::{Client, service, session_filter};
 
 #[tokio::test]
-async fn what_does_not_exist_is_told_in_the_words_that_clients_look_for() {
+async fn what_does_not_exist_is_reported_in_the_words_that_clients_look_for() {
     let service = service(vec![QueueConfig::new("orders")], vec![TopicConfig::new("news", ["all"])]).await;
     let mut client = Client::connect(service.amqp_address()).await;
     for address in [
@@ -48,7 +48,7 @@ async fn parts_are_received_from_and_not_sent_to_and_topics_the_other_way_round(
 }
 
 #[tokio::test]
-async fn who_may_not_receive_is_told_at_once() {
+async fn a_client_that_may_not_receive_is_refused_at_once() {
     let mut forwarding = QueueConfig::new("forwarding");
     forwarding.options.forward_to = Some("orders".to_owned());
     let mut disabled = QueueConfig::new("disabled");
@@ -65,7 +65,7 @@ async fn who_may_not_receive_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn who_may_not_send_is_told_at_once() {
+async fn a_client_that_may_not_send_is_refused_at_once() {
     let mut disabled = QueueConfig::new("disabled");
     disabled.options.status = EntityStatus::SendDisabled;
     let mut topic = TopicConfig::new("news", ["all"]);

@@ -144,7 +144,7 @@ async fn what_was_put_aside_is_received_by_its_number_and_settled_by_request() {
 type Case = (&'static str, Vec<(&'static str, Value)>, i64);
 
 #[tokio::test]
-async fn requests_that_make_no_sense_are_told_why() {
+async fn requests_that_make_no_sense_are_refused_with_a_reason() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(service.amqp_address()).await;
     let uuids = Value::Array(vec![Value::Uuid([0; 16])]);

@@ -104,7 +104,7 @@ async fn a_link_for_the_next_session_is_refused_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn deferred_messages_of_a_session_are_told_by_its_name_or_that_of_its_link() {
+async fn deferred_messages_of_a_session_are_found_by_its_name_or_that_of_its_link() {
     let service = session_service().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
@@ -343,7 +343,7 @@ async fn sessions_are_listed_by_the_time_of_their_state() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_session_and_gives_up_or_vanishes_keeps_it_from_nobody() {
+async fn a_client_that_waits_for_a_session_and_gives_up_or_vanishes_does_not_block_it() {
     let service = session_service().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let mut patient = Client::connect(service.amqp_address()).await;

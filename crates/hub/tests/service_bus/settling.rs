@@ -92,7 +92,7 @@ async fn each_outcome_is_answered_in_kind_and_does_what_it_means() {
 }
 
 #[tokio::test]
-async fn settling_twice_or_what_was_never_sent_is_told_and_ends_nothing() {
+async fn settling_twice_or_what_was_never_sent_is_reported_and_ends_nothing() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();

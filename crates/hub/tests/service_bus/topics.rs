@@ -46,7 +46,7 @@ async fn each_subscription_gets_what_its_rules_let_through_as_a_copy_of_its_own(
 }
 
 #[tokio::test]
-async fn rules_are_told_as_clients_read_them() {
+async fn rules_are_sent_as_clients_read_them() {
     let service = service(vec![], vec![TopicConfig::new("news", ["all"])]).await;
     let mut client = Client::connect(service.amqp_address()).await;
     let subscription = "news/Subscriptions/all";

@@ -91,7 +91,7 @@ fn every_mode_of_the_study_is_one_argument_away() {
 }
 
 #[test]
-fn a_search_for_a_rate_leaves_failures_on_purpose_out_unless_it_is_told_not_to() {
+fn a_search_for_a_rate_leaves_injected_failures_out_unless_configured() {
     let ratio = |arguments: &[&str]| {
         let scenario = Scenario::load("fan-out").unwrap();
         let cases = scenario.cases(&set(arguments)).map_err(|error| error.to_string());
@@ -197,7 +197,7 @@ fn results_carry_the_parameters_in_the_shape_of_the_file() {
 }
 
 #[test]
-fn mistakes_in_the_file_are_told_with_their_place() {
+fn mistakes_in_the_file_are_reported_with_their_place() {
     for (text, message) in [
         ("relay: {fanout: 2}", "s.yaml:2:9: `relay.fanout` is not a known key"),
         ("relays: {}", "s.yaml:2:1: `relays` is not a known key"),
@@ -392,7 +392,7 @@ fn a_prefetch_is_a_number_or_adapts_to_the_distance() {
 }
 
 #[test]
-fn mistakes_in_arguments_are_told_with_their_place() {
+fn mistakes_in_arguments_are_reported_with_their_place() {
     for (argument, message) in [
         ("relay.fanout=2", "--set:1:7: `relay.fanout` is not a known key"),
         ("trials=0", "--set:1:8: `trials`: 0 is out of range"),
@@ -405,7 +405,7 @@ fn mistakes_in_arguments_are_told_with_their_place() {
 }
 
 #[test]
-fn an_unknown_scenario_is_told_with_the_known_ones() {
+fn an_unknown_scenario_is_reported_with_the_known_ones() {
     let error = Scenario::load("fanout").unwrap_err();
     assert_eq!(error.to_string(), "there is no scenario `fanout`; there are: fan-out, queue-forward");
     assert!(matches!(error, ScenarioError::UnknownScenario { meant: Some("fan-out"), .. }));

@@ -87,7 +87,7 @@ fn parameters_between_queues_come_back_from_what_the_results_say() {
 }
 
 #[test]
-fn what_does_not_fit_queues_is_told_with_its_place() {
+fn what_does_not_fit_queues_is_reported_with_its_place() {
     let both = told("hubs: {source: {partitions: 4}}\nqueues: {}\n", &[]);
     assert!(both.contains("hubs or queues, not both"), "{both}");
     let circle = told("queues: {source: {name: a}, destination: {name: A}}\n", &[]);

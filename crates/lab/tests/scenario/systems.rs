@@ -41,7 +41,7 @@ fn a_sweep_goes_through_systems_by_their_names() {
 }
 
 #[test]
-fn the_parameters_of_a_case_tell_its_system_and_hide_its_environment() {
+fn the_parameters_of_a_case_show_its_system_and_hide_its_environment() {
     let cases = cases(SYSTEMS, &CaseOptions::default()).unwrap();
     assert_eq!(cases[0].params().get("sut"), None);
     let sut = &cases[2].params()["sut"];
@@ -89,7 +89,7 @@ fn a_backlog_is_no_case_for_a_command() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
+fn mistakes_are_reported_with_advice() {
     for (text, expected) in [
         ("suts: {mine: {command: [x]}}\nsut: mien", "did you mean `mine`?"),
         ("sut: mine", "there are: parshall"),

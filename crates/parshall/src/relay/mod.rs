@@ -198,8 +198,9 @@ async fn carry(
     };
     let summary = summary.map_err(|error| refusal::of_relay(config, &error))?;
     // Where standard error itself cannot be written, the exit status is all that is left to tell.
-    let _ = io::stderr()
-        .write_all(summary::told(&summary, matches!(config.source, SourceConfig::ServiceBus(_))).as_bytes());
+    let _ = io::stderr().write_all(
+        summary::render(&summary, matches!(config.source, SourceConfig::ServiceBus(_))).as_bytes(),
+    );
     Ok(Exit::Passed)
 }
 

@@ -121,7 +121,7 @@ impl fmt::Display for Plan<'_> {
         )?;
         match &config.source {
             SourceConfig::EventHubs(source) => {
-                tell_progress(f, source, options.checkpoint)?;
+                write_progress(f, source, options.checkpoint)?;
                 match &options.poison_events {
                     PoisonEvents::Hold => {}
                     PoisonEvents::Stop => {
@@ -147,7 +147,7 @@ impl fmt::Display for Plan<'_> {
 }
 
 /// Where it is kept how far a hub was read, and who else reads it.
-fn tell_progress(
+fn write_progress(
     f: &mut fmt::Formatter<'_>,
     source: &EventHubsSourceConfig,
     checkpoint: CheckpointPolicy,

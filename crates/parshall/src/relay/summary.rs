@@ -4,7 +4,7 @@ use relay::metrics::Metrics;
 use relay::{Ended, Summary};
 
 /// What a relay did whose source settles its events, or does not.
-pub(super) fn told(summary: &Summary, settles: bool) -> String {
+pub(super) fn render(summary: &Summary, settles: bool) -> String {
     let Metrics {
         received_events,
         received_batches,

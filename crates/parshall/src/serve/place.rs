@@ -32,7 +32,7 @@ impl<'a> Place<'a> {
                 last.push_str(&format!("[{index}]"));
             }
         }
-        // What the file has no words for is told in ours.
+        // Keys that the emulator does not have go by our names.
         let key = match words.is_empty() {
             true => path.to_owned(),
             false => words.join("."),
@@ -84,7 +84,7 @@ fn split_index(step: &str) -> (&str, Option<usize>) {
 mod tests {
     use super::*;
 
-    fn told(place: &Place<'_>) -> String {
+    fn message(place: &Place<'_>) -> String {
         place.mistake("is wrong", String::new()).to_string()
     }
 
@@ -92,12 +92,12 @@ mod tests {
     fn elements_of_lists_are_found_in_a_file_of_ours() {
         let text = "topics:\n  - name: a\n    subscriptions:\n      - {name: b, lock_duration: 1 s}\n";
         let document = Document::parse("mine.yaml", text).unwrap();
-        let at = |path: &str| told(&Place::in_ours(&document, path));
+        let at = |path: &str| message(&Place::in_ours(&document, path));
         assert_eq!(
             at("topics[0].subscriptions[0].lock_duration"),
             "mine.yaml:4:34: `topics[0].subscriptions[0].lock_duration`: is wrong"
         );
-        // What is left out is told at what it is left out of.
+        // A missing value is reported where its parent is.
         assert_eq!(
             at("topics[0].subscriptions[0].rules[1].name"),
             "mine.yaml:4:9: `topics[0].subscriptions[0].rules[1].name`: is wrong"
@@ -112,10 +112,10 @@ mod tests {
         let document = Document::parse("Config.json", text).unwrap();
         let place = Place::in_emulators(&document, "queues[0].lock_duration");
         assert_eq!(
-            told(&place),
+            message(&place),
             "Config.json:2:46: `UserConfig.Namespaces[0].Queues[0].Properties.LockDuration`: is wrong"
         );
         let place = Place::in_emulators(&document, "idle_timeout");
-        assert_eq!(told(&place), "Config.json:1:1: `idle_timeout`: is wrong");
+        assert_eq!(message(&place), "Config.json:1:1: `idle_timeout`: is wrong");
     }
 }

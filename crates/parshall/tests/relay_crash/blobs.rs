@@ -84,7 +84,7 @@ async fn a_slow_blob_service_costs_no_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_that_shares_with_nobody_stops_without_blobs_and_begins_again() {
+async fn a_relay_that_shares_no_partitions_stops_without_blobs_and_begins_again() {
     let test = async {
         let settings = "batch: {events: 40, wait: 2 ms}\nretry: {attempts: 2, delay: 10 ms}\n\
                         restart_after: 100 ms\nmetrics: 127.0.0.1:0\n";

@@ -90,12 +90,12 @@ impl Serving {
     }
 
     /// The last word of the line that begins with `label`.
-    pub(crate) fn told(&self, label: &str) -> &str {
+    pub(crate) fn announced(&self, label: &str) -> &str {
         let line = self.announcement.lines().find(|line| line.trim_start().starts_with(label));
         line.and_then(|line| line.rsplit(' ').next()).unwrap()
     }
 
-    /// The hubs with their numbers of partitions, as they are told.
+    /// The hubs with their numbers of partitions, as announced.
     pub(crate) fn hubs(&self) -> Vec<&str> {
         let labels = self.announcement.lines().filter_map(|line| {
             let (label, _string) = line.trim_start().split_once("  ")?;
@@ -104,10 +104,10 @@ impl Serving {
         labels.collect()
     }
 
-    /// The answer, head and body, to a request for what is told under `label`.
+    /// The answer, head and body, to a request for the URL announced under `label`.
     pub(crate) fn answer(&self, label: &str) -> String {
         let (address, path) =
-            self.told(label).strip_prefix("http://").and_then(|url| url.split_once('/')).unwrap();
+            self.announced(label).strip_prefix("http://").and_then(|url| url.split_once('/')).unwrap();
         let mut socket = TcpStream::connect(address).unwrap();
         write!(socket, "GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
