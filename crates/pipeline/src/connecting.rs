@@ -38,7 +38,7 @@ enum Progress<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The checkpoints can't be kept.
-    #[error("the checkpoints can't be kept")]
+    #[error("checkpoints can't be stored")]
     Store(#[from] StoreError),
     /// The source refuses or can't be reached.
     #[error("the source can't be used")]
@@ -71,7 +71,7 @@ pub enum ConnectError {
         destinations: u32,
     },
     /// The parts do not make a pipeline.
-    #[error("the pipeline can't begin")]
+    #[error("the pipeline can't start")]
     Relay(#[from] RelayError),
 }
 

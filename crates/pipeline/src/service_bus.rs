@@ -81,10 +81,14 @@ impl ServiceBusSource {
         self.names().check(document, section)?;
         if self.entity().is_none() {
             let (reason, advice) = match &self.topic {
-                Some(_) => ("a topic has nothing to receive from", "add `subscription: <name>`"),
-                None => {
-                    ("nothing to receive from is named", "add `queue: <name>`, or `topic` and `subscription`")
-                }
+                Some(_) => (
+                    "messages can't be received from a topic without a subscription",
+                    "add `subscription: <name>`",
+                ),
+                None => (
+                    "no queue or subscription is given",
+                    "add `queue: <name>`, or `topic` and `subscription`",
+                ),
             };
             return Err(document.mistake(section, reason, advice));
         }
@@ -147,7 +151,7 @@ impl ServiceBusSink {
             Some(_) => Ok(()),
             None => Err(document.mistake(
                 section,
-                "nothing to send to is named",
+                "no queue or topic is given",
                 "add `queue: <name>` or `topic: <name>`",
             )),
         }
@@ -202,11 +206,11 @@ impl Names<'_> {
             return mistake(key, "the name is empty".to_owned(), "");
         }
         if self.queue.is_some() && self.topic.is_some() {
-            let reason = "there is a queue, too".to_owned();
+            let reason = "`queue` is given, too".to_owned();
             return mistake("topic", reason, "name one of them");
         }
         if self.subscription.is_some() && self.topic.is_none() {
-            let reason = "a subscription is of a topic, and none is named".to_owned();
+            let reason = "a subscription needs a `topic`".to_owned();
             return mistake("subscription", reason, "add `topic: <name>`");
         }
         let path = self.connection_string.entity_path.as_deref();
@@ -223,20 +227,17 @@ impl Names<'_> {
 
 /// Keys that say nothing about a source whose messages are settled, and what stands for them.
 pub(super) const KEYS_OF_CHECKPOINTS: [(&str, &str); 11] = [
-    ("checkpoint", "each message is settled once its destination has it: leave it out"),
+    ("checkpoint", "each message is settled once the destination has accepted it: leave it out"),
     ("start", "a queue is read from its front: leave it out"),
-    (
-        "poison_events",
-        "a message that fails is abandoned, and the service makes it a dead letter: leave it out",
-    ),
-    ("missed_events", "a queue numbers its messages with holes: leave it out"),
+    ("poison_events", "failed messages are abandoned, and the service dead-letters them: leave it out"),
+    ("missed_events", "sequence numbers of a queue have gaps: leave it out"),
     ("ownership", "receivers of a queue share it without claims: leave it out"),
-    ("batch", "leave it out: messages are forwarded as they come"),
+    ("batch", "messages are forwarded as they arrive: leave it out"),
     ("prefetch", "put it into `source.service_bus`"),
     ("in_flight", "use `source.service_bus.concurrency`"),
     ("held", "use `source.service_bus.concurrency`"),
     ("dispatch.events", "use `source.service_bus.concurrency`"),
-    ("restart_after", "a message that fails comes again: leave it out"),
+    ("restart_after", "failed messages are redelivered: leave it out"),
 ];
 
 fn concurrency() -> u32 {

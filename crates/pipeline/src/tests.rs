@@ -291,16 +291,16 @@ checkpoint: {store: {files: .}}
     )
     .expect_err("a loop")
     .to_string();
-    assert!(message.contains("go round for ever"), "{message}");
+    assert!(message.contains("loop forever"), "{message}");
 }
 
 #[test]
 fn a_hub_must_be_named_and_agree_with_the_connection_string() {
     for (section, told) in [
-        ("{connection_string: '${NAMESPACE}'}", "the hub is not named"),
+        ("{connection_string: '${NAMESPACE}'}", "no hub is given"),
         ("{connection_string: '${NAMESPACE};EntityPath=one', hub: two}", "is not the hub `one`"),
         ("{connection_string: '${NAMESPACE}', hub: a, partitions: []}", "the list is empty"),
-        ("{connection_string: '${NAMESPACE}', hub: a, partitions: [3, 1, 3]}", "partition 3 is there twice"),
+        ("{connection_string: '${NAMESPACE}', hub: a, partitions: [3, 1, 3]}", "partition 3 is listed twice"),
         ("{connection_string: 'Endpoint=sb://host/', hub: a}", "the connection string has no"),
         ("{connection_string: '${NAMESPACE}', hub: a, consumer_group: ''}", "the name is empty"),
     ] {
@@ -362,16 +362,16 @@ fn a_pipeline_between_queues_needs_no_checkpoints() {
 #[test]
 fn mistakes_about_queues_are_reported_with_their_place() {
     for (source, sink, more, told) in [
-        ("", "queue: b", "", "nothing to receive from is named"),
-        ("topic: a", "queue: b", "", "a topic has nothing to receive from"),
+        ("", "queue: b", "", "no queue or subscription is given"),
+        ("topic: a", "queue: b", "", "messages can't be received from a topic without a subscription"),
         ("subscription: a", "queue: b", "", "`source.service_bus.subscription`"),
-        ("queue: a, topic: b", "queue: c", "", "`source.service_bus.topic`: there is a queue, too"),
+        ("queue: a, topic: b", "queue: c", "", "`source.service_bus.topic`: `queue` is given, too"),
         ("queue: ''", "queue: b", "", "`source.service_bus.queue`: the name is empty"),
         ("queue: a, concurrency: 0", "queue: b", "", "`source.service_bus.concurrency`: 0 is out of range"),
         ("queue: a, prefetch: 100001", "queue: b", "", "`source.service_bus.prefetch`"),
         ("queue: a, lock_renewal: 25 h", "queue: b", "", "`source.service_bus.lock_renewal`"),
         ("queue: a, hub: b", "queue: b", "", "hub"),
-        ("queue: a", "", "", "nothing to send to is named"),
+        ("queue: a", "", "", "no queue or topic is given"),
         ("queue: a", "queue: A", "", "`sink.service_bus.queue`: `A` is also the source"),
         ("topic: a, subscription: s", "topic: a", "", "`sink.service_bus.topic`: `a` is also the source"),
         ("queue: a", "queue: b, send: each", "", "each"),
@@ -379,10 +379,10 @@ fn mistakes_about_queues_are_reported_with_their_place() {
             "queue: a",
             "queue: b",
             "checkpoint: {store: {files: .}}\n",
-            "pipeline.yaml:5:1: `checkpoint`: it means nothing",
+            "pipeline.yaml:5:1: `checkpoint`: it has no effect",
         ),
-        ("queue: a", "queue: b", "in_flight: 4\n", "`in_flight`: it means nothing"),
-        ("queue: a", "queue: b", "ownership: {mode: greedy}\n", "`ownership`: it means nothing"),
+        ("queue: a", "queue: b", "in_flight: 4\n", "`in_flight`: it has no effect"),
+        ("queue: a", "queue: b", "ownership: {mode: greedy}\n", "`ownership`: it has no effect"),
     ] {
         let message = read_queues(source, sink, more).expect_err("there is a mistake").to_string();
         assert!(message.contains(told), "{source}, {sink}, {more} gave: {message}");
@@ -418,7 +418,7 @@ fn mistakes_about_sinks_are_reported_with_their_place() {
             hub("a") + &hub("orders"),
             "pipeline.yaml:6:56: `sinks[1].event_hubs.hub`: `orders` is also the source",
         ),
-        (hub("a") + &hub("A"), "pipeline.yaml:6:3: `sinks[1]`: `A` is in the list twice"),
+        (hub("a") + &hub("A"), "pipeline.yaml:6:3: `sinks[1]`: `A` is listed twice"),
         (
             hub("a") + "- service_bus: {connection_string: '${NAMESPACE}'}\n",
             "pipeline.yaml:6:3: `sinks[1].service_bus`",
@@ -428,7 +428,7 @@ fn mistakes_about_sinks_are_reported_with_their_place() {
         (hub("a").repeat(17), "pipeline.yaml:4:1: `sinks`: 17 sinks are too many"),
         (
             hub("a") + "sink:\n  event_hubs: {connection_string: '${NAMESPACE}', hub: b}\n",
-            "pipeline.yaml:4:1: `sinks`: there is a `sink`, too",
+            "pipeline.yaml:4:1: `sinks`: `sink` is given, too",
         ),
     ] {
         let message = read_text(&format!("{SEVERAL}{sinks}")).expect_err("there is a mistake").to_string();
@@ -436,14 +436,14 @@ fn mistakes_about_sinks_are_reported_with_their_place() {
     }
     let without = SEVERAL.trim_end_matches("sinks:\n");
     let message = read_text(without).expect_err("no sink").to_string();
-    assert!(message.contains("`sink`: where events go is not said"), "{message}");
+    assert!(message.contains("`sink`: there is no sink"), "{message}");
     let settling = read_queues("queue: a", "queue: b", "dispatch: {events: 4}\n").expect_err("twice");
-    assert!(settling.to_string().contains("`dispatch.events`: it means nothing"), "{settling}");
+    assert!(settling.to_string().contains("`dispatch.events`: it has no effect"), "{settling}");
 }
 
 #[test]
 fn a_hub_is_not_read_without_a_place_for_its_checkpoints() {
     let error = read_text(ENDS).expect_err("there is a mistake");
     let message = error.to_string();
-    assert!(message.contains("`checkpoint`: how far the hub was read is kept nowhere"), "{message}");
+    assert!(message.contains("`checkpoint`: there is no store for checkpoints"), "{message}");
 }

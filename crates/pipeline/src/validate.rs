@@ -22,8 +22,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     for (section, sink) in pipeline.sinks() {
         let place = rules.sink(&section, sink, &source)?;
         if places.iter().any(|other| other.is(&place)) {
-            let reason =
-                format!("`{}` is in the list twice, so it would get every event twice", place.entity);
+            let reason = format!("`{}` is listed twice, so it would get every event twice", place.entity);
             return Err(document.mistake(&section, reason, "leave it out"));
         }
         places.push(place);
@@ -37,7 +36,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         Source::ServiceBus(_) => {
             for (key, advice) in KEYS_OF_CHECKPOINTS {
                 if document.value(key).is_some() {
-                    let reason = "it means nothing where messages are settled one by one";
+                    let reason = "it has no effect for a source whose messages are settled one by one";
                     return Err(document.mistake(key, reason, advice));
                 }
             }
@@ -45,7 +44,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     }
     match (&pipeline.source, &pipeline.checkpoint) {
         (Source::EventHubs(_), None) => {
-            let reason = "how far the hub was read is kept nowhere";
+            let reason = "there is no store for checkpoints";
             let advice = "add `checkpoint: {store: {files: <folder>}}`";
             return Err(document.mistake("checkpoint", reason, advice));
         }
@@ -55,7 +54,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     let into_hubs = pipeline.sinks().all(|(_, sink)| matches!(sink, Sink::EventHubs(_)));
     let between_hubs = into_hubs && matches!(pipeline.source, Source::EventHubs(_));
     if matches!(pipeline.route, Route::SamePartition) && !between_hubs {
-        let reason = "only hubs have partitions to keep";
+        let reason = "it requires hubs on both sides";
         let advice = "leave `route` out";
         return Err(document.mistake("route", reason, advice));
     }
@@ -107,12 +106,10 @@ impl Rules<'_> {
     /// There is a sink or a list of them.
     fn sinks(&self, pipeline: &Pipeline) -> Result<(), SettingsError> {
         let (path, reason, advice) = match (&pipeline.sink, &pipeline.sinks) {
-            (None, None) => {
-                ("sink", "where events go is not said".to_owned(), "add `sink`, or `sinks` with a list")
-            }
-            (Some(_), Some(_)) => ("sinks", "there is a `sink`, too".to_owned(), "put it into the list"),
+            (None, None) => ("sink", "there is no sink".to_owned(), "add `sink`, or `sinks` with a list"),
+            (Some(_), Some(_)) => ("sinks", "`sink` is given, too".to_owned(), "put it into the list"),
             (None, Some(sinks)) if sinks.is_empty() => {
-                ("sinks", "the list is empty".to_owned(), "name one sink at least")
+                ("sinks", "the list is empty".to_owned(), "name at least one sink")
             }
             (None, Some(sinks)) if sinks.len() > SINKS_MAX as usize => {
                 ("sinks", format!("{} sinks are too many", sinks.len()), "allowed are 16 or less")
@@ -167,8 +164,7 @@ impl Rules<'_> {
             }
         };
         if to.is(source) {
-            let reason =
-                format!("`{}` is also the source, so every event would go round for ever", to.entity);
+            let reason = format!("`{}` is also the source, so every event would loop forever", to.entity);
             return Err(self.document.mistake(&key, reason, format!("name another {another}")));
         }
         Ok(to)
@@ -194,7 +190,7 @@ impl Rules<'_> {
     ) -> Result<&'h str, SettingsError> {
         let path = format!("{section}.hub");
         let Some(hub) = hub.filter(|hub| !hub.is_empty()) else {
-            let reason = "the hub is not named, and the connection string has no EntityPath either";
+            let reason = "no hub is given, and the connection string has no EntityPath";
             return Err(self.document.mistake(&path, reason, "add `hub: <name>`"));
         };
         match entity_path {
@@ -221,7 +217,7 @@ impl Rules<'_> {
             Some(identity) if identity.is_empty() => Err(self.document.mistake(
                 "ownership.identity",
                 "the name is empty",
-                "leave it out for one of the relay's own making",
+                "leave it out to generate one",
             )),
             _ => Ok(()),
         }
@@ -239,7 +235,7 @@ impl Rules<'_> {
             return Err(self.document.mistake(
                 "checkpoint.store.blob.container",
                 format!("`{container}` can't be the name of a container"),
-                "allowed are 3 to 63 small letters, digits and single hyphens between them",
+                "allowed are 3 to 63 lower-case letters, digits, and single hyphens between them",
             ));
         }
         match &store.namespace {
@@ -261,7 +257,7 @@ impl Rules<'_> {
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => {
-                Err(self.document.mistake(path, format!("partition {} is there twice", pair[0]), ""))
+                Err(self.document.mistake(path, format!("partition {} is listed twice", pair[0]), ""))
             }
             None => Ok(()),
         }

@@ -26,7 +26,7 @@ pub enum RelayError {
     #[error("the source can't continue")]
     Source(#[from] SourceError),
     /// A sink does not take messages as the source has them.
-    #[error("the source yields {encoding}, which the sink does not take")]
+    #[error("the source yields {encoding}, which the sink does not accept")]
     Encoding {
         /// The place of the sink in their list.
         index: usize,
@@ -64,7 +64,7 @@ pub enum RelayError {
         missing: u64,
     },
     /// The file of dead letters cannot be opened.
-    #[error("the file of dead letters {} cannot be opened", path.display())]
+    #[error("the dead-letter file {} can't be opened", path.display())]
     DeadLetters {
         /// The file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! Batches under way, in slots that are used again with all their memory.
+//! Batches in flight, in slots that are used again with all their memory.
 
 use std::time::Instant;
 

@@ -68,7 +68,7 @@ pub(super) struct NoStore;
 
 impl NoStore {
     fn refuse<T: Send + 'static>() -> StoreFuture<T> {
-        let reason = "what is settled has no checkpoint".to_owned();
+        let reason = "settled messages have no checkpoint".to_owned();
         Box::pin(std::future::ready(Err(StoreError::Unavailable { reason })))
     }
 }

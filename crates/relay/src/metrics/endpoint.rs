@@ -70,7 +70,7 @@ async fn asked(handle: &MetricsHandle) -> Option<Metrics> {
 }
 
 fn ended() -> Page {
-    Page::plain("the relay has ended, or does not answer\n").with_status(StatusCode::SERVICE_UNAVAILABLE)
+    Page::plain("the relay has exited or does not answer\n").with_status(StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// A loop that does not answer for so long stands still.

@@ -93,55 +93,55 @@ metrics! {
         received_events: "parshall_relay_received_events" = "Events received from the source";
         received_batches: "parshall_relay_received_batches" = "Batches received from the source";
         undated_events: "parshall_relay_undated_events"
-            = "Events that bear no date of their append, or one ahead of this machine's clock";
+            = "Events without an append time, or with one ahead of this machine's clock";
         received_bytes: "parshall_relay_received_message_bytes" = "Message bytes received from the source";
         /// Events that a destination has accepted; one that is sent again after a failure counts again.
         forwarded_events: "parshall_relay_forwarded_events" = "Events accepted by a destination";
         forwarded_bytes: "parshall_relay_forwarded_message_bytes" = "Message bytes accepted by a destination";
-        completed_batches: "parshall_relay_completed_batches" = "Batches of which every event was accepted";
+        completed_batches: "parshall_relay_completed_batches" = "Batches whose events were all accepted";
         /// Events that the watermarks have passed, where one that is received again counts once; of a source that
         /// settles, [`confirmed_events`](Self::confirmed_events).
         completed_events: "parshall_relay_completed_events"
-            = "Events that the watermarks have passed, or messages confirmed to be completed";
+            = "Events below the watermarks, or messages whose completion was confirmed";
         missed_events: "parshall_relay_missed_events"
-            = "Events that the source no longer had when they were to be read";
+            = "Events that the source had already removed when they were due to be read";
         /// Events that a destination refused permanently; one that is refused again counts once.
-        poison_events: "parshall_relay_poison_events" = "Events that a destination refused for good";
+        poison_events: "parshall_relay_poison_events" = "Events that a destination refused permanently";
         restarted_partitions: "parshall_relay_restarted_partitions"
-            = "Partitions whose events the source has begun to number again";
+            = "Partitions whose source restarted the numbering of events";
         redelivered_events: "parshall_relay_redelivered_events"
-            = "Events that the service said it had delivered before";
+            = "Events that the service marked as redelivered";
         /// Events of sends that may have been accepted without an outcome: those that timed out, broke off, or
         /// were under way when their batch was abandoned.
         doubtful_events: "parshall_relay_doubtful_events"
-            = "Events of sends that timed out or broke off, accepted or not";
-        sends: "parshall_relay_sends" = "Sends handed to the sink, retries included";
-        retries: "parshall_relay_send_retries" = "Sends handed to the sink again";
+            = "Events of sends that timed out or were interrupted; they may have been accepted";
+        sends: "parshall_relay_sends" = "Sends passed to the sink, including retries";
+        retries: "parshall_relay_send_retries" = "Sends passed to the sink again";
         failed_sends: "parshall_relay_failed_sends"
-            = "Sends that ended with an error, throttled and timed out ones included";
-        throttled_sends: "parshall_relay_throttled_sends" = "Sends that the service asked to slow down";
-        timed_out_sends: "parshall_relay_timed_out_sends" = "Sends without an outcome in time";
-        late_outcomes: "parshall_relay_late_outcomes" = "Outcomes of sends that had been given up";
-        split_sends: "parshall_relay_split_sends" = "Groups sent in parts because of their size";
+            = "Sends that ended with an error, including throttled and timed-out ones";
+        throttled_sends: "parshall_relay_throttled_sends" = "Sends for which the service asked to slow down";
+        timed_out_sends: "parshall_relay_timed_out_sends" = "Sends without an outcome within try_timeout";
+        late_outcomes: "parshall_relay_late_outcomes" = "Outcomes that arrived after their send had been given up";
+        split_sends: "parshall_relay_split_sends" = "Groups split into several sends because of their size";
         busy_sink: "parshall_relay_sink_busy" = "Times that the sink was busy";
-        injected_failures: "parshall_relay_injected_failures" = "Sends that failed on purpose";
+        injected_failures: "parshall_relay_injected_failures" = "Sends that failed by injection";
         failed_batches: "parshall_relay_failed_batches"
-            = "Batches that failed: their partition stopped, or messages of them were abandoned";
+            = "Batches that failed: their partition stopped, or some of their messages were abandoned";
         closed_partitions: "parshall_relay_closed_partitions" = "Partitions closed by the service";
         throttled_partitions: "parshall_relay_throttled_partitions"
-            = "Partitions closed by the service because a quota was used up";
-        opened_partitions: "parshall_relay_opened_partitions" = "Partitions opened, restarts included";
+            = "Partitions closed by the service because a quota was exhausted";
+        opened_partitions: "parshall_relay_opened_partitions" = "Partitions opened, including restarts";
         checkpoints: "parshall_relay_checkpoints" = "Checkpoints written";
         failed_checkpoints: "parshall_relay_failed_checkpoints" = "Checkpoints that could not be written";
         refused_checkpoints: "parshall_relay_refused_checkpoints"
-            = "Checkpoints refused because another relay had written";
+            = "Checkpoints refused because another relay had written one";
         ownership_cycles: "parshall_relay_ownership_cycles" = "Rounds of renewing and balancing claims";
-        claimed_partitions: "parshall_relay_claimed_partitions" = "Partitions claimed, stolen ones included";
+        claimed_partitions: "parshall_relay_claimed_partitions" = "Partitions claimed, including stolen ones";
         stolen_partitions: "parshall_relay_stolen_partitions"
             = "Partitions taken from a relay with more than its share";
         lost_partitions: "parshall_relay_lost_partitions"
-            = "Partitions lost to another relay or not renewed in time";
-        returned_partitions: "parshall_relay_returned_partitions" = "Partitions given back";
+            = "Partitions lost to another relay, or not renewed in time";
+        returned_partitions: "parshall_relay_returned_partitions" = "Partitions released";
         failed_renewals: "parshall_relay_failed_renewals" = "Claims that could not be renewed";
     }
     by_cause {
@@ -153,7 +153,7 @@ metrics! {
             /// Partitions that were opened because they had been claimed.
             opened_after_claim: "claim";
         }
-        "parshall_relay_partition_closings" = "Partitions that ceased to take batches, by reason", "reason", 1.0 {
+        "parshall_relay_partition_closings" = "Partitions that stopped accepting batches, by reason", "reason", 1.0 {
             /// Partitions that were stopped because a batch had failed.
             closed_after_batch: "batch";
             /// Partitions that were stopped because their checkpoint could not be written.
@@ -167,7 +167,7 @@ metrics! {
             /// Partitions that were closed when the relay stopped.
             closed_at_stop: "stop";
         }
-        "parshall_relay_ownership_gains" = "Partitions claimed, by why they could be", "reason", 1.0 {
+        "parshall_relay_ownership_gains" = "Partitions claimed, by their state before the claim", "reason", 1.0 {
             /// Partitions that were claimed because they had no owner.
             claimed_free_partitions: "free";
             /// Partitions that were claimed because their owner had not renewed its claim.
@@ -176,13 +176,13 @@ metrics! {
             claimed_own_partitions: "own";
             + stolen_partitions: "stolen";
         }
-        "parshall_relay_ownership_losses" = "Partitions lost, by how", "reason", 1.0 {
+        "parshall_relay_ownership_losses" = "Partitions lost, by reason", "reason", 1.0 {
             /// Those of them that another relay has taken.
             taken_partitions: "taken";
             /// Those of them whose claim was not renewed in time.
             expired_partitions: "expired";
         }
-        "parshall_relay_settled_messages" = "Messages that were settled, by what became of them", "result", 1.0 {
+        "parshall_relay_settled_messages" = "Settled messages, by outcome", "result", 1.0 {
             /// Messages of which the service has confirmed that they are completed.
             confirmed_events: "completed";
             /// Messages of which the service has confirmed that they are abandoned: it delivers them again.
@@ -197,13 +197,13 @@ metrics! {
             /// Messages whose settlement broke off or was refused: they may come again.
             unsettled_events: "unconfirmed";
         }
-        "parshall_relay_lock_renewals" = "Locks of messages renewed, by whether they were", "result", 1.0 {
+        "parshall_relay_lock_renewals" = "Renewals of message locks, by result", "result", 1.0 {
             /// Locks of messages that were renewed.
             lock_renewals: "renewed";
             /// Locks of messages that could not be renewed.
             failed_lock_renewals: "failed";
         }
-        "parshall_relay_waiting_seconds" = "How long the loop slept, by what it waited for", "for", 1e9 {
+        "parshall_relay_waiting_seconds" = "Time that the loop slept, by what it waited for", "for", 1e9 {
             /// Nanoseconds in which the loop slept because no batch had come.
             waited_for_source_ns: "source";
             /// Nanoseconds in which it slept because as much was under way as may be: every open partition had
@@ -219,13 +219,13 @@ metrics! {
     }
     intervals_us {
         ownership_renew_us: "parshall_relay_ownership_renew_seconds"
-            = "How often claims are renewed; 0 where partitions are not shared";
+            = "Interval between renewals of claims; 0 if partitions are not shared";
         ownership_expire_us: "parshall_relay_ownership_expire_seconds"
-            = "When a claim that is not renewed expires; 0 where partitions are not shared";
+            = "Time after which a claim expires without renewal; 0 if partitions are not shared";
     }
     gauges {
-        batches_in_flight: "parshall_relay_batches_in_flight" = "Batches under way";
-        held_bytes: "parshall_relay_held_message_bytes" = "Message bytes held";
+        batches_in_flight: "parshall_relay_batches_in_flight" = "Batches in flight";
+        held_bytes: "parshall_relay_held_message_bytes" = "Message bytes held in memory";
         owned_partitions: "parshall_relay_owned_partitions" = "Partitions owned";
         open_partitions: "parshall_relay_open_partitions" = "Partitions open";
     }
@@ -234,29 +234,29 @@ metrics! {
         /// service's clock, which has milliseconds, and this machine's. That a batch waits to be full is part of
         /// it.
         source_age_us: "parshall_relay_source_age_seconds"
-            = "How long ago the service had appended an event when its batch was received", sizes(), 1e6, AGES_US;
+            = "Age of an event when its batch was received, since its append by the service", sizes(), 1e6, AGES_US;
         queue_us: "parshall_relay_queue_seconds"
-            = "How long a batch waited for its turn after it was received", durations(), 1e6, DURATIONS_US;
+            = "Time that a batch waited between its receipt and its processing", durations(), 1e6, DURATIONS_US;
         process_us: "parshall_relay_process_seconds"
-            = "From taking a batch up to the acceptance of its last event", durations(), 1e6, DURATIONS_US;
+            = "Time from the start of a batch's processing until the acceptance of its last event", durations(), 1e6, DURATIONS_US;
         batch_send_us: "parshall_relay_batch_send_seconds"
-            = "From the first send of a batch to its last outcome", durations(), 1e6, DURATIONS_US;
+            = "Time from the first send of a batch to its last outcome", durations(), 1e6, DURATIONS_US;
         /// Microseconds from handing one send to the sink to its acceptance. A send that is tried again begins again.
         send_us: "parshall_relay_send_seconds"
-            = "From handing one send to the sink to its acceptance", durations(), 1e6, DURATIONS_US;
+            = "Time from passing a send to the sink until its acceptance", durations(), 1e6, DURATIONS_US;
         failed_send_us: "parshall_relay_failed_send_seconds"
-            = "From handing one send to the sink to its failure", sizes(), 1e6, DURATIONS_US;
+            = "Time from passing a send to the sink until its failure", sizes(), 1e6, DURATIONS_US;
         checkpoint_us: "parshall_relay_checkpoint_seconds"
-            = "How long writing a checkpoint took", durations(), 1e6, DURATIONS_US;
+            = "Duration of a checkpoint write", durations(), 1e6, DURATIONS_US;
         failed_checkpoint_us: "parshall_relay_failed_checkpoint_seconds"
-            = "After what time the writing of a checkpoint failed", sizes(), 1e6, DURATIONS_US;
+            = "Duration of a checkpoint write that failed", sizes(), 1e6, DURATIONS_US;
         settle_us: "parshall_relay_settle_seconds"
-            = "From telling the service what is to become of a message to its answer", durations(), 1e6, DURATIONS_US;
+            = "Time from sending a settlement to the service until its reply", durations(), 1e6, DURATIONS_US;
         /// Microseconds from the answer to one settlement until the next message took the place among those in work.
         vacant_us: "parshall_relay_vacant_seconds"
-            = "From the answer to one settlement until the next message is in work in its place", durations(), 1e6, DURATIONS_US;
+            = "Time from the reply to a settlement until the next message is processed in its place", durations(), 1e6, DURATIONS_US;
         ownership_cycle_us: "parshall_relay_ownership_cycle_seconds"
-            = "From reading the claims of all relays to the renewal of one's own", sizes(), 1e6, DURATIONS_US;
+            = "Time from reading the claims of all relays until the renewal of the relay's own", sizes(), 1e6, DURATIONS_US;
         batch_events: "parshall_relay_batch_events"
             = "Events per batch received", sizes(), 1.0, COUNTS;
         batch_bytes: "parshall_relay_batch_message_bytes"
@@ -302,14 +302,14 @@ pub(super) const LAG_SECONDS: &str = "parshall_relay_lag_seconds";
 
 /// The gauges of the relay's health: name and help.
 pub(super) const HEALTH: &[(&str, &str)] = &[
-    (BUILD_INFO, "What the relay is built from, which is always 1"),
-    (CONNECTED, "Whether there is a connection to the source and to the sink"),
+    (BUILD_INFO, "The version of the relay as a label; always 1"),
+    (CONNECTED, "Whether the source and the sink are connected"),
     (READY, "Whether the relay is ready, as /ready says"),
-    (LAST_ERROR, "When each place had its last error, in seconds since the Unix epoch"),
+    (LAST_ERROR, "Time of the last error in each place, in seconds since the Unix epoch"),
     (POSITION, "The sequence number up to which every event of the partition is done"),
     (LAST_ENQUEUED, "The sequence number of the newest event of the partition"),
     (LAG_EVENTS, "Events of the partition that are not done"),
-    (LAG_SECONDS, "How long ago the oldest event of the partition was appended that is not done"),
+    (LAG_SECONDS, "Age of the oldest event of the partition that is not done, since its append"),
 ];
 
 /// From a file write to a send that waits for its time-out, in microseconds.

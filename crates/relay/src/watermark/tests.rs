@@ -65,7 +65,7 @@ proptest! {
     #[test]
     fn it_never_passes_a_gap(in_flight in 1_usize..9, steps in prop::collection::vec((0_u8..10, 0_usize..9), 0..300)) {
         let mut watermark = Watermark::new(in_flight);
-        // Batches under way: their last sequence number, ticket and whether they are done. Those before are covered.
+        // Batches in flight: their last sequence number, ticket and whether they are done. Those before are covered.
         let mut model: BTreeMap<i64, (Ticket, bool)> = BTreeMap::new();
         let mut covered = None;
         let mut last = 0;

@@ -172,7 +172,7 @@ async fn a_sink_that_does_not_take_the_encoding_of_the_source_is_refused_by_name
     other.take_only(Encoding::Amqp);
     let refused = pipe.try_relay().expect_err("the memory source has opaque bytes");
     assert!(matches!(refused, RelayError::Encoding { index: 1, encoding: Encoding::Opaque }), "{refused}");
-    assert_eq!(refused.to_string(), "the source yields opaque bytes, which the sink does not take");
+    assert_eq!(refused.to_string(), "the source yields opaque bytes, which the sink does not accept");
 }
 
 /// Runs messages through a relay to two sinks until all are settled.
