@@ -273,7 +273,7 @@ fn relay_options(seed: u64, destinations: u32, random: &mut Random) -> RelayOpti
         },
         delay: Duration::from_millis(between(random, 1, 200)),
         max_delay: Duration::from_millis(400),
-        // Not below what a send takes while everything is well, or nothing would ever get through.
+        // Not below what a send takes while everything is well, or no event would ever pass.
         try_timeout: Duration::from_millis(between(random, 400, 1_500)),
         jitter: 0.1,
         seed,

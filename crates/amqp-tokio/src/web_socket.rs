@@ -92,7 +92,7 @@ impl AsyncRead for WebSocket {
                 // A ping is answered by the library when it reads or writes next.
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Ok(Message::Text(_))) => {
-                    let text = "a text message came where AMQP is spoken in binary ones";
+                    let text = "a text message arrived, but AMQP needs binary messages";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
                 }
                 Some(Ok(Message::Close(_))) => {

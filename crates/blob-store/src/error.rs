@@ -27,7 +27,7 @@ pub enum BlobError {
     #[error("the blob has not changed")]
     NotModified,
     /// There is such a blob, and who asks may only create ones.
-    #[error("the blob exists, and the signature allows to create blobs and not to replace them")]
+    #[error("the blob exists, and the signature allows creating blobs but not replacing them")]
     MayNotReplace,
     /// The operation is for the other kind of blob.
     #[error("the operation does not apply to this kind of blob")]
@@ -78,7 +78,7 @@ pub enum BlobError {
 
 impl From<std::io::Error> for BlobError {
     fn from(error: std::io::Error) -> Self {
-        tracing::error!(%error, "the disk failed a blob");
+        tracing::error!(%error, "a blob can't be read from or written to the disk");
         Self::Unavailable(Unavailable::from(&error))
     }
 }

@@ -64,7 +64,7 @@ async fn consumer_groups_come_and_go() {
     assert_refused(
         client.create_consumer_group("orders", "billing").await,
         409,
-        "has a consumer group 'billing' already",
+        "already has a consumer group 'billing'",
     );
     client.delete_consumer_group("orders", "BILLING").await.unwrap();
     assert_refused(
@@ -80,12 +80,12 @@ async fn consumer_groups_come_and_go() {
 async fn what_cannot_be_created_or_deleted_is_refused_with_the_reason() {
     let config = NamespaceConfig::with_hubs(vec![HubConfig::new("orders", 1)]);
     let (service, mut client) = serve(config).await;
-    assert_refused(client.create_hub("ORDERS", 1, &[]).await, 409, "There is a hub 'orders' already.");
+    assert_refused(client.create_hub("ORDERS", 1, &[]).await, 409, "The hub 'orders' exists already.");
     for (name, partitions, group, reason) in [
-        ("-", 1, "g", "is not a name for a hub"),
+        ("-", 1, "g", "is not a valid name for a hub"),
         ("a", 0, "g", "is not from 1 to 32768"),
         ("a", 70_000, "g", "'partition_count' is not a number"),
-        ("a", 1, "g/h", "is not a name for a consumer group"),
+        ("a", 1, "g/h", "is not a valid name for a consumer group"),
         ("a", 1, "$Default", "need not be listed"),
     ] {
         let groups = [group.to_owned()];

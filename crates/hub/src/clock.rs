@@ -54,7 +54,7 @@ impl WallClock {
             }
             let now = (self.now(), Instant::now());
             if is_jump(before.0, now.0, now.1 - before.1) {
-                tracing::info!("the clock was set or the machine slept; tokens are looked at again");
+                tracing::info!("the clock was set or the machine slept; tokens are checked again");
                 self.watchers.report_all();
             }
             before = now;

@@ -124,7 +124,7 @@ where
         .serve_connection(TokioIo::new(socket), service);
     match tokio::time::timeout(CONNECTION_PATIENCE, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a request for health or metrics broke off"),
+        Ok(Err(error)) => tracing::debug!(%error, "a request for health or metrics was interrupted"),
         Err(_) => tracing::debug!("a request for health or metrics took too long"),
     }
 }

@@ -160,7 +160,7 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
                         "the hub {} of the target has {found} partitions, not {}",
                         hub.name, hub.partitions
                     ),
-                    advice: Some("say how many it has in the scenario, or with --set".to_owned()),
+                    advice: Some("set the actual number in the scenario, or with --set".to_owned()),
                 });
             }
         }

@@ -225,7 +225,7 @@ fn a_service_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
     };
     let checkpoints = served.folder.path().join("checkpoints");
     std::fs::write(&checkpoints, "a file").unwrap();
-    unavailable(served.pipeline(&connection_string, "", ""), "the checkpoints can't be kept");
+    unavailable(served.pipeline(&connection_string, "", ""), "checkpoints can't be stored");
     std::fs::remove_file(&checkpoints).unwrap();
     let wrong_key = connection_string.replace("SAS_KEY_VALUE", "another");
     unavailable(served.pipeline(&wrong_key, "", ""), "the source can't be used: amqp:unauthorized-access");

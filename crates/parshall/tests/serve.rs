@@ -150,7 +150,7 @@ fn a_wrong_hub_argument_is_refused() {
         ("a:0", "partitions: 0 is not from 1 to 32768"),
         ("a:x", "`x` is not a number of partitions"),
         ("-a", "unexpected argument"),
-        ("a b", "is not a name for a hub"),
+        ("a b", "is not a valid name for a hub"),
     ] {
         let (status, stdout, stderr) = refusal(&["--hub", argument]);
         assert_eq!((status, stdout.as_str()), (Some(2), ""), "{argument}");

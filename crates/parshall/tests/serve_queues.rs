@@ -149,7 +149,7 @@ fn a_mistake_of_the_command_line_is_reported_with_the_argument() {
     for (arguments, expected) in [
         (&["--queue", "jobs", "--queue", "JOBS"][..], "--queue: there is a queue with the name \"JOBS\""),
         (&["--queue", "jobs", "--topic", "jobs:all"], "--topic: there is a queue with the name \"jobs\""),
-        (&["--topic", "news:all,,audit"], "--topic: \"\" is not a name for a subscription"),
+        (&["--topic", "news:all,,audit"], "--topic: \"\" is not a valid name for a subscription"),
     ] {
         let output = serve(arguments).env("PARSHALL_LOG", "error").output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();

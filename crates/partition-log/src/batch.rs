@@ -81,13 +81,13 @@ pub enum BatchError {
         length: u32,
     },
     /// A version of another program.
-    #[error("batches of version {version} are not known")]
+    #[error("batches of version {version} are not supported")]
     Version {
         /// What the header says.
         version: u8,
     },
     /// Records of a form that this program can't read.
-    #[error("records of format {format}{} are not known", format_name(*format))]
+    #[error("records of format {format}{} are not supported", format_name(*format))]
     Format {
         /// What the header says.
         format: u8,
@@ -447,8 +447,8 @@ pub(crate) mod tests {
             assert!(has_intact_checksum(&batch));
         }
         let kafka = BatchError::Format { format: 1 };
-        assert_eq!(kafka.to_string(), "records of format 1 (Kafka record batches) are not known");
-        assert_eq!(BatchError::Format { format: 2 }.to_string(), "records of format 2 are not known");
+        assert_eq!(kafka.to_string(), "records of format 1 (Kafka record batches) are not supported");
+        assert_eq!(BatchError::Format { format: 2 }.to_string(), "records of format 2 are not supported");
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub enum CreateError {
         name: String,
     },
     /// The name is none.
-    #[error("{name:?} is no name for an entity")]
+    #[error("{name:?} is not a valid name for an entity")]
     Name {
         /// What was given.
         name: String,

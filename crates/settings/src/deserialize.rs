@@ -270,7 +270,7 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         let value = Value { node: &self.entry.value, name: Some(&self.entry.key_place), path };
         match self.entry.value.content {
             Content::Null => Ok(()),
-            _ => Err(value.wrong_type("left out: this choice takes no value")),
+            _ => Err(value.wrong_type("omitted: this choice takes no value")),
         }
     }
 
@@ -382,7 +382,7 @@ fn plain(expected: &str) -> String {
         "u64" | "usize" => "a whole number from 0 on".to_owned(),
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
-        "a string" => "a text (in quotes, where it looks like something else)".to_owned(),
+        "a string" => "a string (quoted if it looks like another type)".to_owned(),
         "a boolean" => "`true` or `false`".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "a mapping".to_owned(),

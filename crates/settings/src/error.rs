@@ -120,7 +120,7 @@ impl Mistake {
         let last = self.key.rsplit('.').next().unwrap_or_default();
         match &self.kind {
             MistakeKind::Syntax { .. } | MistakeKind::WrongType { .. } => None,
-            MistakeKind::BeyondLimit { .. } => Some("split the file, or leave out what repeats".to_owned()),
+            MistakeKind::BeyondLimit { .. } => Some("split the file, or remove repetitions".to_owned()),
             MistakeKind::UnknownKey { allowed } => Some(choices(last, allowed, "allowed here")),
             MistakeKind::MissingKey { missing } => Some(format!("add `{missing}: …`")),
             MistakeKind::UnknownChoice { found, allowed } => Some(choices(found, allowed, "allowed")),

@@ -142,7 +142,7 @@ impl Node {
             Content::Boolean(value) => format!("`{value}`"),
             Content::Integer(number) => format!("the number {number}"),
             Content::Float(number) => format!("the number {number}"),
-            Content::Text(text) => format!("the text `{}`", shortened(text)),
+            Content::Text(text) => format!("the string `{}`", shortened(text)),
             Content::List(_) => "a list".to_owned(),
             Content::Mapping(_) => "a mapping".to_owned(),
         }

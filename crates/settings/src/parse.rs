@@ -14,7 +14,7 @@ use crate::place::Place;
 pub(crate) fn parse(place: &Place) -> Result<Node, SettingsError> {
     let text = place.text();
     if text.len() > LARGEST_TEXT {
-        let kind = MistakeKind::BeyondLimit { limit: "a text of 1 MiB" };
+        let kind = MistakeKind::BeyondLimit { limit: "a string of 1 MiB" };
         return Err(SettingsError::at(place.part(0, 0), "", kind));
     }
     let is_json = place.name().to_ascii_lowercase().ends_with(".json");

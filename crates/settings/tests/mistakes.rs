@@ -103,7 +103,7 @@ fn choices_may_carry_values() {
     );
     assert_told(
         "relay: {route: {fixed: x}}",
-        "f.yaml:1:24: `relay.route.fixed` must be a whole number from 0 to 4294967295, not the text `x`",
+        "f.yaml:1:24: `relay.route.fixed` must be a whole number from 0 to 4294967295, not the string `x`",
         "",
     );
 }
@@ -137,18 +137,18 @@ fn a_wrong_type_is_reported_with_what_was_found() {
     );
     assert_told(
         "encrypted: yes",
-        "f.yaml:1:12: `encrypted` must be `true` or `false`, not the text `yes`",
+        "f.yaml:1:12: `encrypted` must be `true` or `false`, not the string `yes`",
         "",
     );
     assert_told("servers: {a: 1}", "f.yaml:1:10: `servers` must be a list, not a mapping", "");
     assert_told(
         "relay:\n  fan_out: many",
-        "f.yaml:2:12: `relay.fan_out` must be a whole number from 0 to 65535, not the text `many`",
+        "f.yaml:2:12: `relay.fan_out` must be a whole number from 0 to 65535, not the string `many`",
         "",
     );
     assert_told(
         "name: 5",
-        "f.yaml:1:7: `name` must be a text (in quotes, where it looks like something else), not the number 5",
+        "f.yaml:1:7: `name` must be a string (quoted if it looks like another type), not the number 5",
         "",
     );
     assert_told(
@@ -245,7 +245,7 @@ fn a_set_argument_overrides_and_its_mistakes_point_into_it() {
     );
     assert_eq!(
         told("relay.fan_out=many").0,
-        "--set:1:15: `relay.fan_out` must be a whole number from 0 to 65535, not the text `many`"
+        "--set:1:15: `relay.fan_out` must be a whole number from 0 to 65535, not the string `many`"
     );
     assert_eq!(
         told("relay.fan_out.x=3").0,

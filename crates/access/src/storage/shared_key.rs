@@ -10,7 +10,7 @@ use super::{StorageAccountKey, StorageRequest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharedKeyError {
     /// Another scheme, account or key, or a request that was altered; they are not told apart.
-    #[error("the Authorization header is not the one that this account's key makes of the request")]
+    #[error("the Authorization header does not match the request and this account's key")]
     WrongSignature,
     /// There is no date, or none that can be read.
     #[error("the request has neither an x-ms-date nor a Date header with a date")]

@@ -11,7 +11,7 @@ pub enum ConnectionError {
     #[error("the peer's protocol header is {0:02x?}, not AMQP 1.0")]
     ProtocolHeader([u8; 8]),
     /// The server offers no mechanism that we have.
-    #[error("the server offers no SASL mechanism that we have, only {0}")]
+    #[error("the server offers no supported SASL mechanism, only {0}")]
     NoSaslMechanism(String),
     /// Authentication failed.
     #[error("SASL authentication failed: {0:?}")]
@@ -50,10 +50,10 @@ pub enum ConnectionError {
         maximum: u64,
     },
     /// More links in all than we hold for one connection.
-    #[error("the connection holds {0} links, the most allowed")]
+    #[error("the connection has the maximum of {0} links")]
     TooManyLinks(usize),
     /// Messages of which not all frames have come hold more memory than we allow.
-    #[error("unfinished messages hold more than the {0} bytes allowed")]
+    #[error("incomplete messages exceed the limit of {0} bytes")]
     PartialMessages(usize),
     /// A link whose name is longer than we keep.
     #[error("the name of a link has {length} bytes, more than the {maximum} allowed")]

@@ -356,7 +356,10 @@ impl Connection {
     fn refuse_overrun(&mut self, link: LinkId) {
         self.detach_link(
             link,
-            Some(Error::new(ErrorCondition::TRANSFER_LIMIT_EXCEEDED, "a transfer came without link credit")),
+            Some(Error::new(
+                ErrorCondition::TRANSFER_LIMIT_EXCEEDED,
+                "a transfer arrived without link credit",
+            )),
         );
     }
 }

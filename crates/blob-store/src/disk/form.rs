@@ -95,14 +95,14 @@ pub(super) fn read_line<T: DeserializeOwned>(path: &Path) -> io::Result<(T, u64)
     let mut line = Vec::new();
     BufReader::new(File::open(path)?.take(LONGEST_LINE)).read_until(b'\n', &mut line)?;
     let damaged = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let json = line.strip_suffix(b"\n").ok_or_else(|| damaged("its first line breaks off"))?;
+    let json = line.strip_suffix(b"\n").ok_or_else(|| damaged("its first line is truncated"))?;
     let (crc, json) = json.split_at_checked(9).ok_or_else(|| damaged("its first line is too short"))?;
     let crc = str::from_utf8(crc)
         .ok()
         .and_then(|text| u32::from_str_radix(text.trim_end(), 16).ok())
         .ok_or_else(|| damaged("its first line has no checksum"))?;
     if crc != crc32c::crc32c(json) {
-        return Err(damaged("the checksum of its first line is another"));
+        return Err(damaged("the checksum of its first line does not match"));
     }
     Ok((serde_json::from_slice(json)?, line.len() as u64))
 }

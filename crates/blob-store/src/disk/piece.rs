@@ -160,7 +160,7 @@ impl Content<'_> {
     pub(super) fn check_length(self, length: u64) -> io::Result<()> {
         let found = File::open(self.path)?.metadata()?.len();
         match found < self.content_at.saturating_add(length) {
-            true => Err(damaged("its content breaks off")),
+            true => Err(damaged("its content is truncated")),
             false => Ok(()),
         }
     }
@@ -193,4 +193,4 @@ fn damaged(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-const CHANGED: &str = "the checksum of its content is another";
+const CHANGED: &str = "the checksum of its content does not match";

@@ -158,7 +158,7 @@ impl Scan {
                 // A block that a later list has made void, and that could not be removed.
                 Ok(Some((blob, ..))) if staged_after.contains_key(&blob) => fs::remove_file(&path)?,
                 // It may be the content of a blob whose description is damaged.
-                Ok(_) => self.set_aside(&path, &"no description names it"),
+                Ok(_) => self.set_aside(&path, &"it has no description"),
                 Err(error) => self.set_aside(&path, &error),
             }
         }

@@ -72,13 +72,13 @@ pub enum StructuredError {
         expected: u64,
     },
     /// The content of a segment does not have its checksum.
-    #[error("the content of segment {segment} does not have the CRC-64 that follows it")]
+    #[error("the content of segment {segment} does not match its CRC-64")]
     SegmentChecksum {
         /// Which one.
         segment: u16,
     },
     /// The content does not have its checksum.
-    #[error("the content does not have the CRC-64 at the end of the structured message")]
+    #[error("the content does not match the CRC-64 at the end of the structured message")]
     Checksum,
     /// Something follows the message.
     #[error("the structured message continues after its end")]

@@ -104,7 +104,7 @@ impl Publisher {
     /// Sends events, each an encoded message without annotations, as one batch. The token comes back with the outcome.
     ///
     /// # Errors
-    /// When the destination can take no more at the moment. Nothing was sent then, and [`poll_ready`](Self::poll_ready)
+    /// When the destination is busy. Nothing was sent in that case, and [`poll_ready`](Self::poll_ready)
     /// tells when to try again.
     ///
     /// # Panics
@@ -179,7 +179,7 @@ impl Publisher {
         sent
     }
 
-    /// Why there is no connection to send through, if there is none.
+    /// Why there is no connection for sending, if there is none.
     #[must_use]
     pub const fn outage(&self) -> Option<&ServiceError> {
         self.transmitter.outage()

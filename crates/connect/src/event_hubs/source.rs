@@ -190,7 +190,7 @@ impl EventHubsSource {
 
     /// The connection is gone, and with it every open partition.
     fn lose(&mut self, error: &ServiceError) {
-        tracing::debug!(%error, "there is no connection to receive from");
+        tracing::debug!(%error, "there is no connection for receiving");
         self.connection.lost(error);
         self.links.clear();
         for partition in self.partitions.clone() {

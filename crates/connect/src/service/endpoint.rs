@@ -87,7 +87,7 @@ impl Endpoint {
 fn client_tls(options: &ClientOptions, host: &str) -> Result<ClientTls, ServiceError> {
     let unusable = |what: String| ServiceError::fatal("connection:certificates", what);
     let server_name = ServerName::try_from(host.to_owned())
-        .map_err(|error| unusable(format!("{host} cannot be in a certificate: {error}")))?;
+        .map_err(|error| unusable(format!("{host} is not a valid name for a certificate: {error}")))?;
     let roots = certificates::trusted(options.certificate_authority.as_deref()).map_err(unusable)?;
     // The provider is named, so that another crate's choice of features cannot make it ambiguous.
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

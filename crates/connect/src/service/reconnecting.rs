@@ -99,9 +99,7 @@ impl Reconnecting {
                         self.failures = 0;
                         return Poll::Ready(Err(ServiceError::fatal(
                             "connection:lost",
-                            format!(
-                                "the connection could not be made again, with {attempts} failures in a row"
-                            ),
+                            format!("reconnecting failed {attempts} times in a row"),
                         )));
                     };
                     self.state = State::BackingOff(Box::pin(tokio::time::sleep(delay)));

@@ -88,7 +88,7 @@ impl Transmitter {
         transmitter.attach_all();
         let attached = std::future::poll_fn(|context| transmitter.poll_attached(context));
         tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
-            let description = format!("the links to send through were not attached within {limit:?}");
+            let description = format!("the sender links were not attached within {limit:?}");
             Err(ServiceError::of_connection("timeout", description))
         })?;
         Ok(transmitter)
@@ -112,7 +112,7 @@ impl Transmitter {
         }
     }
 
-    /// Why there is no connection to send through, if there is none.
+    /// Why there is no connection for sending, if there is none.
     #[inline]
     pub(crate) const fn outage(&self) -> Option<&ServiceError> {
         self.connection.outage()
@@ -411,7 +411,7 @@ impl Transmitter {
 
     /// A link was refused, or has ended. An error says that the connection is of no more use.
     fn take_detach(&mut self, index: usize, error: &ServiceError) -> Result<(), ServiceError> {
-        tracing::debug!(link = index, %error, "a link to send through is detached");
+        tracing::debug!(link = index, %error, "a sender link was detached");
         let link = &mut self.links[index];
         if matches!(link.state, LinkState::Attached(_)) && error.is_unauthorized() {
             return Err(error.clone().of_working_link());
@@ -428,7 +428,7 @@ impl Transmitter {
 
     /// The connection is gone, and with it the outcomes of what was sent.
     fn lose(&mut self, error: &ServiceError) {
-        tracing::debug!(%error, "there is no connection to send through");
+        tracing::debug!(%error, "there is no connection for sending");
         self.connection.lost(error);
         for link in &mut self.links {
             link.state = LinkState::Detached;

@@ -140,7 +140,7 @@ impl ManagementRequests {
             match reply.and_then(Reply::into_body) {
                 Ok(body) => self.succeed(in_flight.request, body.as_ref(), now),
                 Err(error) => {
-                    tracing::debug!(%error, "the management node refuses");
+                    tracing::debug!(%error, "the management node refused a request");
                     let is = |condition: ErrorCondition| error.condition == condition.as_str();
                     let is_lost =
                         is(ErrorCondition::MESSAGE_LOCK_LOST) || is(ErrorCondition::MESSAGE_NOT_FOUND);

@@ -312,7 +312,7 @@ impl Conversation {
         }
     }
 
-    /// Settles message by message, and answers what has become of each.
+    /// Settles one by one, and answers what has become of each.
     fn settle(&mut self, session: SessionId, first: u32, last: u32, state: &DeliveryState) {
         for id in first..=last {
             let found = self.delivered.iter().position(|&(of, ..)| of == id);

@@ -24,7 +24,7 @@ pub struct Hubs {
 #[derive(Debug, thiserror::Error)]
 pub enum EntityError {
     /// There is a hub of that name; letter case makes no difference.
-    #[error("There is a hub '{name}' already")]
+    #[error("The hub '{name}' exists already")]
     HubExists {
         /// Its name, as it was given when it was made.
         name: String,
@@ -36,7 +36,7 @@ pub enum EntityError {
         name: String,
     },
     /// There is a consumer group of that name; letter case makes no difference.
-    #[error("The hub '{hub}' has a consumer group '{name}' already")]
+    #[error("The hub '{hub}' already has a consumer group '{name}'")]
     ConsumerGroupExists {
         /// The hub.
         hub: String,
@@ -52,7 +52,7 @@ pub enum EntityError {
         name: String,
     },
     /// The group that every hub has can't be deleted.
-    #[error("Every hub has the consumer group '{DEFAULT_CONSUMER_GROUP}'; it can't be deleted")]
+    #[error("The consumer group '{DEFAULT_CONSUMER_GROUP}' of a hub can't be deleted")]
     DefaultConsumerGroup,
     /// What is to be created is nothing that the service takes.
     #[error("{0}")]

@@ -44,7 +44,7 @@ pub struct Partition {
 pub enum HubError {
     /// The name is not one that the service takes.
     #[error(
-        "name: {name:?} is not a name for a hub; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any of _ . - / \
+        "name: {name:?} is not a valid name for a hub; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any of _ . - / \
          between them, and no part between slashes that addresses use themselves (such as Partitions)"
     )]
     Name {
@@ -59,7 +59,7 @@ pub enum HubError {
     },
     /// The name of a consumer group is not one that the service takes.
     #[error(
-        "consumer_groups: {name:?} is not a name for a consumer group; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters \
+        "consumer_groups: {name:?} is not a valid name for a consumer group; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters \
          and digits, with any of _ . - between them"
     )]
     ConsumerGroup {

@@ -71,7 +71,7 @@ pub struct Namespace {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
     /// The host is empty or has a character that no host has.
-    #[error("host: {host:?} is not the name of a host")]
+    #[error("host: {host:?} is not a valid host name")]
     Host {
         /// What was given.
         host: String,

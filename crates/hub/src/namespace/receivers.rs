@@ -98,7 +98,7 @@ pub enum ReceiverRefused {
         epoch: i64,
     },
     /// There are as many receivers as there can be.
-    #[error("there are {MAXIMUM_RECEIVERS} receivers already")]
+    #[error("the partition has the maximum of {MAXIMUM_RECEIVERS} receivers")]
     TooMany {
         /// What they call themselves.
         names: Vec<Option<String>>,

@@ -105,7 +105,7 @@ fn named<'a, T>(all: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
     all.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, found)| found)
 }
 
-/// Whether two names differ in nothing but their letter case.
+/// Whether two names differ only in their letter case.
 fn has_repeated_name<T>(all: &BTreeMap<String, T>) -> bool {
     let mut names: Vec<_> = all.keys().map(|name| name.to_ascii_lowercase()).collect();
     names.sort_unstable();
@@ -190,7 +190,7 @@ impl ProfileConfig {
                 if bytes.is_some_and(|bytes| bytes.bytes() == 0) {
                     return Err(ProfileError {
                         path,
-                        reason: "nothing would ever get through",
+                        reason: "no event would ever pass",
                         advice: "leave it out for no limit",
                     });
                 }
@@ -207,7 +207,7 @@ impl ProfileConfig {
         let Some(units) = NonZeroU64::new(u64::from(units)) else {
             return Err(ProfileError {
                 path: "profile.throughput_units",
-                reason: "nothing would ever get through",
+                reason: "no event would ever pass",
                 advice: "write at least 1, or leave it out for no limit",
             });
         };
@@ -234,7 +234,7 @@ impl ProfileConfig {
             if is_ambiguous {
                 return Err(ProfileError {
                     path,
-                    reason: "two names differ in nothing but their letter case",
+                    reason: "two names differ only in their letter case",
                     advice: "leave one of them out",
                 });
             }
@@ -243,7 +243,7 @@ impl ProfileConfig {
         if failures.per_send().into_iter().sum::<f64>() > 1.0 {
             return Err(ProfileError {
                 path: "profile.failures",
-                reason: "the ratios of what can happen to a send add up to more than 1",
+                reason: "the ratios of the failures of a send add up to more than 1",
                 advice: "each send can fail in one way only: lower some of them",
             });
         }

@@ -28,7 +28,7 @@ pub struct ProfileCounterValues {
     pub throttled_bytes: u64,
     /// Times that a connection's readers had to wait because the quota was used up. Any means: limited by quota.
     pub delivery_pauses: u64,
-    /// Sends that failed on purpose and were not stored.
+    /// Sends that failed by injection and were not stored.
     pub failed_sends: u64,
     /// Sends that were stored, and answered with an error on purpose.
     pub unacknowledged_sends: u64,

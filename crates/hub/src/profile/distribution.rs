@@ -51,7 +51,7 @@ pub enum DistributionError {
     #[error("`to` must not be shorter than `from`")]
     Reversed,
     /// A tail that is not above the middle, or a middle that no factor leads away from.
-    #[error("`p99` must not be shorter than `median`, which must be more than nothing")]
+    #[error("`median` must be above zero, and `p99` not shorter than `median`")]
     Tail,
     /// Longer than anything that a service does.
     #[error("a duration of the service profile is at most 1 min")]
@@ -246,8 +246,8 @@ mod tests {
             (r#""5""#, "lacks its unit"),
             (r#""2 min""#, "at most 1 min"),
             (r#"{"from": "3 ms", "to": "1 ms"}"#, "`to` must not be shorter"),
-            (r#"{"median": "3 ms", "p99": "1 ms"}"#, "`p99` must not be shorter"),
-            (r#"{"median": "0 s", "p99": "1 ms"}"#, "must be more than nothing"),
+            (r#"{"median": "3 ms", "p99": "1 ms"}"#, "`p99` not shorter"),
+            (r#"{"median": "0 s", "p99": "1 ms"}"#, "must be above zero"),
             (r#"{"median": "3 ms"}"#, "write a duration such as"),
             (r#"{"mean": "3 ms", "p99": "4 ms"}"#, "write a duration such as"),
             (r#"{}"#, "write a duration such as"),

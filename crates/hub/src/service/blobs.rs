@@ -74,7 +74,7 @@ impl BlobAccount {
         match tokio::task::spawn_blocking(move || store.close()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "not every blob could be written to the disk"),
-            Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
+            Err(error) => tracing::error!(%error, "writing blobs to the disk was interrupted"),
         }
     }
 }
@@ -167,7 +167,7 @@ async fn sync(store: Arc<BlobStore>, period: Duration, mut stop: watch::Receiver
         match tokio::task::spawn_blocking(move || store.sync()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "blobs can't be written to the disk"),
-            Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
+            Err(error) => tracing::error!(%error, "writing blobs to the disk was interrupted"),
         }
     }
 }

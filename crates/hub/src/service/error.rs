@@ -47,7 +47,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// A container can't be made.
-    #[error("blob.containers: {name} can't be made: {source}")]
+    #[error("blob.containers: {name} can't be created: {source}")]
     Container {
         /// Its name.
         name: String,
@@ -87,12 +87,12 @@ pub enum Openness {
 impl fmt::Display for Openness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AcceptAny => f.write_str("`signatures: accept-any` lets everyone in"),
+            Self::AcceptAny => f.write_str("`signatures: accept-any` accepts every client"),
             Self::DevelopmentKey { name } => {
-                write!(f, "the key `{name}` has the development emulator's value, which everyone knows")
+                write!(f, "the key `{name}` has the development emulator's well-known value")
             }
             Self::DevelopmentStorageKey => {
-                f.write_str("`blob.account.key` has the development emulator's value, which everyone knows")
+                f.write_str("`blob.account.key` has the development emulator's well-known value")
             }
         }
     }

@@ -263,7 +263,7 @@ impl fmt::Display for RateRange {
             }
             (Some(passed), None) => write!(formatter, "at least {}/s", rate(passed)),
             (None, Some(failed)) => write!(formatter, "less than {}/s", rate(failed)),
-            (None, None) => formatter.write_str("no rate that is known"),
+            (None, None) => formatter.write_str("an unknown rate"),
         }
     }
 }

@@ -46,7 +46,7 @@ impl CgroupV2 {
             for file in ["cpu.max", "memory.max"] {
                 if read(&own, file).is_ok_and(|bound| !bound.starts_with("max")) {
                     return Err(GroupError::NotDivisible(format!(
-                        "{} is bounded by {file}, which groups beside it would evade",
+                        "{} is limited by {file}, which does not apply to sibling groups",
                         own.display()
                     )));
                 }
@@ -187,7 +187,7 @@ mod tests {
         let bounded = Tree::new("cpu memory\n");
         fs::write(bounded.directory.path().join("lab.slice/cpu.max"), "50000 100000\n").expect("a file");
         let refusal = refusal(&bounded);
-        assert!(refusal.contains("is bounded by cpu.max"), "{refusal}");
+        assert!(refusal.contains("is limited by cpu.max"), "{refusal}");
         assert_eq!(bounded.content("cgroup.subtree_control"), "");
     }
 }

@@ -59,7 +59,7 @@ pub struct RoleGroup {
 
 /// A process can't be put under its limits.
 #[derive(Debug, thiserror::Error)]
-#[error("process {process_id} can't be put under its limits: {what}")]
+#[error("limits can't be applied to process {process_id}: {what}")]
 pub struct AdmitError {
     /// The process.
     pub process_id: u32,

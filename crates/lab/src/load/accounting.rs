@@ -46,7 +46,7 @@ pub struct LoadCounts {
     /// Sends, of one or more events each, that the service refused.
     #[serde(default)]
     pub refused: u64,
-    /// Those of them that it refused because a quota was used up.
+    /// Those of them that it refused because a quota was exhausted.
     #[serde(default)]
     pub throttled: u64,
     /// Sent later than intended by more than the tolerance.

@@ -129,7 +129,7 @@ mod tests {
         let text = MarkdownReport.render(&sample::skipping()).unwrap();
         assert!(text.contains("2 of 4 cases passed, 2 skipped"), "{text}");
         assert!(text.contains("| fan_out=64 (skipped) |"), "{text}");
-        assert!(text.contains("the relay is to have 4 cores"), "{text}");
+        assert!(text.contains("the relay needs 4 cores"), "{text}");
         let text = MarkdownReport.render(&sample::repeated()).unwrap();
         let row = text.lines().find(|line| line.starts_with("| fan_out=1 |"));
         assert!(row.unwrap().contains("] ("), "{text}");

@@ -43,6 +43,6 @@ pub enum ReportError {
     #[error("the results can't be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// The page can't be filled in.
-    #[error("the report page can't be made: {0}")]
+    #[error("the report page can't be rendered: {0}")]
     Page(#[from] askama::Error),
 }

@@ -39,7 +39,7 @@ pub(crate) fn skipping() -> Results {
         let plan = &plan;
         results.put(match index {
             0 | 1 => Case::from_trials(plan, &[record(index, 1)]),
-            _ => Case::skipped(plan, "the relay is to have 4 cores and this machine has 2 cores"),
+            _ => Case::skipped(plan, "the relay needs 4 cores and this machine has 2 cores"),
         });
     }
     results

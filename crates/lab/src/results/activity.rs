@@ -26,7 +26,7 @@ pub struct RelayActivity {
     pub checkpoints: CheckpointCounts,
     /// Partitions that were opened, by reason.
     pub opened: OpeningCounts,
-    /// Partitions that ceased to take batches, by reason.
+    /// Partitions that stopped accepting batches, by reason.
     pub closed: ClosingCounts,
     /// Partitions won and lost; absent where they are not shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,9 +50,9 @@ pub struct OwnershipActivity {
     pub expire_us: u64,
     /// Rounds and what failed in them.
     pub rounds: RoundCounts,
-    /// Partitions claimed, by why they could be.
+    /// Partitions claimed, by their state before the claim.
     pub gained: GainCounts,
-    /// Partitions lost, by how.
+    /// Partitions lost, by reason.
     pub lost: LossCounts,
 }
 
@@ -202,7 +202,7 @@ counts! {
         completed: metrics.ownership_cycles,
         /// Claims that could not be renewed.
         failed_renewals: metrics.failed_renewals,
-        /// Partitions given back.
+        /// Partitions released.
         returned: metrics.returned_partitions,
     }
 
@@ -257,7 +257,7 @@ counts! {
         /// Partitions claimed.
         #[serde(default)]
         gained_partitions: metrics.claimed_partitions,
-        /// Events that the source no longer had when they were to be read.
+        /// Events that the source had already removed when they were due to be read.
         #[serde(default)]
         missed_events: metrics.missed_events,
         /// Partitions whose events the source had begun to number again.

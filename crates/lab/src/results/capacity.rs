@@ -86,7 +86,7 @@ pub struct Probe {
     /// By how many at least, with a confidence of 99 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_growth_at_least_per_s: Option<f64>,
-    /// Sends that the service refused because a quota was used up; absent if the service does not tell.
+    /// Sends that the service refused because a quota was exhausted; absent if the service does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<u64>,
     /// Acknowledged events that never arrived.

@@ -88,7 +88,7 @@ pub struct Trial {
 pub struct Refusals {
     /// Sends that the service refused (load, relay), partitions that it closed (sink).
     pub refused: u64,
-    /// Of these, because a quota was used up.
+    /// Of these, because a quota was exhausted.
     pub throttled: u64,
     /// Of how many; absent where that says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -59,7 +59,7 @@ impl RoleChannel {
                     Ok(command) => Some(command),
                     Err(error) => {
                         // Whoever writes such a line is not the orchestrator that this role knows.
-                        tracing::error!(%error, "a line on standard input is no command");
+                        tracing::error!(%error, "a line on standard input is not a command");
                         None
                     }
                 });
@@ -73,7 +73,7 @@ impl RoleChannel {
         Ok((config, Self { commands, reporter }))
     }
 
-    /// The next command; `None` when the orchestrator has gone. Safe to cancel.
+    /// The next command; `None` when the orchestrator has exited. Safe to cancel.
     pub async fn next(&mut self) -> Option<Command> {
         self.commands.recv().await
     }
@@ -92,7 +92,7 @@ impl Reporter {
         line.push(b'\n');
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = output.write_all(&line).and_then(|()| output.flush()) {
-            tracing::warn!(%error, "the orchestrator does not listen");
+            tracing::warn!(%error, "the orchestrator does not read its pipe");
         }
     }
 }

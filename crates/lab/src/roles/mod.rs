@@ -79,8 +79,8 @@ pub enum RoleError {
     /// The pipeline can't go on.
     #[error("the pipeline can't continue")]
     Pipeline(#[source] Box<dyn Error + Send + Sync>),
-    /// The pipeline ended without having been told to.
-    #[error("the pipeline ended by itself")]
+    /// The pipeline ended unexpectedly.
+    #[error("the pipeline exited by itself")]
     EndedEarly,
     /// The command in the relay's place could not be measured to the end.
     #[error(transparent)]
@@ -99,7 +99,7 @@ pub enum RoleError {
     Replay(#[from] ReplayError),
     /// A send of the configured batch can't fit into what the service takes at once.
     #[error(
-        "a batch of {events} events takes up to {needed} bytes, and the service takes {limit} in one send"
+        "a batch of {events} events needs up to {needed} bytes, and the service accepts {limit} in one send"
     )]
     BatchTooLarge {
         /// Events in a batch.

@@ -48,7 +48,7 @@ pub enum BackendError {
     #[error("the system refuses the threads of the service")]
     Threads(#[from] io::Error),
     /// Starting the embedded service panicked.
-    #[error("the embedded service ended while it started")]
+    #[error("the embedded service exited while starting")]
     Ended(#[from] tokio::task::JoinError),
     /// The service can't be reached or refuses.
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub enum BackendError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Checkpoints are to be blobs, and there is no place for them.
-    #[error("checkpoints are to be kept in blobs, but there is no storage account")]
+    #[error("checkpoints are configured to be stored in blobs, but there is no storage account")]
     NoStorage,
     /// The storage account is not to be understood.
     #[error(transparent)]

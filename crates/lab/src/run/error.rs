@@ -44,7 +44,7 @@ pub enum TrialError {
         is_stalled: bool,
     },
     /// A role's distributions can't be read.
-    #[error("the {role} recorded something unreadable")]
+    #[error("the recording of the {role} can't be read")]
     Recording {
         /// Which.
         role: Role,
@@ -52,7 +52,7 @@ pub enum TrialError {
         source: DecodeError,
     },
     /// A folder of the trial can't be made.
-    #[error("the folder {} can't be made", path.display())]
+    #[error("the folder {} can't be created", path.display())]
     Folder {
         /// Which.
         path: std::path::PathBuf,
@@ -93,7 +93,7 @@ impl TrialError {
         if let Self::RoleFailed { log, .. } = self
             && !log.is_empty()
         {
-            finding.hint = Some(format!("its log ends with:\n{}", log.join("\n")));
+            finding.hint = Some(format!("last lines of its log:\n{}", log.join("\n")));
         }
         finding
     }

@@ -249,7 +249,7 @@ impl Supervisor {
                 Report::Failed { error } => return Err(self.failed_for(member, error).await),
             },
             Heard::Nonsense(line) => {
-                return Err(self.failed(member, format!("it reported something unknown: {line}")).await);
+                return Err(self.failed(member, format!("it wrote an unknown message: {line}")).await);
             }
             Heard::End if running.finished.is_some() => {}
             Heard::End => return Err(self.failed(member, SILENT_END.to_owned()).await),
@@ -362,7 +362,7 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(5);
 /// process at once, but in no order.
 const CAUSE_PATIENCE: Duration = Duration::from_millis(500);
 
-const SILENT_END: &str = "it ended without a word";
+const SILENT_END: &str = "it exited without a message";
 
 /// Distributions of an hour, second by second, fit in many times over.
 const LONGEST_REPORT: u64 = 256 << 20;

@@ -255,7 +255,7 @@ async fn a_role_that_fails_or_dies_fails_its_case_with_its_reason_and_log() {
     let dying = Faults { panic_after: Some(500), ..Faults::default() };
     let case = run_with(&["load.mode=backlog"], dying).await;
     assert_eq!(case.status, Status::Failed);
-    assert!(case.findings[0].message.contains("it ended without a word"), "{:?}", case.findings);
+    assert!(case.findings[0].message.contains("it exited without a message"), "{:?}", case.findings);
 }
 
 #[tokio::test]
@@ -407,7 +407,7 @@ async fn a_role_that_stops_reporting_is_given_up_for_its_standstill() {
 #[tokio::test(start_paused = true)]
 async fn a_role_that_talks_nonsense_is_quoted() {
     let (message, ended) = message_of_scripted("what?\n").await;
-    assert!(message.starts_with("the hub failed: it reported something unknown: what?"), "{message}");
+    assert!(message.starts_with("the hub failed: it wrote an unknown message: what?"), "{message}");
     assert_eq!(ended, 1);
 }
 
@@ -481,7 +481,7 @@ async fn the_role_that_died_is_the_cause_and_not_those_that_noticed_it_first() {
     let message = &outcome.results.cases[0].findings[0].message;
     assert_eq!(
         message,
-        "the hub failed: it ended without a word, and after it the load: the connection is gone; the relay: the \
+        "the hub failed: it exited without a message, and after it the load: the connection is gone; the relay: the \
          connection is gone (it did not exit and was killed)"
     );
 }

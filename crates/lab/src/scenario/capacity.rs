@@ -57,7 +57,7 @@ pub struct Percent(f64);
 
 /// Why a text is no [`Percent`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no percentage; write it as `5 %`")]
+#[error("`{text}` is not a percentage; write it as `5 %`")]
 pub struct PercentError {
     text: String,
 }

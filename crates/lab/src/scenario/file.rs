@@ -249,7 +249,7 @@ impl Scenario {
             if NO_PARAMETERS.contains(&first) {
                 let advice = "set a parameter, such as `relay.fan_out=64`; to change the values of a sweep, set the \
                               path that it sweeps to a list";
-                return Err(document.mistake(&path, "this is no parameter of a case", advice).into());
+                return Err(document.mistake(&path, "a case has no such parameter", advice).into());
             }
             set_paths.push(path);
         }

@@ -114,11 +114,11 @@ fn read_axis(entry: &Entry, key: &str) -> Result<SweptPath, SettingsError> {
         entries => {
             let unknown = |entry: &&Entry| !["name", "values"].contains(&entry.key.as_str());
             if let Some(entry) = entries.iter().find(unknown) {
-                return mistake(&entry.value, key, "has the keys `name` and `values` only");
+                return mistake(&entry.value, key, "may only have the keys `name` and `values`");
             }
             let name = match entry.value.value("name") {
                 Some(name) if name.is_scalar() && !name.written().is_empty() => name.written(),
-                Some(name) => return mistake(name, key, "must have a text as its name"),
+                Some(name) => return mistake(name, key, "must have a string as its name"),
                 None => last(&entry.key).to_owned(),
             };
             let Some(values) = entry.value.value("values") else {

@@ -129,7 +129,7 @@ pub(super) fn check_definitions(definitions: &Node) -> Result<(), SettingsError>
     for entry in definitions.entries() {
         let key = format!("suts.{}", entry.key);
         if !is_name(&entry.key) {
-            let reason = "a name is of letters, digits, `.`, `-` and `_`";
+            let reason = "a name consists of letters, digits, `.`, `-` and `_`";
             return Err(entry.value.mistake(&key, reason, SHAPE));
         }
         if entry.value.is_scalar() || entry.value.elements().is_some() {

@@ -277,7 +277,7 @@ impl<'de> Deserialize<'de> for EntitySection {
             }
             (Some(_), None) => {
                 return Err(de::Error::custom(
-                    "a hub has `partitions` and `consumer_group`, nothing of a queue",
+                    "a hub has `partitions` and `consumer_group`, and no settings of a queue",
                 ));
             }
             (None, Some(_)) => {
@@ -285,7 +285,7 @@ impl<'de> Deserialize<'de> for EntitySection {
             }
             (None, None) | (Some(_), Some(_)) => {
                 return Err(de::Error::custom(
-                    "an entity is a `hub` or a `queue`, by its name in the service",
+                    "an entity is a `hub` or a `queue`, with its name in the service",
                 ));
             }
         };

@@ -183,18 +183,17 @@ impl Rules<'_> {
         match &topology.pipeline {
             Some(pipeline) if pipeline.from == pipeline.to => mistake(
                 ".pipeline.to",
-                "the pipeline reads and writes the same entity, so events would go round in circles"
-                    .to_owned(),
+                "the pipeline reads and writes the same entity, so events would loop".to_owned(),
                 "name another entity",
             ),
             Some(pipeline) if topology.load != pipeline.from || topology.sink != pipeline.to => mistake(
                 ".pipeline",
-                "the pipeline does not lead from the load's entity to the sink's".to_owned(),
-                "let it read what the load sends to, and send to what the sink receives from",
+                "the pipeline does not connect the load's entity with the sink's".to_owned(),
+                "read from the load's entity, and send to the sink's",
             ),
             None if topology.load != topology.sink => mistake(
                 ".sink",
-                "without a pipeline nothing that the load sends gets there".to_owned(),
+                "without a pipeline, nothing that the load sends arrives there".to_owned(),
                 "name the load's entity, or add `pipeline: {from: …, to: …}`",
             ),
             None if topology.measure == Measured::Pipeline => mistake(
@@ -204,17 +203,17 @@ impl Rules<'_> {
             ),
             None if self.document.value("relay").is_some() => Err(self.document.mistake(
                 "relay",
-                "the topology has no pipeline that this could be about",
+                "it needs a pipeline, and the topology has none",
                 "leave it out, or add `topology.pipeline`",
             )),
             None if parameters.load.mode == LoadMode::Backlog => Err(self.document.mistake(
                 "load.mode",
-                "a backlog is for a pipeline to drain, and there is none",
+                "a backlog is drained by a pipeline, and there is none",
                 "choose another mode",
             )),
             None if !parameters.sut.is_ours() => Err(self.document.mistake(
                 "sut",
-                "a command takes the place of a pipeline, and there is none",
+                "a command replaces a pipeline, and there is none",
                 "leave it out, or add `topology.pipeline`",
             )),
             _ if topology.measure == Measured::Service && !parameters.target.is_started() => mistake(
@@ -317,8 +316,8 @@ impl Rules<'_> {
             }
             (Entity::Queue(_), Entity::Queue(_)) => self.between_queues(relay)?,
             (Entity::Hub(_), Entity::Queue(_)) | (Entity::Queue(_), Entity::Hub(_)) => {
-                let reason = "a pipeline is between two hubs, or between two queues";
-                let advice = "let both ends be of one kind";
+                let reason = "a pipeline connects two hubs or two queues";
+                let advice = "use the same kind at both ends";
                 return Err(self.document.mistake("topology.pipeline", reason, advice));
             }
         }
@@ -394,10 +393,10 @@ impl Rules<'_> {
         }
         if relay.ownership.identity.is_some() {
             let path = "relay.ownership.identity";
-            return Err(self.document.mistake(path, "instances are named by their number", "leave it out"));
+            return Err(self.document.mistake(path, "instances are named by their numbers", "leave it out"));
         }
         if !is_shared && relay.ownership != Ownership::default() {
-            let reason = "`static` knows no claims that could be renewed or expire";
+            let reason = "`static` has no claims to renew or expire";
             return Err(self.document.mistake(
                 "relay.ownership",
                 reason,
@@ -407,7 +406,7 @@ impl Rules<'_> {
         let (renew, expire) = (relay.ownership.renew, relay.ownership.expire);
         self.duration("relay.ownership.renew", renew, RENEW_MIN)?;
         if !outlasts_a_failed_renewal(expire, renew) {
-            let reason = "a claim would expire because of one renewal that fails";
+            let reason = "one failed renewal would let a claim expire";
             let advice = "allowed is more than twice `relay.ownership.renew`";
             let path = "relay.ownership.expire";
             return Err(self.document.mistake(path, reason, advice));

@@ -84,7 +84,7 @@ pub enum NotComparable {
         value: f64,
     },
     /// Pairs need two of each.
-    #[error("{baseline} and {candidate} trials do not make pairs")]
+    #[error("{baseline} and {candidate} trials can't be paired")]
     Unpaired {
         /// Trials of the baseline.
         baseline: usize,

@@ -203,7 +203,7 @@ fn mistakes_in_the_file_are_reported_with_their_place() {
         ("relays: {}", "s.yaml:2:1: `relays` is not a known key"),
         (
             "trials: many",
-            "s.yaml:2:9: `trials` must be a whole number from 0 to 4294967295, not the text `many`",
+            "s.yaml:2:9: `trials` must be a whole number from 0 to 4294967295, not the string `many`",
         ),
         ("trials: 0", "s.yaml:2:9: `trials`: 0 is out of range"),
         ("load: {payload: 8 B}", "s.yaml:2:17: `load.payload`: 8 B is out of range"),
@@ -261,15 +261,15 @@ fn mistakes_in_the_file_are_reported_with_their_place() {
         ),
         (
             "relay: {ownership: {mode: greedy, renew: 1 s, expire: 2 s}}",
-            "s.yaml:2:55: `relay.ownership.expire`: a claim would expire because of one renewal that fails",
+            "s.yaml:2:55: `relay.ownership.expire`: one failed renewal would let a claim expire",
         ),
         (
             "relay: {ownership: {mode: greedy, identity: me}}",
-            "s.yaml:2:45: `relay.ownership.identity`: instances are named by their number",
+            "s.yaml:2:45: `relay.ownership.identity`: instances are named by their numbers",
         ),
         (
             "relay: {ownership: {renew: 1 s}}",
-            "s.yaml:2:9: `relay.ownership`: `static` knows no claims that could be renewed or expire",
+            "s.yaml:2:9: `relay.ownership`: `static` has no claims to renew or expire",
         ),
         (
             "relay: {ownership: {mode: greedy, renew: 1 ms}}",
@@ -294,7 +294,7 @@ fn mistakes_in_the_file_are_reported_with_their_place() {
         ("sweeps: {a: {relay.fanout: [1]}}", "s.yaml:2:14: `relay.fanout` is not a known key"),
         (
             "sweeps: {a: {relay.fan_out: [1, many]}}",
-            "s.yaml:2:33: `relay.fan_out` must be a whole number from 0 to 4294967295, not the text `many`",
+            "s.yaml:2:33: `relay.fan_out` must be a whole number from 0 to 4294967295, not the string `many`",
         ),
         (
             "sweeps: {a: {relay.fan_out: 1}}",
@@ -310,7 +310,7 @@ fn mistakes_in_the_file_are_reported_with_their_place() {
         ),
         (
             "sweeps: {a: {relay.fan_out: {title: x, values: [1]}}}",
-            "s.yaml:2:37: `sweeps.a.relay.fan_out`: has the keys `name` and `values` only",
+            "s.yaml:2:37: `sweeps.a.relay.fan_out`: may only have the keys `name` and `values`",
         ),
         (
             "sweeps: {a: {relay.fan_out: [[1]]}}",
@@ -396,7 +396,7 @@ fn mistakes_in_arguments_are_reported_with_their_place() {
     for (argument, message) in [
         ("relay.fanout=2", "--set:1:7: `relay.fanout` is not a known key"),
         ("trials=0", "--set:1:8: `trials`: 0 is out of range"),
-        ("sweeps.a=1", "--set:1:10: `sweeps.a`: this is no parameter of a case"),
+        ("sweeps.a=1", "--set:1:10: `sweeps.a`: a case has no such parameter"),
         ("relay.fan_out=40000", "--set:1:15: `relay.fan_out`: a fan-out of 40000 needs"),
     ] {
         let shown = told("hubs: {destination: {partitions: 100}}", &[argument]);

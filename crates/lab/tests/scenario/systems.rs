@@ -96,7 +96,7 @@ fn mistakes_are_reported_with_advice() {
         ("suts: {mine: {command: [x], name: y}}", "leave `name` out"),
         ("suts: {mine: [x]}", "must be a mapping that describes the system"),
         ("suts: {}", "must be a mapping of names to systems"),
-        ("suts: {a b: {command: [x]}}", "a name is of letters"),
+        ("suts: {a b: {command: [x]}}", "a name consists of letters"),
         ("sut: {command: []}", "must be a program and its arguments"),
         ("sut: {comand: [x]}", "comand"),
         ("sut: {env: {A: b}}", "only a command has an environment"),
@@ -113,5 +113,5 @@ fn mistakes_are_reported_with_advice() {
         let told = format!("{error}; {}", advice.unwrap_or_default());
         assert!(told.contains(expected), "{text}: {told}");
     }
-    assert!(told("", &["suts.mine.command=[x]"]).contains("no parameter of a case"));
+    assert!(told("", &["suts.mine.command=[x]"]).contains("a case has no such parameter"));
 }

@@ -85,12 +85,12 @@ fn what_does_not_fit_together_is_refused_at_its_place() {
         (&["topology.entities.out={hub: EVENTS}"], "`out` has the same name in the service"),
         (
             &["topology.entities.out={hub: out}", "topology.sink=out"],
-            "`topology.sink`: without a pipeline nothing that the load sends gets there",
+            "`topology.sink`: without a pipeline, nothing that the load sends arrives there",
         ),
-        (&["topology.pipeline={from: in, to: in}"], "round in circles"),
-        (&["relay.fan_out=3"], "`relay`: the topology has no pipeline that this could be about"),
-        (&["load.mode=backlog"], "`load.mode`: a backlog is for a pipeline to drain"),
-        (&["sut={command: [x]}"], "`sut`: a command takes the place of a pipeline"),
+        (&["topology.pipeline={from: in, to: in}"], "events would loop"),
+        (&["relay.fan_out=3"], "`relay`: it needs a pipeline, and the topology has none"),
+        (&["load.mode=backlog"], "`load.mode`: a backlog is drained by a pipeline"),
+        (&["sut={command: [x]}"], "`sut`: a command replaces a pipeline"),
         (&["hubs.source.partitions=1"], "a topology or hubs, not both"),
         (
             &[
@@ -98,7 +98,7 @@ fn what_does_not_fit_together_is_refused_at_its_place() {
                 "topology.sink=out",
                 "topology.pipeline={from: in, to: out}",
             ],
-            "`topology.pipeline`: a pipeline is between two hubs, or between two queues",
+            "`topology.pipeline`: a pipeline connects two hubs or two queues",
         ),
     ] {
         let error = told(WITHOUT_PIPELINE, arguments);

@@ -105,7 +105,7 @@ impl<'a> Interleaved<'a> {
         }
         // 1 is a case that failed: its results say so.
         if !matches!(output.status.code(), Some(0 | 1)) {
-            return Err(unavailable(format!("could not run {}: {}", self.plan.scenario, output.status)));
+            return Err(unavailable(format!("can't run {}: {}", self.plan.scenario, output.status)));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         parse(&text, &format!("the output of {}", path.display())).map(Some)

@@ -177,7 +177,7 @@ fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), Comman
         let was_interrupted = interleaved.run_until(wanted)?;
         let Some((a, b)) = interleaved.results() else {
             return Err(CommandError::Unavailable {
-                message: "interrupted before both programs had run once".to_owned(),
+                message: "interrupted before each program had run once".to_owned(),
             });
         };
         let comparison = compare(arguments, &a, &b, Design::Paired)?;
@@ -257,7 +257,7 @@ fn read(path: &Path) -> Result<Results, CommandError> {
 
 fn parse(text: &str, place: &str) -> Result<Results, CommandError> {
     serde_json::from_str(text).map_err(|error| CommandError::Usage {
-        message: format!("{place} holds no results of this version: {error}"),
+        message: format!("{place} contains no results of this version: {error}"),
         advice: Some("give a folder that `parshall run --out` has written, or its results.json".to_owned()),
     })
 }

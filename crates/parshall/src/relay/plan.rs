@@ -39,7 +39,7 @@ impl fmt::Display for Plan<'_> {
                     Partitions::All => writeln!(f, ", all partitions")?,
                     Partitions::Listed(partitions) => writeln!(f, ", partitions {}", list(partitions))?,
                     Partitions::EveryNth { first, step } => {
-                        writeln!(f, ", every {step}th partition from {first} on")?;
+                        writeln!(f, ", every {step}th partition from {first}")?;
                     }
                 }
             }
@@ -57,7 +57,7 @@ impl fmt::Display for Plan<'_> {
                 SinkConfig::ServiceBus(sink) => {
                     let to = place(&sink.entity.to_string(), &sink.connection_string);
                     let unit = match sink.unit {
-                        SendUnit::Event => "message by message",
+                        SendUnit::Event => "one by one",
                         SendUnit::Batch => "in batches",
                     };
                     writeln!(f, "sink         {to}, {unit}")?;
@@ -79,7 +79,7 @@ impl fmt::Display for Plan<'_> {
         let bound = |bound: usize| if bound == usize::MAX { "all".to_owned() } else { bound.to_string() };
         if (options.events_at_once, options.sinks_at_once) != (usize::MAX, usize::MAX) {
             let (events, sinks) = (bound(options.events_at_once), bound(options.sinks_at_once));
-            writeln!(f, "dispatch     at once {events} events, each batch at {sinks} sinks")?;
+            writeln!(f, "dispatch     {events} events at once, each batch to {sinks} sinks at once")?;
         }
         match &config.source {
             SourceConfig::EventHubs(source) => {

@@ -30,14 +30,14 @@ pub(super) fn of_connecting(
         ConnectError::NoSuchPartition { existing, .. } => {
             let advice = match (existing.first(), existing.last()) {
                 (Some(first), Some(last)) => format!("it has {first} to {last}"),
-                _ => "it has none at all".to_owned(),
+                _ => "it has none".to_owned(),
             };
             document.mistake("source.event_hubs.partitions", error.to_string(), advice).into()
         }
         ConnectError::TooFewDestinations { destinations, .. } => {
             let advice = format!(
-                "`fan_out: {destinations}` sends partition n to n modulo {destinations}; `route: key` keeps what has the \
-                 same key together"
+                "`fan_out: {destinations}` sends partition n to n modulo {destinations}; `route: key` keeps \
+                 events of the same key together"
             );
             document.mistake("route", error.to_string(), advice).into()
         }

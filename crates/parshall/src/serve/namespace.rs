@@ -104,7 +104,7 @@ impl NamespaceSource {
                 cause: DataDirectoryError::PartitionCount { hub, kept, .. },
                 ..
             } => format!(
-                "declare it with {kept}, or not at all, or delete it and its events first: `parshall hub delete {hub}`"
+                "declare it with {kept}, omit it, or delete it and its events first: `parshall hub delete {hub}`"
             ),
             NamespaceError::DataDirectory { .. }
             | NamespaceError::KeptHub { .. }

@@ -28,7 +28,7 @@ fn a_killed_role_is_named_with_its_signal_in_valid_results_and_report() {
         let [message] = findings.as_slice() else {
             panic!("{role}: {findings:?}");
         };
-        assert!(message.starts_with(&format!("the {role} failed: it ended without a word")), "{message}");
+        assert!(message.starts_with(&format!("the {role} failed: it exited without a message")), "{message}");
         assert!(message.contains("SIGKILL"), "{message}");
         assert!(finished.report.contains(&format!("the {role} failed")), "{role}");
         assert_eq!(case["trials"][0]["interrupted"], true, "its figures do not count");

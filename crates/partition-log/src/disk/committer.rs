@@ -47,7 +47,7 @@ pub struct StorageCounters {
     pub bytes_written: u64,
     /// Syncs: of a segment file, or of all of them at once.
     pub syncs: u64,
-    /// Attempts to write or sync a partition that failed.
+    /// Failed attempts to write or sync a partition.
     pub failures: u64,
     /// Segments read back.
     pub loads: u64,

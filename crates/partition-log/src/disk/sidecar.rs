@@ -57,7 +57,7 @@ pub enum SidecarError {
     #[error("the checksum does not match")]
     Checksum,
     /// A version of another program.
-    #[error("sidecars of version {version} are not known")]
+    #[error("sidecars of version {version} are not supported")]
     Version {
         /// What it says.
         version: u32,

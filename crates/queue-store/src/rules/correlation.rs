@@ -243,7 +243,7 @@ mod tests {
         let refused = |text| serde_json::from_str::<CorrelationFilter>(text).unwrap_err();
         assert!(refused(r#"{"subject": "red"}"#).to_string().contains("subject"));
         let list = refused(r#"{"properties": {"a": [1]}}"#).to_string();
-        assert!(list.contains("a text, a number or a boolean"), "{list}");
+        assert!(list.contains("a string, a number or a boolean"), "{list}");
     }
 
     #[test]

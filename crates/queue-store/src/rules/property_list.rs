@@ -90,7 +90,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a text, a number or a boolean")
+        formatter.write_str("a string, a number or a boolean")
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {

@@ -26,7 +26,7 @@ pub struct Copies {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// There is a rule of that name; letter case makes no difference. `com.microsoft:entity-already-exists`.
-    #[error("The subscription has a rule '{name}' already")]
+    #[error("The subscription already has a rule '{name}'")]
     Exists {
         /// Its name.
         name: String,
@@ -39,7 +39,7 @@ pub enum RuleError {
     },
     /// The name is empty or too long. `com.microsoft:argument-error`.
     #[error(
-        "{name:?} is no name for a rule: it has from 1 to {MAXIMUM_RULE_NAME_LENGTH} characters, and no slash"
+        "{name:?} is not a valid name for a rule: it needs 1 to {MAXIMUM_RULE_NAME_LENGTH} characters without a slash"
     )]
     Name {
         /// What was given.

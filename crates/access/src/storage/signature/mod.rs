@@ -80,19 +80,19 @@ pub enum StorageSignatureError {
         expected: &'static str,
     },
     /// It was not made with this account's key, or for another resource.
-    #[error("the signature is not the one that this account's key makes of its fields")]
+    #[error("the signature does not match its fields and this account's key")]
     WrongSignature,
     /// Its time has not come or is over.
     #[error("the signature is not valid at this time")]
     NotNow,
     /// It is for clients of other addresses.
-    #[error("the signature is not for clients of this address")]
+    #[error("the signature does not allow this client's address")]
     Address,
     /// It is for HTTPS alone.
     #[error("the signature is for HTTPS only")]
     Protocol,
     /// It is for other services of the account.
-    #[error("the signature's field ss has no b, so it is not for blobs")]
+    #[error("the signature's field ss has no b, so it does not cover blobs")]
     Service,
 }
 
@@ -107,7 +107,7 @@ pub enum StorageDenial {
     ResourceType,
     /// No service signature grants it, only the key and account signatures do.
     #[error(
-        "no signature of a container or blob grants the right to do this; use one of the account, or the key"
+        "a signature for a container or blob can't grant this; use one for the account, or the account key"
     )]
     Operation,
 }
@@ -158,7 +158,7 @@ impl StorageSignature {
             return Err(malformed("sv", "a version from 2015-04-05 on"));
         }
         if self.field("ses").is_some() {
-            return Err(malformed("ses", "absent: there are no encryption scopes here"));
+            return Err(malformed("ses", "absent: encryption scopes are not supported"));
         }
         let signature = self.required("sig")?;
         let (signed, rights) = match self.field("sr") {
@@ -235,10 +235,10 @@ impl StorageSignature {
     ) -> Result<(String, StorageRights), StorageSignatureError> {
         let malformed = |field, expected| StorageSignatureError::Malformed { field, expected };
         if self.field("si").is_some() {
-            return Err(malformed("si", "absent: there are no stored policies here"));
+            return Err(malformed("si", "absent: stored access policies are not supported"));
         }
         if self.field("skoid").is_some() {
-            return Err(malformed("skoid", "absent: there are no users to delegate here"));
+            return Err(malformed("skoid", "absent: user delegation is not supported"));
         }
         let container = resource.container.ok_or(StorageSignatureError::WrongSignature)?;
         let mut path = format!("/blob/{}/{container}", key.account());
@@ -256,7 +256,7 @@ impl StorageSignature {
                 path.push_str(blob);
             }
             _ => {
-                return Err(malformed("sr", "c or b; directories, snapshots and versions are not here"));
+                return Err(malformed("sr", "c or b; directories, snapshots and versions are not supported"));
             }
         }
         let value = |name| self.field(name).unwrap_or_default();
@@ -334,7 +334,7 @@ fn covers(range: &str, address: IpAddr) -> Result<bool, StorageSignatureError> {
     let parse = |text: &str| {
         text.parse::<IpAddr>().map_err(|_no_address| StorageSignatureError::Malformed {
             field: "sip",
-            expected: "an address or two with a hyphen between",
+            expected: "an address, or two joined by a hyphen",
         })
     };
     let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -191,7 +191,7 @@ impl Container {
         match (etag, last_modified) {
             (Some(etag), Some(time)) => Ok(Written { etag: bare(etag), last_modified: end_of_second(time) }),
             _ => Err(StoreError::Refused {
-                reason: format!("{}: a writing was answered without its ETag or time", self.place),
+                reason: format!("{}: the reply to a write has no ETag or time", self.place),
             }),
         }
     }

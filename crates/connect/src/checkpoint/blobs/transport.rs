@@ -99,7 +99,7 @@ impl HttpClient for HyperTransport {
 
 fn to_http(request: &Request) -> Result<http::Request<Full<Bytes>>, Error> {
     let Body::Bytes(body) = request.body().clone() else {
-        return Err(Error::with_message(ErrorKind::Other, "a body of unknown length is not sent here"));
+        return Err(Error::with_message(ErrorKind::Other, "bodies of unknown length are not supported"));
     };
     let mut builder = http::Request::builder().method(request.method().as_ref()).uri(request.url().as_str());
     for (name, value) in request.headers().iter() {

@@ -137,7 +137,7 @@ fn read(group: &ConsumerGroup, partition: PartitionId, path: &Path) -> Result<Op
             "owner_id" => ownership.owner_id = value,
             "etag" => ownership.etag = Some(ETag(value)),
             "last_modified_ms" => ownership.last_modified = value.parse().ok().and_then(at_unix_ms),
-            _ => return Err(damaged("a field is not known")),
+            _ => return Err(damaged("a field is unknown")),
         }
     }
     if ownership.etag.is_none() || ownership.last_modified.is_none() {

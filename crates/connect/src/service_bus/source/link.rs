@@ -71,7 +71,7 @@ impl ServiceBusSource {
         if error.class == ErrorClass::Fatal {
             return Err(error);
         }
-        tracing::debug!(%error, "the link to receive from is detached");
+        tracing::debug!(%error, "the receiver link was detached");
         self.link_outage = Some(error.clone());
         self.lose_link();
         self.link_failures = self.link_failures.saturating_add(1);
@@ -118,7 +118,7 @@ impl ServiceBusSource {
 
     /// The connection is gone, and with it the link.
     pub(super) fn lose(&mut self, error: &ServiceError) {
-        tracing::debug!(%error, "there is no connection to receive from");
+        tracing::debug!(%error, "there is no connection for receiving");
         self.connection.lost(error);
         self.requests.lose_links();
         self.lose_link();

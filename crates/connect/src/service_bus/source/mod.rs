@@ -306,9 +306,9 @@ impl ServiceBusSource {
                 let next = self.next_renewal.get_or_insert(renew_at);
                 *next = renew_at.min(*next);
             }
-            self.locks.push(delivery.id, lock).map_err(|_| {
-                ServiceError::of_connection("protocol", "delivery ids do not follow one another")
-            })?;
+            self.locks
+                .push(delivery.id, lock)
+                .map_err(|_| ServiceError::of_connection("protocol", "delivery ids are not consecutive"))?;
             match located {
                 _ if self.intake != Intake::Open => {
                     self.due.push((delivery.id, Settlement::Release));
@@ -320,7 +320,7 @@ impl ServiceBusSource {
                     redelivered: received.delivery_count > 0,
                 }),
                 Err(error) => {
-                    tracing::warn!(%error, "a message cannot be read and becomes a dead letter");
+                    tracing::warn!(%error, "a message can't be read and is dead-lettered");
                     self.due.push((delivery.id, Settlement::DeadLetter));
                 }
             }

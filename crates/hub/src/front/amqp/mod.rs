@@ -63,9 +63,9 @@ pub struct AmqpFrontCounterValues {
     pub evicted: u64,
     /// Connections closed because they had not proven themselves in time.
     pub unproven: u64,
-    /// Bytes of messages of which not all frames have come.
+    /// Bytes of incomplete messages, of which frames are outstanding.
     pub partial_bytes: u64,
-    /// Messages refused because unfinished ones held as much memory as they may.
+    /// Messages refused because incomplete messages had reached their memory limit.
     pub partial_refused: u64,
 }
 
@@ -200,7 +200,7 @@ async fn open(stream: Stream, protocol: Protocol) -> Option<Stream> {
         return Some(stream);
     }
     let opened = amqp_tokio::accept_web_socket(stream, HANDSHAKE_TIMEOUT).await;
-    opened.inspect_err(|error| tracing::debug!(%error, "the handshake of WebSocket failed")).ok()
+    opened.inspect_err(|error| tracing::debug!(%error, "the WebSocket handshake failed")).ok()
 }
 
 /// Largest event or batch, in bytes: what the service takes in its standard tier and above.

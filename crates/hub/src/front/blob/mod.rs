@@ -215,7 +215,7 @@ impl BlobFront {
         match tokio::task::spawn_blocking(move || work(&store)).await {
             Ok(done) => Ok(done?),
             Err(error) => {
-                tracing::error!(%error, "an operation on a blob broke off");
+                tracing::error!(%error, "an operation on a blob was interrupted");
                 Err(HttpError::Internal)
             }
         }
@@ -249,7 +249,7 @@ impl Front for BlobFront {
         let ended = tokio::select! {
             ended = connection.as_mut() => Some(ended),
             _ = stop.wait_for(|stop| *stop) => None,
-            () = overdue(&place) => return tracing::debug!(%peer, "nothing was granted in time"),
+            () = overdue(&place) => return tracing::debug!(%peer, "the connection had no authorized request in time"),
         };
         let ended = match ended {
             Some(ended) => ended,

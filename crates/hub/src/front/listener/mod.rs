@@ -192,7 +192,7 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
                     };
                     tokio::select! {
                         () = serving => {}
-                        () = lost => tracing::debug!(%peer, "a connection that had proven nothing made room"),
+                        () = lost => tracing::debug!(%peer, "an unauthenticated connection was closed to make room"),
                     }
                 });
             }
@@ -224,7 +224,7 @@ async fn handshake(
         opened = open(socket, tls, shaper) => opened,
         _ = stop.wait_for(|stop| *stop) => return None,
     };
-    opened.inspect_err(|error| tracing::debug!(%error, "the handshake of the transport failed")).ok()
+    opened.inspect_err(|error| tracing::debug!(%error, "the transport handshake failed")).ok()
 }
 
 async fn open(
@@ -249,7 +249,7 @@ async fn open(
 /// A connection's task ends by itself, or by a mistake of ours, which costs that connection and must not stay unknown.
 fn report(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "the task of a connection broke off");
+        tracing::error!(%error, "the task of a connection panicked");
     }
 }
 

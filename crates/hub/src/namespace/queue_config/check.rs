@@ -23,7 +23,7 @@ pub(in crate::namespace) fn check<'a>(
     let mut check_name = |path: String, name: &str, kind: Kind| {
         if !is_name(name, MAXIMUM_NAME_LENGTH, b"_.-/") || has_reserved_part(name) {
             let reason = format!(
-                "{name:?} is not a name for a {kind}; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any \
+                "{name:?} is not a valid name for a {kind}; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any \
                  of _ . - / between them, and no part between slashes that addresses use themselves (such as \
                  Subscriptions)"
             );
@@ -73,7 +73,7 @@ fn check_topic(
             |field: &str, reason: String| QueueConfigError { path: format!("{place}.{field}"), reason };
         if !is_name(name, MAXIMUM_SUBSCRIPTION_NAME_LENGTH, b"_.-") {
             let reason = format!(
-                "{name:?} is not a name for a subscription; allowed are 1 to {MAXIMUM_SUBSCRIPTION_NAME_LENGTH} letters \
+                "{name:?} is not a valid name for a subscription; allowed are 1 to {MAXIMUM_SUBSCRIPTION_NAME_LENGTH} letters \
                  and digits, with any of _ . - between them"
             );
             return Err(mistake("name", reason));
@@ -263,7 +263,7 @@ mod tests {
         subscription.rules = Some(vec![Rule::match_all(), Rule::match_all()]);
         assert_eq!(
             mistake(&[], &[topic]),
-            "topics[0].subscriptions[0].rules[1].name: The subscription has a rule '$Default' already"
+            "topics[0].subscriptions[0].rules[1].name: The subscription already has a rule '$Default'"
         );
     }
 }

@@ -344,7 +344,7 @@ impl DataDirectory {
         match fs::remove_dir_all(&condemned) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // It is no hub's any longer, so the next start tries again.
-                tracing::warn!(folder = %condemned.display(), %error, "a deleted hub's folder can't be removed");
+                tracing::warn!(folder = %condemned.display(), %error, "the folder of a deleted hub can't be removed");
                 false
             }
             _ => true,
@@ -468,7 +468,7 @@ fn version(path: &Path) -> io::Result<Option<u32>> {
             .strip_prefix(MARK)
             .and_then(|number| number.trim().parse().ok())
             .map(Some)
-            .ok_or_else(|| io::Error::other(format!("`{}` names no version", text.trim()))),
+            .ok_or_else(|| io::Error::other(format!("`{}` is not a version", text.trim()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }

@@ -58,7 +58,7 @@ impl Manifest {
         for hub in &manifest.hubs {
             let is_new = names.insert(hub.name.to_ascii_lowercase()) && numbers.insert(hub.number);
             if !is_new || hub.number > manifest.last_number {
-                let reason = format!("it contradicts itself about the hub {:?}", hub.name);
+                let reason = format!("its entries for the hub {:?} contradict each other", hub.name);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
             }
         }

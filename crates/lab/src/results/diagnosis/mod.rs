@@ -121,7 +121,7 @@ pub enum Symptom {
         /// How many.
         missed: u64,
     },
-    /// The service refused sends because a quota was used up.
+    /// The service refused sends because a quota was exhausted.
     BoundByQuota {
         /// Refused sends by entity.
         throttled: Vec<(String, u64)>,

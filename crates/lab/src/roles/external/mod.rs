@@ -72,7 +72,7 @@ pub enum CommandError {
 pub(super) async fn run(config: ExternalConfig, channel: &mut RoleChannel) -> Result<Report, RoleError> {
     // Of this program alone: what the command leaves behind becomes a child of this process.
     if let Err(error) = set_child_subreaper(Some(rustix::process::getpid())) {
-        tracing::warn!(%error, "children that leave the command are not followed");
+        tracing::warn!(%error, "child processes that detach from the command are not tracked");
     }
     let mut running = Running::start(&config)?;
     let result = running.carry(&config, channel).await;

@@ -170,7 +170,7 @@ pub struct SinkCounters {
     /// Different events that are in the dead-letter queue of the source.
     #[serde(default)]
     pub dead_lettered: u64,
-    /// Partitions that the service closed because a quota was used up.
+    /// Partitions that the service closed because a quota was exhausted.
     #[serde(default)]
     pub throttled: u64,
     /// Partitions that the service closed, for whatever reason.

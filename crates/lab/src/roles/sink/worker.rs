@@ -144,7 +144,7 @@ struct Receiver<C> {
     opened: u64,
     /// Partitions that the service closed.
     closed: u64,
-    /// Those of them that it closed because a quota was used up.
+    /// Those of them that it closed because a quota was exhausted.
     throttled: u64,
     /// Events that were gone before they could be read.
     missed: u64,
@@ -206,11 +206,7 @@ impl<C: MessageCodec> Receiver<C> {
                     }
                     self.closed += 1;
                     self.throttled += u64::from(matches!(error.class, ErrorClass::Throttled { .. }));
-                    self.causes.warn(
-                        &error.condition,
-                        &error,
-                        "a partition was closed and will be opened again",
-                    );
+                    self.causes.warn(&error.condition, &error, "a partition was closed and will be reopened");
                     self.reopen.push((Instant::now() + REOPEN_AFTER, partition));
                 }
                 SourceEvent::Settled(settled) => log_failure(&settled),

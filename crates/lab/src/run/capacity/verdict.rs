@@ -73,7 +73,7 @@ pub(super) fn judge(
     let mut unfit: Vec<String> = messages(Severity::Invalid).collect();
     let mut slow = slowness(attempt, latency_bound, record, trend, bounded);
     if trend.is_none() && slow.is_empty() {
-        unfit.push("there are too few readings of the lag to tell whether it grew".to_owned());
+        unfit.push("there are too few readings of the lag to decide whether it grew".to_owned());
     }
     (probe.outcome, probe.reasons) = if !damning.is_empty() {
         damning.append(&mut slow);

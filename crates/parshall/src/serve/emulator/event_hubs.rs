@@ -37,7 +37,7 @@ pub(super) fn read(document: &Document) -> Result<Vec<HubConfig>, SettingsError>
         && !kind.written().eq_ignore_ascii_case("EventHub")
     {
         let advice = "the only supported type is `EventHub`";
-        return Err(kind.mistake(&format!("{NAMESPACE}.Type"), "is no namespace of Event Hubs", advice));
+        return Err(kind.mistake(&format!("{NAMESPACE}.Type"), "is not an Event Hubs namespace", advice));
     }
     hub_nodes(document)
         .ok_or_else(|| missing(namespace, NAMESPACE, "Entities"))?
@@ -60,11 +60,11 @@ fn namespace_node(document: &Document) -> Result<&Node, SettingsError> {
     };
     match list.elements() {
         Some([namespace]) => Ok(namespace),
-        Some([]) => Err(list.mistake(path, "has no namespace in it", "")),
+        Some([]) => Err(list.mistake(path, "contains no namespace", "")),
         Some([_, second, ..]) => Err(second.mistake(
             path,
             "has more than one namespace",
-            "a service has one; start another for the other",
+            "a service has one namespace; start a second service for the other",
         )),
         None => Err(list.mistake(path, "is not a list", "")),
     }
@@ -187,9 +187,9 @@ mod tests {
         }
         let of =
             |namespaces: &str| message(&format!("{{\"UserConfig\": {{\"NamespaceConfig\": {namespaces}}}}}"));
-        assert!(of("[]").ends_with("has no namespace in it"));
+        assert!(of("[]").ends_with("contains no namespace"));
         assert!(of("[{\"Entities\": []}, {\"Entities\": []}]").ends_with("has more than one namespace"));
-        assert!(of("[{\"Type\": \"ServiceBus\"}]").ends_with("is no namespace of Event Hubs"));
+        assert!(of("[{\"Type\": \"ServiceBus\"}]").ends_with("is not an Event Hubs namespace"));
         assert!(of("[{}]").ends_with("has no `Entities`"));
     }
 }

@@ -40,12 +40,12 @@ impl Visitor<'_> for IsoDurationVisitor {
     type Value = IsoDuration;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a duration of ISO 8601, such as PT1M")
+        formatter.write_str("an ISO 8601 duration, such as PT1M")
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<IsoDuration, E> {
         IsoDuration::parse(text)
-            .ok_or_else(|| E::custom(format!("{text:?} is no duration of ISO 8601, such as PT1M")))
+            .ok_or_else(|| E::custom(format!("{text:?} is not an ISO 8601 duration, such as PT1M")))
     }
 }
 

@@ -67,7 +67,7 @@ fn text(node: &Node, path: &str) -> Result<String, SettingsError> {
     match &node.content {
         Content::Text(text) => Ok(text.clone()),
         Content::Integer(_) => Ok(node.written()),
-        _ => Err(node.mistake(path, "is not a text", "")),
+        _ => Err(node.mistake(path, "is not a string", "")),
     }
 }
 

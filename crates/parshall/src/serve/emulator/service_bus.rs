@@ -38,9 +38,9 @@ pub(super) fn read(document: &Document) -> Result<(Vec<QueueConfig>, Vec<TopicCo
     let mut namespaces = file.user_config.namespaces.into_iter();
     let namespace = match (namespaces.next(), namespaces.next()) {
         (Some(namespace), None) => namespace,
-        (None, _) => return Err(document.mistake(path, "has no namespace in it", "")),
+        (None, _) => return Err(document.mistake(path, "contains no namespace", "")),
         (Some(_), Some(_)) => {
-            let advice = "a service has one; start another for the other";
+            let advice = "a service has one namespace; start a second service for the other";
             return Err(document.mistake(path, "has more than one namespace", advice));
         }
     };
@@ -319,7 +319,7 @@ impl TryFrom<RuleFields> for RuleProperties {
         let kind = match (fields.filter_type, &fields.correlation_filter, &fields.sql_filter) {
             (Some(kind), _, _) => Some(kind),
             (None, Some(_), Some(_)) => {
-                return Err("has two filters, and no `FilterType` that says which one counts");
+                return Err("has two filters, and no `FilterType` to choose one");
             }
             (None, Some(_), None) => Some(FilterType::Correlation),
             (None, None, Some(_)) => Some(FilterType::Sql),
@@ -423,7 +423,7 @@ mod tests {
             "Config.json:1:97: `UserConfig.Namespaces[0].Queues[0].Properties.LockDurations` is not a known key"
         );
         assert!(message(r#"[{"Name": "q", "Properties": {"LockDuration": "1 min"}}]"#, "[]").ends_with(
-            "Queues[0].Properties.LockDuration`: \"1 min\" is no duration of ISO 8601, such as PT1M"
+            "Queues[0].Properties.LockDuration`: \"1 min\" is not an ISO 8601 duration, such as PT1M"
         ));
         assert!(message("[{}]", "[]").ends_with("Queues[0]` lacks the key `Name`"));
         assert!(
@@ -437,12 +437,12 @@ mod tests {
         );
         assert!(
             rule(r#"{"CorrelationFilter": {"Label": "l"}, "SqlFilter": {"SqlExpression": "1=1"}}"#)
-                .ends_with("has two filters, and no `FilterType` that says which one counts")
+                .ends_with("has two filters, and no `FilterType` to choose one")
         );
         let namespaces = |list: &str| {
             entities(&format!("{{\"UserConfig\": {{\"Namespaces\": {list}}}}}")).unwrap_err().to_string()
         };
-        assert!(namespaces("[]").ends_with("has no namespace in it"));
+        assert!(namespaces("[]").ends_with("contains no namespace"));
         assert!(namespaces("[{}, {}]").ends_with("has more than one namespace"));
     }
 }

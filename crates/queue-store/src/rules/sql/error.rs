@@ -43,7 +43,7 @@ pub enum SqlErrorKind {
         scope: String,
     },
     /// The service has no system property of this name.
-    #[error("there is no system property `{name}`; there are {}", SystemProperty::names(false))]
+    #[error("there is no system property `{name}`; known are {}", SystemProperty::names(false))]
     NoSystemProperty {
         /// What was asked for.
         name: String,

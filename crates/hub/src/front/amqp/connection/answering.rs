@@ -63,7 +63,7 @@ impl ConnectionTask {
         ready_at: Option<Instant>,
     ) {
         if !self.late_replies.has_room() {
-            return tracing::debug!("a reply is dropped: too many wait already");
+            return tracing::debug!("a reply is dropped: too many are waiting already");
         }
         let bytes = reply.message.len();
         let instant = self.late_replies.wait(bytes, ready_at);

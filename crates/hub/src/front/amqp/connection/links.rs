@@ -200,8 +200,7 @@ impl Admission<'_> {
         // anew.
         let is_like_it = |entry: &LinkEntry| entry.node.request_node(attach.role) == Some(&node);
         if node == RequestNode::Cbs && open.clone().any(is_like_it) {
-            let text =
-                "The connection has a link to or from $cbs already, and may have one pair of them at a time.";
+            let text = "The connection already has links to and from $cbs, and may have one pair of them.";
             return Err(Error::new(ErrorCondition::NOT_ALLOWED, text));
         }
         let node = match attach.role {

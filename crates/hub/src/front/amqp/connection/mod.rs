@@ -494,7 +494,7 @@ const CREDIT: u32 = 4_000;
 const WAITING_OUTCOMES_MAX: u32 = 2 * CREDIT;
 
 /// What a client is told that has more on the way than it was allowed.
-const TOO_FAST: &str = "More events are on the way than the credit of the link allows.";
+const TOO_FAST: &str = "The sender has more events in flight than its link credit allows.";
 
 /// Output that is gathered before it is written, in bytes: a few large writes, still within the second-level cache.
 const OUTPUT_BUDGET: usize = 256 * 1024;

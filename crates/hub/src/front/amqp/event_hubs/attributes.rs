@@ -25,7 +25,7 @@ pub(crate) fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, St
                 partitions = Some(count.ok_or_else(wrong)?);
             }
             Some("consumer_groups") => {
-                let wrong = || "'consumer_groups' is not a list of texts.".to_owned();
+                let wrong = || "'consumer_groups' is not a list of strings.".to_owned();
                 consumer_groups = texts(value).ok_or_else(wrong)?;
             }
             key => {
@@ -40,7 +40,7 @@ pub(crate) fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, St
     Ok(HubConfig { consumer_groups, ..HubConfig::new(name, partitions) })
 }
 
-/// The elements of a list of texts; `None` for everything else.
+/// The elements of a list of strings; `None` for everything else.
 pub(crate) fn texts(value: &Value) -> Option<Vec<String>> {
     let (Value::List(elements) | Value::Array(elements)) = value else {
         return None;

@@ -79,7 +79,7 @@ impl DeliverLink {
             return Some(EndReason::Error(conditions::displaced(displacement)));
         }
         if let Some(damage) = &self.damage {
-            let text = format!("The partition can't be read further: {damage}.");
+            let text = format!("The partition can't be read any further: {damage}.");
             return Some(EndReason::Error(Error::new(ErrorCondition::INTERNAL_ERROR, text)));
         }
         self.is_deleted().then_some(EndReason::Deleted)

@@ -206,7 +206,7 @@ impl Request<'_> {
         let columns: Vec<String> = match named {
             None => columns.iter().copied().map(str::to_owned).collect(),
             Some(None) => {
-                return Err(Answer::error(400, "'attributeNames' is not a list of texts."));
+                return Err(Answer::error(400, "'attributeNames' is not a list of strings."));
             }
             Some(Some(named)) if named.len() > MOST_COLUMNS => {
                 let text = format!("'attributeNames' has more than {MOST_COLUMNS} names.");
@@ -325,7 +325,7 @@ mod tests {
             (attributes("partition_count", Value::Int(-1)), "not a number of partitions"),
             (attributes("partition_count", Value::Ulong(u64::MAX)), "not a number of partitions"),
             (attributes("partitions", number.clone()), "no attribute 'partitions'"),
-            (attributes("consumer_groups", number.clone()), "not a list of texts"),
+            (attributes("consumer_groups", number.clone()), "not a list of strings"),
             (Value::Map(vec![(number.clone(), number.clone())]), "no attribute ''"),
         ] {
             let (status, description) = status(&create, &body);

@@ -247,7 +247,7 @@ impl ReceiveLink {
         tokens.clear();
         tokens.extend(left.filter_map(|message| message.lock.map(|lock| lock.token)));
         if let Err(error) = self.queue().settle(now, tokens, &Settlement::Release) {
-            tracing::debug!(%error, "messages that could not be sent stay locked");
+            tracing::debug!(%error, "messages that could not be sent remain locked");
         }
         false
     }

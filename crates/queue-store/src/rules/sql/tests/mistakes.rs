@@ -39,7 +39,7 @@ fn mistakes_say_where_they_are_and_what_was_expected() {
         ),
         (
             "sys.Lable = 'x'",
-            "character 5: there is no system property `Lable`; there are MessageId, CorrelationId, Label, To, ReplyTo, \
+            "character 5: there is no system property `Lable`; known are MessageId, CorrelationId, Label, To, ReplyTo, \
              SessionId, ReplyToSessionId, ContentType, PartitionKey, SequenceNumber, EnqueuedTimeUtc, \
              ScheduledEnqueueTimeUtc, TimeToLive",
         ),

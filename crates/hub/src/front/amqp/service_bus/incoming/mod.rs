@@ -52,7 +52,7 @@ pub(super) enum MessageError {
     #[error("The message is malformed: {0}")]
     Malformed(#[from] DecodeError),
     /// A section of which there can be one is there twice.
-    #[error("The message has a section twice")]
+    #[error("The message has a duplicate section")]
     Repeated,
     /// A batch without messages.
     #[error("The batch holds no message")]

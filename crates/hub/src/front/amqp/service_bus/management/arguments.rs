@@ -29,7 +29,7 @@ impl Arguments {
 
     /// A text that may be left out.
     pub(super) fn optional_text(&self, name: &str) -> Result<Option<&str>, Answer> {
-        self.find(name).map(|value| value.as_text().ok_or_else(|| mistyped(name, "a text"))).transpose()
+        self.find(name).map(|value| value.as_text().ok_or_else(|| mistyped(name, "a string"))).transpose()
     }
 
     /// An integer of any width.
@@ -83,7 +83,7 @@ impl Arguments {
             Some(Value::Map(entries)) => entries
                 .iter()
                 .map(|(key, value)| {
-                    let key = key.as_text().ok_or_else(|| mistyped(name, "a map with texts for keys"))?;
+                    let key = key.as_text().ok_or_else(|| mistyped(name, "a map with strings as keys"))?;
                     Ok((key.to_owned(), value.clone()))
                 })
                 .collect(),

@@ -43,7 +43,7 @@ impl Request<'_> {
             },
             other => {
                 return Err(invalid(format!(
-                    "'{other}' is none of completed, abandoned, defered and suspended."
+                    "'{other}' is not one of completed, abandoned, defered and suspended."
                 )));
             }
         };

@@ -66,7 +66,7 @@ pub(super) fn describe(rule: &Rule) -> Value {
 fn expression<'a>(part: &'a Value, name: &str) -> Result<&'a str, Answer> {
     match part.get("expression") {
         None | Some(Value::Null) => Ok(""),
-        Some(text) => text.as_text().ok_or_else(|| mistyped(name, "a map with a text as 'expression'")),
+        Some(text) => text.as_text().ok_or_else(|| mistyped(name, "a map with a string as 'expression'")),
     }
 }
 

@@ -49,9 +49,10 @@ impl Request<'_> {
         self.authorize(&[Right::Listen, Right::Manage])?;
         match self.entity {
             ManagedEntity::Subscription(subscription) => Ok(subscription),
-            ManagedEntity::Queue(_) | ManagedEntity::Topic(_) => {
-                Err(not_allowed(format!("'{}' has no rules: subscriptions have.", self.entity.name())))
-            }
+            ManagedEntity::Queue(_) | ManagedEntity::Topic(_) => Err(not_allowed(format!(
+                "'{}' has no rules; only subscriptions have rules.",
+                self.entity.name()
+            ))),
         }
     }
 }
