@@ -71,7 +71,7 @@ impl Sink for SimulatedSink {
             return Ok(());
         }
         if world.process_mut(self.process).unanswered >= self.unanswered_max {
-            world.note_busy(self.process, outgoing.destination);
+            world.note_busy(self.process, outgoing.destination());
             return Err(SinkBusy);
         }
         world.send(self.process, token, &outgoing);

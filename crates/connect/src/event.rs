@@ -188,28 +188,6 @@ impl EventBatch {
         self.push(message, &parts);
     }
 
-    /// Appends some events of another batch, by their indices. Their bytes are shared, not copied.
-    ///
-    /// # Panics
-    /// When an index is not below the length of `from`.
-    pub fn extend_selected(&mut self, from: &Self, events: &[u32]) {
-        self.events.reserve(events.len());
-        // The chunk of `from` that the last chunk of this batch is.
-        let mut shared = None;
-        for &index in events {
-            let mut event = from.events[index as usize];
-            if shared != Some(event.chunk) {
-                shared = Some(event.chunk);
-                self.chunks.push(from.chunks[event.chunk as usize].clone());
-            }
-            // As in `push`: no more chunks than events.
-            event.chunk = (self.chunks.len() - 1) as u32;
-            self.message_bytes += event.message_len();
-            self.largest_message = self.largest_message.max(event.message_len());
-            self.events.push(event);
-        }
-    }
-
     /// The partition that all of the events come from.
     #[must_use]
     pub const fn partition(&self) -> PartitionId {
@@ -446,41 +424,6 @@ mod tests {
         assert_eq!(batch.chunks().len(), 3);
         let firsts: Vec<u8> = batch.events().iter().map(|event| batch.message(event)[0]).collect();
         assert_eq!(firsts, [1, 1, 2, 2, 1]);
-    }
-
-    #[test]
-    fn selected_events_keep_their_parts_in_the_batch_that_they_are_added_to() {
-        let (one, two) = (Bytes::from_static(b"k1|first|10"), Bytes::from_static(b"k2|second|20"));
-        let mut from = EventBatch::default();
-        from.push(&one, &parts(3..8, 0..2, 9..11, 10));
-        from.push(&two, &parts(3..9, 0..2, 10..12, 20));
-        from.push(&one, &parts(3..6, 0..0, 0..0, 30));
-        let mut gathered = EventBatch::with_capacity(PartitionId(3), 4);
-        gathered.push_message(&two, 5);
-        gathered.extend_selected(&from, &[0, 2]);
-        gathered.extend_selected(&from, &[1]);
-        let told: Vec<_> = gathered
-            .events()
-            .iter()
-            .map(|event| {
-                (
-                    event.sequence_number,
-                    gathered.message(event),
-                    gathered.partition_key(event),
-                    gathered.offset(event),
-                )
-            })
-            .collect();
-        assert_eq!(
-            told,
-            [
-                (5, &b"k2|second|20"[..], None, None),
-                (10, &b"first"[..], Some(&b"k1"[..]), Some(&b"10"[..])),
-                (30, &b"fir"[..], None, None),
-                (20, &b"second"[..], Some(&b"k2"[..]), Some(&b"20"[..])),
-            ]
-        );
-        assert_eq!((gathered.message_bytes(), gathered.largest_message()), (26, 12));
     }
 
     #[test]

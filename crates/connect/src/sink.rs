@@ -8,7 +8,7 @@ use std::fmt;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::event::{Encoding, Event, EventBatch};
+use crate::event::{Encoding, Event, EventBatch, PartitionId};
 use crate::service::ServiceError;
 use crate::source::ShutDown;
 
@@ -97,11 +97,17 @@ pub enum SendUnit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SendToken(pub u64);
 
-/// A group of events of one batch for one destination.
+/// Events for one destination.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingBatch<'a> {
-    /// The destination, below [`Sink::destinations`].
-    pub destination: u32,
+    destination: u32,
+    first: BatchPart<'a>,
+    others: &'a [BatchPart<'a>],
+}
+
+/// Some events of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchPart<'a> {
     /// The batch that the events are in.
     pub batch: &'a EventBatch,
     /// Indices into the batch's events, in the order in which to send them; at least one.
@@ -161,25 +167,85 @@ pub enum ErrorClass {
 }
 
 impl<'a> OutgoingBatch<'a> {
-    /// The events to send, in order.
-    pub fn events(&self) -> impl ExactSizeIterator<Item = &'a Event> + use<'a> {
-        let all = self.batch.events();
-        self.events.iter().map(move |&index| &all[index as usize])
+    /// Events of one batch, by their indices, for a destination below [`Sink::destinations`]; at least one.
+    #[must_use]
+    pub const fn new(destination: u32, batch: &'a EventBatch, events: &'a [u32]) -> Self {
+        Self { destination, first: BatchPart { batch, events }, others: &[] }
+    }
+
+    /// Adds events of other batches of the same partition, which follow in this order.
+    #[must_use]
+    pub const fn followed_by(self, others: &'a [BatchPart<'a>]) -> Self {
+        Self { others, ..self }
+    }
+
+    /// Where they are to go.
+    #[must_use]
+    pub const fn destination(&self) -> u32 {
+        self.destination
+    }
+
+    /// The partition that the events come from.
+    #[must_use]
+    pub const fn partition(&self) -> PartitionId {
+        self.first.batch.partition()
+    }
+
+    /// The events to send, in order, each with its batch.
+    #[must_use]
+    pub fn events(&self) -> OutgoingEvents<'a> {
+        OutgoingEvents {
+            batch: self.first.batch,
+            indices: self.first.events.iter(),
+            others: self.others.iter(),
+        }
     }
 
     /// The partition key of the first event, where it has one that is text: for sinks to which each send is of one key.
     #[must_use]
     pub fn partition_key(&self) -> Option<&'a str> {
-        let first = self.batch.events().get(*self.events.first()? as usize)?;
-        std::str::from_utf8(self.batch.partition_key(first)?).ok()
+        let (batch, first) = self.events().next()?;
+        std::str::from_utf8(batch.partition_key(first)?).ok()
     }
 
     /// The bytes to forward of each event, in order.
+    #[inline]
     pub fn messages(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        let batch = self.batch;
-        self.events().map(move |event| batch.message(event))
+        self.events().map(|(batch, event)| batch.message(event))
     }
 }
+
+/// The events of an [`OutgoingBatch`], in order.
+#[derive(Clone, Debug)]
+pub struct OutgoingEvents<'a> {
+    batch: &'a EventBatch,
+    indices: std::slice::Iter<'a, u32>,
+    others: std::slice::Iter<'a, BatchPart<'a>>,
+}
+
+impl<'a> Iterator for OutgoingEvents<'a> {
+    type Item = (&'a EventBatch, &'a Event);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(&index) = self.indices.next() {
+                return Some((self.batch, &self.batch.events()[index as usize]));
+            }
+            let part = self.others.next()?;
+            self.batch = part.batch;
+            self.indices = part.events.iter();
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let others = self.others.as_slice().iter().map(|part| part.events.len());
+        let length = self.indices.len() + others.sum::<usize>();
+        (length, Some(length))
+    }
+}
+
+impl ExactSizeIterator for OutgoingEvents<'_> {}
 
 impl fmt::Display for ErrorClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -193,3 +259,25 @@ impl fmt::Display for ErrorClass {
 }
 
 const _: () = assert!(size_of::<SendOutcome>() <= 16, "outcomes arrive by the million per second");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_several_batches_keeps_its_order() {
+        let batch = |messages: &[&'static [u8]]| {
+            let mut batch = EventBatch::default();
+            for message in messages {
+                batch.push_message(&bytes::Bytes::from_static(message), 0);
+            }
+            batch
+        };
+        let (one, two) = (batch(&[b"a", b"b", b"c"]), batch(&[b"d", b"e"]));
+        let others = [BatchPart { batch: &two, events: &[1] }, BatchPart { batch: &one, events: &[1, 0] }];
+        let outgoing = OutgoingBatch::new(7, &one, &[2]).followed_by(&others);
+        assert_eq!((outgoing.destination(), outgoing.events().len()), (7, 4));
+        let messages: Vec<_> = outgoing.messages().collect();
+        assert_eq!(messages, [b"c", b"e", b"b", b"a"]);
+    }
+}

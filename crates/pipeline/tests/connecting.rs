@@ -70,7 +70,7 @@ async fn put(service: &Service, queue: &str, messages: u32) {
         batch.push_message(&Bytes::from_static(MESSAGE), i64::from(number));
     }
     let events: Vec<u32> = (0..messages).collect();
-    sink.send(SendToken(0), OutgoingBatch { destination: 0, batch: &batch, events: &events }).unwrap();
+    sink.send(SendToken(0), OutgoingBatch::new(0, &batch, &events)).unwrap();
     let mut outcomes = Vec::new();
     poll_fn(|context| sink.poll_outcomes(context, &mut outcomes)).await.unwrap();
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));

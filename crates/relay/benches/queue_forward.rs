@@ -104,7 +104,7 @@ async fn fill(connection_string: &ConnectionString, messages: u64) {
     let events: Vec<u32> = (0..FILLED_AT_ONCE as u32).collect();
     let mut outcomes = Vec::new();
     for token in 0..messages / FILLED_AT_ONCE as u64 {
-        let outgoing = OutgoingBatch { destination: 0, batch: &batch, events: &events };
+        let outgoing = OutgoingBatch::new(0, &batch, &events);
         sink.send(SendToken(token), outgoing).expect("one batch at a time finds room");
         std::future::poll_fn(|context| sink.poll_outcomes(context, &mut outcomes))
             .await

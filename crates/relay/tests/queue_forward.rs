@@ -54,7 +54,7 @@ async fn put_into(service: &Service, entity: &str, numbers: std::ops::Range<u32>
         batch.push_message(&Bytes::from(message), i64::from(number));
     }
     let events: Vec<u32> = (0..batch.len() as u32).collect();
-    let outgoing = OutgoingBatch { destination: 0, batch: &batch, events: &events };
+    let outgoing = OutgoingBatch::new(0, &batch, &events);
     sink.send(SendToken(0), outgoing).unwrap();
     let mut outcomes = Vec::new();
     poll_fn(|context| sink.poll_outcomes(context, &mut outcomes)).await.unwrap();

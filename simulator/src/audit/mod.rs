@@ -219,10 +219,10 @@ impl Audit {
         outgoing: &OutgoingBatch<'_>,
         now_ms: u64,
     ) -> Result<Attempt, Violation> {
-        let partition = outgoing.batch.partition().0;
+        let partition = outgoing.partition().0;
         let (in_flight, try_timeout_ms) = (self.in_flight, self.try_timeout_ms);
         let shared = self.expire_ms.is_some();
-        let numbers: Vec<i64> = outgoing.events().map(|event| event.sequence_number).collect();
+        let numbers: Vec<i64> = outgoing.events().map(|(_, event)| event.sequence_number).collect();
         let view = self.view(process, partition);
         let is_held = |number: &i64| {
             let batch = view.batches.range(..=number).next_back();
@@ -234,7 +234,7 @@ impl Audit {
         if shared && !view.fenced {
             return Err(Violation::SentUnfenced { process, partition, sequence_number: numbers[0] });
         }
-        let this = UnderWay { send, destination: outgoing.destination, sent_at_ms: now_ms };
+        let this = UnderWay { send, destination: outgoing.destination(), sent_at_ms: now_ms };
         let is_awaited = |other: &UnderWay| now_ms < other.sent_at_ms.saturating_add(try_timeout_ms);
         for &sequence_number in &numbers {
             if is_set(&view.settled, sequence_number) {

@@ -46,7 +46,7 @@ impl World {
         let checked = self.audit.send(process, send, outgoing, now);
         let attempt = self.check(checked);
         let mut messages: Vec<_> = outgoing.messages().map(Bytes::copy_from_slice).collect();
-        let mut destination = outgoing.destination;
+        let mut destination = outgoing.destination();
         if self.has_defect(Defect::SinkReorders) {
             messages.reverse();
         }
@@ -58,10 +58,10 @@ impl World {
             damaged[0] ^= 1;
             messages[0] = damaged.into();
         }
-        let mut numbers = outgoing.events().map(|event| event.sequence_number);
+        let mut numbers = outgoing.events().map(|(_, event)| event.sequence_number);
         let first = numbers.next().unwrap_or(-1);
         let events =
-            Events { partition: outgoing.batch.partition().0, first, last: numbers.last().unwrap_or(first) };
+            Events { partition: outgoing.partition().0, first, last: numbers.last().unwrap_or(first) };
         self.note(Some(process), What::Sent { send, destination, events });
         let delay = self.network_ms();
         let state = self.process_mut(process);

@@ -80,7 +80,8 @@ pub(crate) struct WholeTransfer<'a> {
 impl<'a> WholeTransfer<'a> {
     /// Reads the frame at the start of `bytes`, which may go on behind it. `None` for every other frame, and for those that
     /// are incomplete or malformed: they are for the general decoder to judge.
-    #[inline]
+    // Always: a run is a loop of this, and as a call it would hand each frame over through memory.
+    #[inline(always)]
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let head = bytes.first_chunk::<FIELDS_AT>()?;
         let [s0, s1, s2, s3, d0, d1, c0, c1, p0, p1, p2, p3, list_size, count] = *head;
@@ -124,7 +125,7 @@ impl<'a> WholeTransfer<'a> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn short_uint(fields: &[u8]) -> Option<(u32, &[u8])> {
     match fields {
         [code::UINT, a, b, c, d, rest @ ..] => Some((u32::from_be_bytes([*a, *b, *c, *d]), rest)),

@@ -179,7 +179,7 @@ impl Sink for NullSink {
         for message in outgoing.messages() {
             self.output.extend_from_slice(message);
         }
-        let events = self.accepted.events.load(Ordering::Relaxed) + outgoing.events.len() as u64;
+        let events = self.accepted.events.load(Ordering::Relaxed) + outgoing.events().len() as u64;
         self.accepted.events.store(events, Ordering::Relaxed);
         self.outcomes.push(SendOutcome { token, result: Ok(()) });
         Ok(())

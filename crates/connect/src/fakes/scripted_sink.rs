@@ -237,13 +237,13 @@ impl Sink for ScriptedSink {
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
         let mut state = self.script.state();
         assert!(
-            state.unit == SendUnit::Batch || outgoing.events.len() == 1,
+            state.unit == SendUnit::Batch || outgoing.events().len() == 1,
             "a send of several events where each was to be sent alone"
         );
         if state.unanswered.len() >= state.max_unanswered {
             return Err(SinkBusy);
         }
-        let scripted = state.replies[outgoing.destination as usize].pop_front();
+        let scripted = state.replies[outgoing.destination() as usize].pop_front();
         let mut reply = scripted.unwrap_or_else(|| state.default_reply.clone());
         let encoded: usize = outgoing.messages().map(|message| self.encoded_len(message.len())).sum();
         if encoded > state.max_batch_bytes {
@@ -257,9 +257,9 @@ impl Sink for ScriptedSink {
         };
         state.unanswered.push(Unanswered { due, token, result });
         state.writes.push(Write {
-            destination: outgoing.destination,
-            partition: outgoing.batch.partition(),
-            sequence_numbers: outgoing.events().map(|event| event.sequence_number).collect(),
+            destination: outgoing.destination(),
+            partition: outgoing.partition(),
+            sequence_numbers: outgoing.events().map(|(_, event)| event.sequence_number).collect(),
             messages: outgoing.messages().map(Bytes::copy_from_slice).collect(),
             sent_at: now,
             reply,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn send(sink: &mut ScriptedSink, token: u64, destination: u32, events: &[u32]) -> Result<(), SinkBusy> {
-        sink.send(SendToken(token), OutgoingBatch { destination, batch: &batch(), events })
+        sink.send(SendToken(token), OutgoingBatch::new(destination, &batch(), events))
     }
 
     async fn outcomes(sink: &mut ScriptedSink) -> Vec<(u64, Option<ErrorClass>)> {

@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
+use amqp::codec::write;
 use amqp::message::{FORMAT_AMQP, encode};
 
 use crate::event::Encoding;
@@ -78,7 +79,6 @@ impl Sink for ServiceBusSink {
 
     #[inline]
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
-        let batch = outgoing.batch;
         let events = outgoing.events();
         assert!(
             self.unit == SendUnit::Batch || events.len() == 1,
@@ -87,7 +87,7 @@ impl Sink for ServiceBusSink {
         let format = format_of(&outgoing.messages());
         let scratch = &mut self.scratch;
         self.transmitter.transmit(token, ENTITY, format, |writer| {
-            for event in events {
+            for (batch, event) in events {
                 let message = batch.message(event);
                 scratch.clear();
                 let key = batch.partition_key(event).and_then(|key| std::str::from_utf8(key).ok());
@@ -98,7 +98,7 @@ impl Sink for ServiceBusSink {
                     let length = u32::try_from(scratch.len() + message.len())
                         .expect("a message is shorter than 4 GiB");
                     let (prefix, prefix_length) = encode::data_prefix_bytes(length);
-                    writer.put(&prefix[..prefix_length]);
+                    writer.put_encoded(prefix.len(), |out| write::few(out, &prefix, prefix_length));
                 }
                 if !scratch.is_empty() {
                     writer.put(scratch);

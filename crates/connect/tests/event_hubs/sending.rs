@@ -116,7 +116,8 @@ async fn a_sink_that_keeps_keys_lets_the_service_choose_by_them() {
     }
     for (event, address) in [(0, "hub"), (1, "hub/Partitions/1")] {
         loop {
-            let outgoing = OutgoingBatch { destination: 1, batch: &batch, events: &[event] };
+            let events = [event];
+            let outgoing = OutgoingBatch::new(1, &batch, &events);
             if sink.send(SendToken(0), outgoing).is_ok() {
                 break;
             }
@@ -342,7 +343,7 @@ async fn a_sink_sends_the_events_of_a_batch_to_the_partition() {
     for message in [&b"zero"[..], b"one", b"two"] {
         batch.push_message(&Bytes::from_static(message), 0);
     }
-    let outgoing = OutgoingBatch { destination: 1, batch: &batch, events: &[2, 0] };
+    let outgoing = OutgoingBatch::new(1, &batch, &[2, 0]);
     sink.send(SendToken(4), outgoing).unwrap();
     let mut outcomes = Vec::new();
     poll_fn(|context| sink.poll_outcomes(context, &mut outcomes)).await.unwrap();

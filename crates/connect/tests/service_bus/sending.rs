@@ -25,7 +25,7 @@ fn three() -> EventBatch {
 }
 
 fn send(sink: &mut ServiceBusSink, token: u64, batch: &EventBatch, events: &[u32]) {
-    let outgoing = OutgoingBatch { destination: 0, batch, events };
+    let outgoing = OutgoingBatch::new(0, batch, events);
     sink.send(SendToken(token), outgoing).expect("there is credit");
 }
 
@@ -107,7 +107,7 @@ async fn a_queue_that_is_deleted_ends_the_sink_instead_of_failing_every_message(
     let error = lost[0].result.as_ref().unwrap_err();
     assert_eq!(error.class, ErrorClass::Fatal);
     // The next try attaches again, and is refused.
-    let outgoing = OutgoingBatch { destination: 0, batch: &batch, events: &[0] };
+    let outgoing = OutgoingBatch::new(0, &batch, &[0]);
     assert!(sink.send(SendToken(1), outgoing).is_err());
     let ended = tokio::time::timeout(PATIENCE, poll_fn(|context| sink.poll_ready(context)));
     let error = ended.await.expect("the sink ends").unwrap_err();

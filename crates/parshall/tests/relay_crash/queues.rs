@@ -160,7 +160,7 @@ async fn put(options: ClientOptions, count: u32) {
             batch.push_message(&Bytes::from(message), i64::from(number));
         }
         let events: Vec<u32> = (0..AT_ONCE).collect();
-        let outgoing = OutgoingBatch { destination: 0, batch: &batch, events: &events };
+        let outgoing = OutgoingBatch::new(0, &batch, &events);
         sink.send(SendToken(u64::from(first)), outgoing).unwrap();
         poll_fn(|context| sink.poll_outcomes(context, &mut outcomes)).await.unwrap();
     }

@@ -5,15 +5,15 @@ use std::task::Context;
 use std::time::Instant;
 
 use connect::event::EventBatch;
-use connect::sink::{OutgoingBatch, SendUnit, Sink, SinkError};
+use connect::sink::{BatchPart, OutgoingBatch, SendUnit, Sink, SinkError};
 use connect::source::Settlement;
 
 use super::Relay;
-use super::in_flight::InFlight;
+use super::in_flight::{InFlight, Slots};
 use super::keys::split_by_key;
 use super::lanes::LaneId;
 use super::partition::{Completes, Parked, State};
-use super::sends::{NONE, Stage};
+use super::sends::{NONE, Sends, Stage};
 use crate::metrics::{record_count, record_duration};
 use crate::regroup::Group;
 
@@ -281,7 +281,10 @@ impl Relay {
         let max_events = self.lanes.max_events(lane);
         let (mut events, mut bytes) = (self.sends.send(leader).unsent(), self.group_bytes(leader));
         let mut last = leader;
-        while let Some(next) = self.lanes.first(lane) {
+        for _ in 0..RIDERS_MAX {
+            let Some(next) = self.lanes.first(lane) else {
+                return;
+            };
             events = events.saturating_add(self.sends.send(next).unsent());
             bytes = bytes.saturating_add(self.group_bytes(next));
             let same_key = self.key_of(next) == self.key_of(leader);
@@ -357,27 +360,22 @@ impl Relay {
     pub(super) fn transmit(&mut self, index: u32) -> bool {
         let send = *self.sends.send(index);
         let token = self.sends.token(index);
-        let (batch, part_end, events);
-        if send.follower == NONE {
-            let in_flight = self.slots.in_flight(self.sends.slot(index));
-            batch = &in_flight.batch;
-            part_end = end_of_part(
-                &*self.outlets.get(send.sink).sink,
-                batch,
-                &in_flight.order,
-                send.destination,
-                send.next..send.end,
-                send.part_max,
-            );
-            events = &in_flight.order[send.next as usize..part_end as usize];
+        let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
+        let (part_end, riders);
+        let others: &[BatchPart<'_>] = if send.follower == NONE {
+            let sink = &*self.outlets.get(send.sink).sink;
+            part_end = end_of_part(sink, batch, order, send.destination, send.next..send.end, send.part_max);
+            &[]
         } else {
-            self.collect_riders(index);
-            batch = &self.gathered;
             part_end = send.end;
-            events = &self.positions[..batch.len()];
-        }
+            let count;
+            (riders, count) = riders_from(&self.sends, &self.slots, send.follower);
+            &riders[..count]
+        };
+        let events = &order[send.next as usize..part_end as usize];
+        let outgoing = OutgoingBatch::new(send.destination, batch, events).followed_by(others);
         let outlet = self.outlets.get_mut(send.sink);
-        match outlet.sink.send(token, OutgoingBatch { destination: send.destination, batch, events }) {
+        match outlet.sink.send(token, outgoing) {
             Ok(()) => {
                 self.metrics.sends += 1;
                 self.metrics.split_sends += u64::from(part_end < send.end);
@@ -391,23 +389,6 @@ impl Relay {
                 false
             }
         }
-    }
-
-    /// Brings the events of a send and of all that ride with it together, in order.
-    fn collect_riders(&mut self, leader: u32) {
-        let slot = self.slots.in_flight(self.sends.slot(leader));
-        self.gathered.clear(slot.batch.partition());
-        let mut next = leader;
-        while next != NONE {
-            let send = self.sends.send(next);
-            let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(next));
-            let events = &order[send.next as usize..send.end as usize];
-            self.gathered.extend_selected(batch, events);
-            next = send.follower;
-        }
-        // No more than the source may have handed over, which is counted in 32 bits.
-        let positions = self.positions.len() as u32..self.gathered.len() as u32;
-        self.positions.extend(positions);
     }
 
     /// Offers what sinks were too busy for again, once they say that this is worth it.
@@ -457,6 +438,26 @@ impl Relay {
         }
     }
 }
+
+/// The events of all that ride with a send, from the first rider on, in order; and how many groups there are.
+fn riders_from<'a>(sends: &'a Sends, slots: &'a Slots, first: u32) -> ([BatchPart<'a>; RIDERS_MAX], usize) {
+    let part = |index: u32| {
+        let send = sends.send(index);
+        let InFlight { batch, order, .. } = slots.in_flight(sends.slot(index));
+        BatchPart { batch, events: &order[send.next as usize..send.end as usize] }
+    };
+    let mut riders = [part(first); RIDERS_MAX];
+    let (mut count, mut next) = (0, first);
+    while next != NONE {
+        riders[count] = part(next);
+        count += 1;
+        next = sends.send(next).follower;
+    }
+    (riders, count)
+}
+
+/// How many groups may ride with one. They are of as many batches of a partition, so there are seldom more than a few.
+const RIDERS_MAX: usize = 16;
 
 /// Makes a group of each event, from the `first` group on.
 fn split_groups(groups: &mut Vec<Group>, first: usize) {

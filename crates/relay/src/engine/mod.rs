@@ -30,7 +30,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
-use connect::event::{EventBatch, PartitionId};
+use connect::event::PartitionId;
 use connect::sink::{SendOutcome, SendUnit, Sink};
 use connect::source::{AnySource, SettlingSource, ShutDown, Source, SourceEvent, StartPosition};
 use tokio::sync::oneshot;
@@ -103,9 +103,6 @@ pub struct Relay {
     lanes: Lanes,
     /// Sends of batches that were given up, which may be accepted all the same.
     orphans: Orphans,
-    /// Scratch: the events of a send that comes from several batches, and the positions 0, 1, … of them.
-    gathered: EventBatch,
-    positions: Vec<u32>,
     /// Partitions with parked batches that may have room now.
     runnable: VecDeque<usize>,
     /// Message bytes of all batches that are parked or under way.
@@ -250,8 +247,6 @@ impl Relay {
                 options.in_flight,
             ),
             orphans: Orphans::default(),
-            gathered: EventBatch::default(),
-            positions: Vec::new(),
             partitions,
             slots: Slots::default(),
             sends: Sends::new(),

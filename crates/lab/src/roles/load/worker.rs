@@ -221,7 +221,7 @@ impl<C: MessageCodec> Generator<C> {
             });
             let destination = u32::from(run.stream) % self.sink.destinations();
             let (batch, events) = self.encoder.encode(&run, now);
-            let outgoing = OutgoingBatch { destination, batch, events };
+            let outgoing = OutgoingBatch::new(destination, batch, events);
             if self.sink.send(SendToken(token as u64), outgoing).is_ok() {
                 self.pending[token] = Some(self.accounting.sent(run, now));
                 sent = true;

@@ -74,7 +74,7 @@ impl Sink for MemorySink {
         let hits = |every: Option<u64>| every.is_some_and(|every| sends.is_multiple_of(every));
         let is_refused = hits(self.faults.refuse_every);
         if !is_refused && !hits(self.faults.forget_every) {
-            let partition = PartitionId(outgoing.destination);
+            let partition = PartitionId(outgoing.destination());
             for message in outgoing.messages() {
                 self.hub.append(partition, message);
             }
