@@ -1,9 +1,12 @@
 //! The one clock of a run.
 //!
-//! Every role runs on the lab's machine and reads `CLOCK_MONOTONIC`, which is the same for all
+//! A role on the lab's machine reads `CLOCK_MONOTONIC`, which is the same for all
 //! processes of the machine. The orchestrator picks the run's epoch once and hands it to every role;
 //! from then on an instant is a [`RunTime`]: microseconds since that epoch. Latencies between
 //! processes are therefore exact differences, not estimates across two clocks.
+//!
+//! The clock of another machine counts from another moment. A role there gets the epoch as its own clock
+//! shows it ([`RunClock::as_shown_by`]), by the offset that was estimated for it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -73,8 +76,9 @@ pub struct WallClock {
 /// Reads the run's time. Cheap to copy; serialised as its epoch, so that all roles share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunClock {
-    /// The epoch on `CLOCK_MONOTONIC`, in nanoseconds since the machine started.
-    epoch_ns: u64,
+    /// The epoch on `CLOCK_MONOTONIC`, in nanoseconds since the machine started. Negative on a machine that started
+    /// after it.
+    epoch_ns: i64,
 }
 
 impl RunClock {
@@ -87,7 +91,21 @@ impl RunClock {
     /// The present instant. One reading costs about 20 ns: take one per chunk, not one per event.
     #[must_use]
     pub fn now(&self) -> RunTime {
-        RunTime::from_micros(monotonic_ns().saturating_sub(self.epoch_ns) / 1_000)
+        let since_epoch = monotonic_ns().saturating_sub(self.epoch_ns);
+        RunTime::from_micros(u64::try_from(since_epoch).unwrap_or(0) / 1_000)
+    }
+
+    /// The same clock for a machine whose `CLOCK_MONOTONIC` is so far ahead of this one's.
+    #[must_use]
+    pub const fn as_shown_by(&self, ahead_ns: i64) -> Self {
+        Self { epoch_ns: self.epoch_ns.saturating_add(ahead_ns) }
+    }
+
+    /// What `CLOCK_MONOTONIC` of this machine shows at an instant of the run, in nanoseconds.
+    #[must_use]
+    pub const fn monotonic_ns(&self, at: RunTime) -> i64 {
+        // Below 2^40 microseconds, so nothing can be lost.
+        self.epoch_ns.saturating_add(at.as_micros() as i64 * 1_000)
     }
 }
 
@@ -112,9 +130,10 @@ impl WallClock {
     }
 }
 
-fn monotonic_ns() -> u64 {
+/// What `CLOCK_MONOTONIC` of this machine shows now, in nanoseconds.
+pub(crate) fn monotonic_ns() -> i64 {
     let now = clock_gettime(ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 #[cfg(test)]
@@ -154,5 +173,17 @@ mod tests {
         let before = clock.now();
         let between = other.now();
         assert!(before <= between && between <= clock.now());
+    }
+
+    #[test]
+    fn a_clock_for_a_machine_that_is_ahead_shows_less_where_it_is_not() {
+        let clock = RunClock::starting_now();
+        let at = RunTime::from_micros(7);
+        let ahead = clock.as_shown_by(5_000);
+        assert_eq!(ahead.monotonic_ns(at) - clock.monotonic_ns(at), 5_000);
+        assert_eq!(clock.as_shown_by(i64::MAX).now(), RunTime::EPOCH, "not reached yet");
+        let started_later = clock.as_shown_by(-monotonic_ns());
+        let line = serde_json::to_string(&started_later).expect("a clock serialises");
+        assert_eq!(serde_json::from_str::<RunClock>(&line).expect("and is read back"), started_later);
     }
 }

@@ -14,6 +14,7 @@ mod tree;
 use std::time::Duration;
 
 use procfs::process::Process;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::RunTime,
@@ -25,7 +26,8 @@ pub(crate) use machine::busy_cpu;
 pub(crate) use tree::descendants;
 
 /// What a process has used so far and holds at this moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ProcessSample {
     /// CPU time since it started, user and system, to the kernel's clock tick (10 ms as a rule).
     pub cpu: Duration,
@@ -60,6 +62,8 @@ pub enum Scope {
     Itself,
     /// Everything below it, and not itself.
     Below,
+    /// The process itself, on another machine, as it tells.
+    Told,
 }
 
 /// What a role uses at this moment.
@@ -141,14 +145,41 @@ impl RoleProbe {
         probe
     }
 
-    /// Samples the processes now and returns what the role uses.
+    /// A probe of processes on another machine, from what they tell. It counts from the first reading on.
+    #[must_use]
+    pub fn told(readings: &[(RunTime, ProcessSample)]) -> Self {
+        Self {
+            process_ids: Vec::new(),
+            scope: Scope::Told,
+            last: readings.iter().map(|(_, sample)| *sample).collect(),
+            sampled: last_of(readings).unwrap_or_default(),
+            present: Present::default(),
+            measurement: None,
+        }
+    }
+
+    /// Samples the processes now and returns what the role uses. Of those that tell, the last reading stands.
     pub fn sample(&mut self, now: RunTime) -> Present {
+        let of: fn(u32) -> Option<ProcessSample> = match self.scope {
+            Scope::Itself => ProcessSample::of,
+            Scope::Below => tree::sample_below,
+            Scope::Told => return self.present,
+        };
+        let samples = self.process_ids.iter().map(|process_id| of(*process_id)).collect();
+        self.take(now, samples)
+    }
+
+    /// Takes what each process told last, and when. Only what is new counts.
+    pub fn note(&mut self, readings: &[(RunTime, ProcessSample)]) -> Present {
+        match last_of(readings).filter(|last| *last > self.sampled) {
+            Some(last) => self.take(last, readings.iter().map(|(_, sample)| Some(*sample)).collect()),
+            None => self.present,
+        }
+    }
+
+    fn take(&mut self, now: RunTime, samples: Vec<Option<ProcessSample>>) -> Present {
         let cpu_before = self.totals().cpu;
-        for (process_id, last) in self.process_ids.iter().zip(&mut self.last) {
-            let sample = match self.scope {
-                Scope::Itself => ProcessSample::of(*process_id),
-                Scope::Below => tree::sample_below(*process_id),
-            };
+        for (sample, last) in samples.into_iter().zip(&mut self.last) {
             match sample {
                 // A process that has ended and was not waited for has CPU time but no memory any more.
                 Some(sample) => {
@@ -244,6 +275,11 @@ impl RoleProbe {
             file_calls: self.last.iter().map(|sample| sample.file_calls).sum(),
         }
     }
+}
+
+/// When the last of them was taken.
+fn last_of(readings: &[(RunTime, ProcessSample)]) -> Option<RunTime> {
+    readings.iter().map(|(at, _)| *at).max()
 }
 
 impl Work {
@@ -386,6 +422,27 @@ mod tests {
         }
         let after = ProcessSample::of(std::process::id()).expect("this process lives");
         assert!(after.file_calls >= before.file_calls + 50);
+    }
+
+    #[test]
+    fn processes_elsewhere_are_measured_by_what_they_tell_between_their_own_readings() {
+        let at = |seconds: u64| RunTime::EPOCH.plus(Duration::from_secs(seconds));
+        let told = |seconds: u64, cpu_ms: u64, memory_bytes: u64| {
+            let cpu = Duration::from_millis(cpu_ms);
+            let sample =
+                ProcessSample { cpu, memory_bytes, memory_peak_bytes: 9, ..ProcessSample::default() };
+            (at(seconds), sample)
+        };
+        let mut probe = RoleProbe::told(&[told(1, 5_000, 1), told(1, 7_000, 1)]);
+        let present = probe.note(&[told(3, 6_000, 4), told(3, 7_500, 6)]);
+        assert_eq!((present.cores, present.memory_bytes), (0.75, 10));
+        probe.begin_measurement(at(4));
+        assert_eq!(probe.note(&[told(3, 9_000, 0), told(3, 9_000, 0)]), present, "nothing new");
+        probe.note(&[told(5, 7_000, 4), told(5, 8_500, 6)]);
+        probe.end_measurement(at(6));
+        let usage = probe.usage(&limit(None), 4, &NO_WORK).expect("a measurement");
+        assert_eq!((usage.cpu_seconds, usage.cpu_percent), (2.0, 25.0));
+        assert_eq!((usage.memory_peak_bytes, usage.memory_average_bytes), (18, Some(10)));
     }
 
     #[test]

@@ -311,6 +311,7 @@ fn record(case: usize, number: u32) -> TrialRecord {
             (Size::BatchEvents, latencies(3_000, 120.0, 0.05)),
             (Size::SendEvents, latencies(9_000, 4.0, 0.4)),
         ]),
+        clock_us: None,
         intervals: vec![IntervalDistribution {
             start: Duration::ZERO,
             length: Duration::from_secs(1),

@@ -77,7 +77,6 @@ impl Environment {
     /// unknown (or zero, for memory), since a missing fact must not stop a measurement.
     #[must_use]
     pub fn of_this_machine(run: RunIdentity) -> Self {
-        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self {
             version: run.version,
             build: Some(format!("{}, {}", env!("PARSHALL_COMPILER"), env!("PARSHALL_PROFILE"))),
@@ -86,13 +85,10 @@ impl Environment {
             seed: run.seed,
             started: iso_date(SystemTime::now()),
             finished: None,
-            cpu_model: cpu_model(&text("/proc/cpuinfo")).unwrap_or_else(|| "unknown".to_owned()),
-            cores: std::thread::available_parallelism()
-                .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)),
-            memory_bytes: memory_bytes(&text("/proc/meminfo")).unwrap_or(0),
-            kernel: [text("/proc/sys/kernel/ostype"), text("/proc/sys/kernel/osrelease")]
-                .map(|line| line.trim().to_owned())
-                .join(" "),
+            cpu_model: own_cpu_model(),
+            cores: own_cores(),
+            memory_bytes: own_memory_bytes(),
+            kernel: own_kernel(),
             load_average: load_average(&text("/proc/loadavg")),
             huge_pages: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
             clock_source: Some(text(CLOCK_SOURCE).trim().to_owned()).filter(|source| !source.is_empty()),
@@ -104,6 +100,31 @@ impl Environment {
     pub fn finish(&mut self) {
         self.finished = Some(iso_date(SystemTime::now()));
     }
+}
+
+/// The processor of this machine; unknown, if the kernel does not say.
+pub(super) fn own_cpu_model() -> String {
+    cpu_model(&text("/proc/cpuinfo")).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The logical cores that this process may use.
+pub(super) fn own_cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
+/// The memory of this machine; zero, if the kernel does not say.
+pub(super) fn own_memory_bytes() -> u64 {
+    memory_bytes(&text("/proc/meminfo")).unwrap_or(0)
+}
+
+/// Operating system and kernel release of this machine.
+pub(super) fn own_kernel() -> String {
+    let words = [text("/proc/sys/kernel/ostype"), text("/proc/sys/kernel/osrelease")];
+    words.map(|line| line.trim().to_owned()).join(" ")
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
 }
 
 fn cpu_model(cpuinfo: &str) -> Option<String> {

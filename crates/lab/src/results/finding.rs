@@ -64,6 +64,10 @@ pub enum FindingKind {
     CountersDisagree,
     /// Latencies below zero: clocks disagree.
     NegativeLatency,
+    /// How far the clock of a role on another machine is off, and how well that is known.
+    ClockOffset,
+    /// Clocks of two machines are known less well than the latency between them.
+    ClockUncertain,
     /// The service throttled: a quota limits the figures.
     LimitedByQuota,
     /// The measured client was at its CPU or memory limit.
@@ -152,6 +156,8 @@ mod tests {
             FindingKind::SinkOverloaded,
             FindingKind::CountersDisagree,
             FindingKind::NegativeLatency,
+            FindingKind::ClockOffset,
+            FindingKind::ClockUncertain,
             FindingKind::LimitedByQuota,
             FindingKind::LimitedByClient,
             FindingKind::LimitedByGenerator,

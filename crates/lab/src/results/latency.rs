@@ -112,6 +112,42 @@ impl LatencyDistribution {
         }
     }
 
+    /// The same samples, each longer by so many microseconds. Of negative ones only the count and the worst are known; they
+    /// stay negative.
+    #[must_use]
+    pub fn shifted(&self, by_us: i64) -> Self {
+        if by_us == 0 {
+            return self.clone();
+        }
+        let negative = self.negative.map(|NegativeLatencies { count, min }| NegativeLatencies {
+            count,
+            min: min.saturating_add(by_us).min(-1),
+        });
+        let mut shifted = Self { negative, ..Self::new() };
+        for bucket in self.histogram.iter_recorded() {
+            let value = self.histogram.median_equivalent(bucket.value_iterated_to());
+            let value = i64::try_from(value).unwrap_or(i64::MAX).saturating_add(by_us);
+            shifted.record_many(value, bucket.count_at_value());
+        }
+        shifted
+    }
+
+    /// The median of all samples, the negative ones included; of those, the worst stands for all.
+    #[must_use]
+    pub fn median_us(&self) -> Option<i64> {
+        let below = self.negative.map_or(0, |negative| negative.count);
+        let all = self.histogram.len() + below;
+        let rank = all.div_ceil(2);
+        match (all, self.negative) {
+            (0, _) => None,
+            (_, Some(negative)) if rank <= below => Some(negative.min),
+            _ => {
+                let share = (rank - below) as f64 / self.histogram.len() as f64;
+                i64::try_from(self.histogram.value_at_quantile(share)).ok()
+            }
+        }
+    }
+
     /// Whether nothing was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -138,10 +174,16 @@ impl LatencyDistribution {
         })
     }
 
-    /// The summary with its precision, which the distributions of the single seconds tell.
+    /// The summary with its precision, which the distributions of the single seconds tell, and by how much the clocks at
+    /// both ends may be off.
     #[must_use]
-    pub fn summary_of_seconds<'a>(&self, seconds: impl Iterator<Item = &'a Self>) -> Option<LatencySummary> {
-        Some(LatencySummary { precision: LatencyPrecision::of(self, seconds), ..self.summary()? })
+    pub fn summary_of_seconds<'a>(
+        &self,
+        seconds: impl Iterator<Item = &'a Self>,
+        clock_us: Option<u64>,
+    ) -> Option<LatencySummary> {
+        let precision = LatencyPrecision::of(self, seconds, clock_us);
+        Some(LatencySummary { precision, ..self.summary()? })
     }
 
     /// The percentile curve, up to the last percentile that the samples support.
@@ -220,6 +262,25 @@ mod tests {
         batch.record_many(-9, 0);
         assert_eq!(batch.histogram.len(), 128);
         assert_eq!(batch.negative, Some(NegativeLatencies { count: 3, min: -2 }));
+    }
+
+    #[test]
+    fn shifted_samples_keep_their_distances_and_fall_below_zero_in_sight() {
+        let original = distribution([100, 200, 300, 2_000_000]);
+        let shifted = original.shifted(-150);
+        assert_eq!(shifted.negative, Some(NegativeLatencies { count: 1, min: -50 }));
+        assert_eq!((shifted.histogram.len(), shifted.histogram.min()), (3, 50));
+        assert!(shifted.histogram.max().abs_diff(1_999_850) < 2_000, "{}", shifted.histogram.max());
+        assert_eq!(shifted.shifted(150).negative, Some(NegativeLatencies { count: 1, min: -1 }));
+        assert_eq!(original.shifted(0), original);
+    }
+
+    #[test]
+    fn the_median_counts_negative_samples() {
+        assert_eq!(distribution([]).median_us(), None);
+        assert_eq!(distribution([-9, 10, 20]).median_us(), Some(10));
+        assert_eq!(distribution([-9, -8, 20]).median_us(), Some(-9));
+        assert_eq!(distribution([1, 2, 3]).median_us(), Some(2));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use super::{LatencyDistribution, Percentile};
 use crate::statistics::{Block, CONFIDENCE, quantile_shares};
 
 /// Between which values the true percentiles of a latency lie, all errors of measuring included: the sample (from how
-/// the seconds of the measurement differ, see [`quantile_shares`]), the buckets of the histogram, and the clock, whose
-/// readings are cut to microseconds. A percentile without bounds has too few samples for them.
+/// the seconds of the measurement differ, see [`quantile_shares`]), the buckets of the histogram, and the clocks, whose
+/// readings are cut to microseconds and which, on two machines, are known only within bounds. A percentile without bounds has too few samples for them.
 ///
 /// What differs from trial to trial is not in them: that is what trials are for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct LatencyPrecision {
     pub seconds: u64,
     /// How far a stated value may be above the recorded one at most, in percent: the width of a bucket.
     pub bucket_percent: f64,
+    /// By how many microseconds the clocks at both ends may disagree after their correction; absent where both are one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_us: Option<u64>,
     /// Around the median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<Bounds>,
@@ -54,15 +57,17 @@ impl LatencyPrecision {
     pub fn of<'a>(
         all: &LatencyDistribution,
         seconds: impl Iterator<Item = &'a LatencyDistribution>,
+        clock_us: Option<u64>,
     ) -> Option<Self> {
         let all = &all.histogram;
         let seconds: Vec<_> =
             seconds.map(|second| &second.histogram).filter(|second| !second.is_empty()).collect();
-        let around = |percentile| bounds(all, &seconds, percentile);
+        let around = |percentile| bounds(all, &seconds, percentile, clock_us.unwrap_or(0));
         let precision = Self {
             confidence: CONFIDENCE,
             seconds: seconds.len() as u64,
             bucket_percent: BUCKET_PERCENT,
+            clock_us,
             p50: around(Percentile::P50),
             p75: around(Percentile::P75),
             p95: around(Percentile::P95),
@@ -82,7 +87,12 @@ impl Bounds {
     }
 }
 
-fn bounds(all: &Histogram<u64>, seconds: &[&Histogram<u64>], percentile: Percentile) -> Option<Bounds> {
+fn bounds(
+    all: &Histogram<u64>,
+    seconds: &[&Histogram<u64>],
+    percentile: Percentile,
+    clock_us: u64,
+) -> Option<Bounds> {
     let value = percentile.of(all)?;
     let blocks: Vec<_> = seconds
         .iter()
@@ -91,8 +101,8 @@ fn bounds(all: &Histogram<u64>, seconds: &[&Histogram<u64>], percentile: Percent
     let (low, high) = quantile_shares(&blocks, percentile.quantile())?;
     let at = |share: f64| all.value_at_quantile(share);
     Some(Bounds {
-        low: all.lowest_equivalent(at(low)).saturating_sub(CLOCK_STEP_US),
-        high: all.highest_equivalent(at(high)).saturating_add(CLOCK_STEP_US),
+        low: all.lowest_equivalent(at(low)).saturating_sub(CLOCK_STEP_US + clock_us),
+        high: all.highest_equivalent(at(high)).saturating_add(CLOCK_STEP_US + clock_us),
     })
 }
 

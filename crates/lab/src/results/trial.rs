@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures, RelayActivity, Role,
-    RoleUsage, Size, Stage,
+    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures, RelayActivity,
+    RemoteRole, Role, RoleUsage, Size, Stage,
 };
 
 /// The figures of one trial. Rates are means over the measured phase.
@@ -68,6 +68,9 @@ pub struct Trial {
     /// CPU time that the machine spent on anything but the roles in the measured phase, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_cpu_seconds: Option<f64>,
+    /// The roles that ran elsewhere, and how well their clocks are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remote: Vec<RemoteRole>,
     /// What a system in the relay's place told of itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_figures: Option<OwnFigures>,
@@ -162,6 +165,8 @@ pub struct Distributions {
     pub sizes: BTreeMap<Size, LatencyDistribution>,
     /// End-to-end latencies second by second, for the interval log; may be empty.
     pub intervals: Vec<IntervalDistribution>,
+    /// By how many microseconds the clocks at both ends of a latency may disagree; `None` where both are one.
+    pub clock_us: Option<u64>,
 }
 
 /// The latencies of one interval of a trial.
@@ -211,7 +216,9 @@ impl TrialRecord {
         let stages = distributions.stages.iter();
         let seconds = distributions.intervals.iter();
         let trial = Trial {
-            latency_us: distributions.latency.summary_of_seconds(seconds.map(|second| &second.latency)),
+            latency_us: distributions
+                .latency
+                .summary_of_seconds(seconds.map(|second| &second.latency), distributions.clock_us),
             uncorrected_latency_us: distributions.uncorrected_latency.summary(),
             stages: stages.filter_map(|(stage, each)| Some((*stage, each.summary()?))).collect(),
             relay: trial.relay.map(|relay| relay.with_sizes(&distributions.sizes)),

@@ -3,12 +3,15 @@
 use std::{
     fmt,
     io::{self, BufRead, Write},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    thread,
+    time::{Duration, Instant},
 };
 
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::protocol::{Command, Report, RoleConfig};
+use super::protocol::{Assignment, ClockAnswer, ClockQuestion, Command, Hello, Line, Report};
+use crate::{clock::monotonic_ns, probe::ProcessSample};
 
 /// The commands to a role and its way to report.
 #[derive(Debug)]
@@ -21,10 +24,12 @@ pub struct RoleChannel {
 /// Writes reports, from any thread.
 #[derive(Clone)]
 pub struct Reporter {
-    output: Arc<Mutex<Box<dyn Write + Send>>>,
+    output: Arc<Output>,
 }
 
-/// The orchestrator's first line is not what a role needs.
+type Output = Mutex<Box<dyn Write + Send>>;
+
+/// The orchestrator's first lines are not what a role needs.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
     /// The input ended before it, or can't be read.
@@ -33,44 +38,46 @@ pub enum ChannelError {
     /// It is not a configuration.
     #[error("the line on standard input is no configuration of a role")]
     NotAConfiguration(#[source] serde_json::Error),
+    /// It is a command.
+    #[error("a command came before the configuration of the role")]
+    Unassigned,
 }
 
 impl RoleChannel {
-    /// Reads the configuration from `input`, then listens to it on a thread of its own.
+    /// Says which program this is, reads from `input` what it is to be, then listens to it on a thread of its own.
     ///
     /// # Errors
     /// [`ChannelError`] when there is no configuration.
     pub fn open(
         mut input: impl BufRead + Send + 'static,
         output: impl Write + Send + 'static,
-    ) -> Result<(RoleConfig, Self), ChannelError> {
-        let mut line = String::new();
-        let length = input.read_line(&mut line).map_err(ChannelError::NoConfiguration)?;
-        if length == 0 {
-            return Err(ChannelError::NoConfiguration(io::ErrorKind::UnexpectedEof.into()));
-        }
-        let config = serde_json::from_str(&line).map_err(ChannelError::NotAConfiguration)?;
+    ) -> Result<(Assignment, Self), ChannelError> {
+        let reporter = Reporter::new(output);
+        reporter.send(&Report::Hello(Box::new(Hello::of_this_process())));
+        let assignment = loop {
+            let mut line = String::new();
+            let length = input.read_line(&mut line).map_err(ChannelError::NoConfiguration)?;
+            let heard_ns = monotonic_ns();
+            if length == 0 {
+                return Err(ChannelError::NoConfiguration(io::ErrorKind::UnexpectedEof.into()));
+            }
+            match serde_json::from_str(&line).map_err(ChannelError::NotAConfiguration)? {
+                Line::Role(assignment) => break *assignment,
+                Line::Clock(question) => reporter.answer(question, heard_ns),
+                Line::Do(_) => return Err(ChannelError::Unassigned),
+            }
+        };
         let (sender, commands) = unbounded_channel();
+        let ears = Arc::new(Mutex::new(Ears { last: Instant::now(), commands: Some(sender) }));
+        if assignment.is_launched {
+            let ears = Arc::downgrade(&ears);
+            thread::spawn(move || watch(&ears));
+        }
         // A thread, since standard input can't be waited for in any other portable way. It ends with the input, or
         // with the process.
-        std::thread::spawn(move || {
-            for line in input.lines() {
-                let command = line.ok().and_then(|line| match serde_json::from_str(&line) {
-                    Ok(command) => Some(command),
-                    Err(error) => {
-                        // Whoever writes such a line is not the orchestrator that this role knows.
-                        tracing::error!(%error, "a line on standard input is not a command");
-                        None
-                    }
-                });
-                let Some(command) = command else { break };
-                if sender.send(command).is_err() {
-                    break;
-                }
-            }
-        });
-        let reporter = Reporter::new(output);
-        Ok((config, Self { commands, reporter }))
+        let output = Arc::downgrade(&reporter.output);
+        thread::spawn(move || listen(input, &ears, &output));
+        Ok((assignment, Self { commands, reporter }))
     }
 
     /// The next command; `None` when the orchestrator has exited. Safe to cancel.
@@ -79,10 +86,80 @@ impl RoleChannel {
     }
 }
 
+/// What a role has heard.
+struct Ears {
+    /// When it heard anything.
+    last: Instant,
+    /// Where commands go; `None` once it stopped listening.
+    commands: Option<UnboundedSender<Command>>,
+}
+
+/// Takes what comes until the input ends, or has a line that is none. Questions about the clock are answered at once,
+/// whatever the role is busy with.
+fn listen(mut input: impl BufRead, ears: &Mutex<Ears>, output: &Weak<Output>) {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let has_ended = !matches!(input.read_line(&mut line), Ok(1..));
+        let heard_ns = monotonic_ns();
+        let mut ears = ears.lock().unwrap_or_else(PoisonError::into_inner);
+        ears.last = Instant::now();
+        let heard = match has_ended {
+            true => None,
+            false => match serde_json::from_str(&line) {
+                Ok(Line::Clock(question)) => {
+                    // The output is the role's own: it ends when the role does.
+                    if let Some(output) = output.upgrade() {
+                        Reporter { output }.answer(question, heard_ns);
+                    }
+                    continue;
+                }
+                Ok(Line::Do(command)) => Some(command),
+                Ok(Line::Role(_)) => {
+                    tracing::error!("the role was configured twice");
+                    None
+                }
+                Err(error) => {
+                    // This is not the orchestrator that the role knows.
+                    tracing::error!(%error, "a line on standard input is not a command");
+                    None
+                }
+            },
+        };
+        let is_heard = heard
+            .zip(ears.commands.as_ref())
+            .is_some_and(|(command, commands)| commands.send(command).is_ok());
+        if !is_heard {
+            ears.commands = None;
+            return;
+        }
+    }
+}
+
+/// Stops listening once nothing has been heard for too long.
+fn watch(ears: &Weak<Mutex<Ears>>) {
+    loop {
+        thread::sleep(WATCH_EVERY);
+        let Some(ears) = ears.upgrade() else { return };
+        let mut ears = ears.lock().unwrap_or_else(PoisonError::into_inner);
+        if ears.last.elapsed() > SILENCE {
+            tracing::error!("nothing was heard of the orchestrator for {}", units::duration::text(SILENCE));
+            ears.commands = None;
+            return;
+        }
+    }
+}
+
 impl Reporter {
     /// A reporter that writes lines to `output`.
     pub fn new(output: impl Write + Send + 'static) -> Self {
         Self { output: Arc::new(Mutex::new(Box::new(output))) }
+    }
+
+    fn answer(&self, question: ClockQuestion, heard_ns: i64) {
+        let usage = question.with_usage.then(|| ProcessSample::of(std::process::id())).flatten();
+        let ClockQuestion { asked_ns, .. } = question;
+        self.send(&Report::Clock(ClockAnswer { asked_ns, heard_ns, answered_ns: monotonic_ns(), usage }));
     }
 
     /// Writes one report. An orchestrator that does not read any more has gone, which the end of the input tells, so
@@ -103,14 +180,24 @@ impl fmt::Debug for Reporter {
     }
 }
 
+/// The orchestrator asks for the clock several times a second. One that has been silent for so long is gone, and nothing
+/// on the way has noticed.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
+    use std::io::{BufReader, Cursor};
 
     use super::*;
-    use crate::{clock::RunClock, roles::protocol::ServiceConfig, scenario::WhenFull};
+    use crate::{
+        clock::RunClock,
+        roles::protocol::{Build, RoleConfig, ServiceConfig},
+        scenario::WhenFull,
+    };
 
-    fn config_line() -> String {
+    fn configuration() -> String {
         let config = RoleConfig::Service(Box::new(ServiceConfig {
             clock: RunClock::starting_now(),
             hubs: Vec::new(),
@@ -122,16 +209,19 @@ mod tests {
             profile: hub::profile::ProfileConfig::default(),
             tls: None,
             blob_containers: None,
+            address: None,
         }));
-        serde_json::to_string(&config).expect("serialises")
+        let line = Line::Role(Box::new(Assignment { config, is_launched: false }));
+        serde_json::to_string(&line).expect("serialises")
     }
 
     #[tokio::test]
     async fn commands_follow_the_configuration_until_the_input_ends() {
-        let text = format!("{}\n\"start\"\n{{\"allow\":{{\"events\":3}}}}\n", config_line());
-        let (config, mut channel) =
+        let commands = "{\"do\":\"start\"}\n{\"do\":{\"allow\":{\"events\":3}}}\n";
+        let text = format!("{}\n{commands}", configuration());
+        let (assignment, mut channel) =
             RoleChannel::open(Cursor::new(text), io::sink()).expect("a configuration");
-        assert!(matches!(config, RoleConfig::Service(_)));
+        assert!(matches!(assignment.config, RoleConfig::Service(_)));
         assert_eq!(channel.next().await, Some(Command::Start));
         assert_eq!(channel.next().await, Some(Command::Allow { events: 3 }));
         assert_eq!(channel.next().await, None);
@@ -139,15 +229,42 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_no_command_ends_the_role() {
-        let text = format!("{}\nnonsense\n\"start\"\n", config_line());
-        let (_, mut channel) = RoleChannel::open(Cursor::new(text), io::sink()).expect("a configuration");
-        assert_eq!(channel.next().await, None);
+        for line in ["nonsense", "\"start\"", &configuration()] {
+            let text = format!("{}\n{line}\n{{\"do\":\"start\"}}\n", configuration());
+            let (_, mut channel) = RoleChannel::open(Cursor::new(text), io::sink()).expect("a configuration");
+            assert_eq!(channel.next().await, None, "{line}");
+        }
     }
 
     #[test]
     fn a_missing_and_a_wrong_configuration_are_errors() {
         let open = |text: &'static str| RoleChannel::open(Cursor::new(text), io::sink()).map(|_| ());
         assert!(matches!(open(""), Err(ChannelError::NoConfiguration(_))));
-        assert!(matches!(open("{\"service\":3}\n"), Err(ChannelError::NotAConfiguration(_))));
+        assert!(matches!(open("{\"role\":3}\n"), Err(ChannelError::NotAConfiguration(_))));
+        assert!(matches!(open("{\"do\":\"stop\"}\n"), Err(ChannelError::Unassigned)));
+    }
+
+    #[tokio::test]
+    async fn a_role_says_which_build_it_is_and_what_its_clock_shows_before_and_after_its_configuration() {
+        let ask = |with_usage| {
+            let question = ClockQuestion { asked_ns: -7, with_usage };
+            serde_json::to_string(&Line::Clock(question)).expect("serialises")
+        };
+        let text = format!("{}\n{}\n{}\n", ask(false), configuration(), ask(true));
+        let (theirs, ours) = io::pipe().expect("a pipe");
+        let before = monotonic_ns();
+        let (_, mut channel) = RoleChannel::open(Cursor::new(text), ours).expect("a configuration");
+        assert_eq!(channel.next().await, None);
+        let mut reports = BufReader::new(theirs)
+            .lines()
+            .map(|line| serde_json::from_str::<Report>(&line.expect("a line")).expect("a report"));
+        let Some(Report::Hello(hello)) = reports.next() else { panic!("it says which program it is") };
+        assert_eq!(hello.build, Build::of_this_program());
+        for with_usage in [false, true] {
+            let Some(Report::Clock(answer)) = reports.next() else { panic!("it answers") };
+            assert_eq!(answer.asked_ns, -7);
+            assert!(before <= answer.heard_ns && answer.heard_ns <= answer.answered_ns);
+            assert_eq!(answer.usage.is_some(), with_usage);
+        }
     }
 }

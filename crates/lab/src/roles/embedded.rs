@@ -1,9 +1,12 @@
 //! The embedded service as a role: made of what the scenario says of its hubs and queues.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hub::counters::CounterValues;
 use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig};
 use hub::service::{Protocol, Service, ServiceConfig as ListenerConfig};
@@ -98,9 +101,16 @@ pub(super) async fn start(config: &ServiceConfig) -> Result<EmbeddedService, Bac
             .map(|entity| entity.log_per_partition.bytes().saturating_mul(u64::from(entity.hub.partitions)));
         namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
     }
+    if let Some(address) = &config.address {
+        namespace.host.clone_from(&address.advertise);
+        close_to_strangers(&mut namespace)?;
+    }
     let mut service = ListenerConfig::loopback(namespace);
     if config.blob_containers.is_some() {
         service = service.and(Protocol::Blob);
+    }
+    if let Some(address) = &config.address {
+        service.listeners.iter_mut().for_each(|listener| listener.address.set_ip(address.listen));
     }
     // The role's own loop runs on one thread; the service takes what the machine gives it.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -121,6 +131,24 @@ pub(super) async fn start(config: &ServiceConfig) -> Result<EmbeddedService, Bac
         Entity::Topic(_) => None,
     });
     Ok(EmbeddedService { queues: queues.collect(), service, authority, runtime })
+}
+
+/// Gives the service keys of its own: where other machines reach it, those of the development emulator would let everyone
+/// in.
+fn close_to_strangers(namespace: &mut NamespaceConfig) -> Result<(), BackendError> {
+    for rule in &mut namespace.authorization_rules {
+        rule.key = random_key()?.into();
+    }
+    namespace.blob.account.key = random_key()?.into();
+    Ok(())
+}
+
+fn random_key() -> Result<String, BackendError> {
+    let mut key = [0; 32];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut key))
+        .map_err(BackendError::Key)?;
+    Ok(STANDARD.encode(key))
 }
 
 fn of_hub(values: CounterValues) -> EntityCounters {

@@ -26,6 +26,7 @@ pub mod process;
 pub mod protocol;
 mod relay;
 mod relay_reading;
+mod scratch;
 mod service;
 mod service_bus;
 mod service_config;
@@ -34,6 +35,7 @@ mod timer;
 mod tls;
 mod workers;
 
+pub(crate) use channel::SILENCE;
 pub use channel::{ChannelError, Reporter, RoleChannel};
 pub use external::CommandError;
 
@@ -44,7 +46,8 @@ use std::{
 
 use self::{
     backend::Backend,
-    protocol::{Report, RoleConfig},
+    protocol::{Assignment, Report, RoleConfig},
+    scratch::Scratch,
 };
 use crate::{
     payload::{ImpossibleLength, ReplayError},
@@ -132,15 +135,25 @@ pub fn run_role<B: Backend>(
     input: impl BufRead + Send + 'static,
     output: impl Write + Send + 'static,
 ) -> Result<(), RoleError> {
-    let (config, mut channel) = RoleChannel::open(input, output)?;
+    let (Assignment { mut config, is_launched }, mut channel) = RoleChannel::open(input, output)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|source| RoleError::System { what: "an event loop", source })?;
-    let result = if config.role() == role {
-        runtime.block_on(work(backend, config, &mut channel))
-    } else {
-        Err(RoleError::WrongRole { started: role, configured: config.role() })
+    // The orchestrator's folders are not on the machine of a role that was started elsewhere.
+    let scratch = match (&mut config, is_launched) {
+        (RoleConfig::Relay(relay), true) => Scratch::create().map(|folder| {
+            folder.path().clone_into(&mut relay.checkpoints);
+            Some(folder)
+        }),
+        _ => Ok(None),
+    };
+    let result = match scratch {
+        Err(error) => Err(error),
+        Ok(_) if config.role() != role => {
+            Err(RoleError::WrongRole { started: role, configured: config.role() })
+        }
+        Ok(_scratch) => runtime.block_on(work(backend, config, &mut channel)),
     };
     match &result {
         Ok(report) => channel.reporter.send(report),

@@ -47,6 +47,9 @@ pub enum BackendError {
     /// The threads of the embedded service can't be had.
     #[error("the system refuses the threads of the service")]
     Threads(#[from] io::Error),
+    /// There are no random numbers for the keys of the embedded service.
+    #[error("the system gives no random numbers")]
+    Key(#[source] io::Error),
     /// Starting the embedded service panicked.
     #[error("the embedded service exited while starting")]
     Ended(#[from] tokio::task::JoinError),

@@ -1,6 +1,6 @@
 //! Roles as processes: started, logged, bounded, and gone when the orchestrator is.
 //!
-//! A role process is this very program again (`parshall role <name>`). Its standard error goes to a file in the
+//! A role process is this very program again (`parshall role <name>`), or a command of the scenario that starts it elsewhere. Its standard error goes to a file in the
 //! results folder, and the last lines are kept for the message should it die. Four things end it: its work, the end
 //! of its standard input, a kill of its process group when its handle is dropped, and, for a lab that dies
 //! without a chance to do either, the closing of the pipe that comes with that death.
@@ -27,15 +27,22 @@ use tokio::{
 use super::lines::next_line;
 use crate::report::create_file;
 use crate::results::Role;
+use crate::scenario::Launch;
 
 /// Starts roles. The lab's own way is [`ProcessLauncher`]; tests have roles that follow a script.
 pub trait RoleLauncher {
     /// Starts the role called `name` (its kind, with a number where there are several), which writes its log to
-    /// `log`.
+    /// `log`; by the command of the scenario, if there is one.
     ///
     /// # Errors
     /// [`LaunchError`] when it can't be started.
-    fn launch(&self, role: Role, name: &str, log: &Path) -> Result<RoleHandle, LaunchError>;
+    fn launch(
+        &self,
+        role: Role,
+        name: &str,
+        launch: Option<&Launch>,
+        log: &Path,
+    ) -> Result<RoleHandle, LaunchError>;
 }
 
 /// A role that has been started: two pipes and a way to end it.
@@ -127,11 +134,22 @@ impl ProcessLauncher {
 
 impl RoleLauncher for ProcessLauncher {
     /// Must be called within a tokio runtime.
-    fn launch(&self, role: Role, name: &str, log: &Path) -> Result<RoleHandle, LaunchError> {
+    fn launch(
+        &self,
+        role: Role,
+        name: &str,
+        launch: Option<&Launch>,
+        log: &Path,
+    ) -> Result<RoleHandle, LaunchError> {
         let log_file =
             create_file(log).map_err(|source| LaunchError::Log { path: log.to_owned(), source })?;
-        let mut child = tokio::process::Command::new(&self.program)
-            .args(["role", role.name()])
+        let own = || vec!["role".to_owned(), role.name().to_owned()];
+        let (program, arguments) = match launch.map(|launch| launch.command(role)) {
+            Some(mut command) => (PathBuf::from(command.remove(0)), command),
+            None => (self.program.clone(), own()),
+        };
+        let mut child = tokio::process::Command::new(&program)
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -141,7 +159,7 @@ impl RoleLauncher for ProcessLauncher {
             .spawn()
             .map_err(|source| LaunchError::Spawn {
                 name: name.to_owned(),
-                program: self.program.clone(),
+                program: program.clone(),
                 source,
             })?;
         let (Some(input), Some(output), Some(log)) =
@@ -292,7 +310,7 @@ mod tests {
     async fn a_role_talks_through_its_pipes_and_its_log_is_kept() {
         let (directory, launcher) = program("echo \"log of $1 $2\" >&2; read line; echo \"got $line\"");
         let log = directory.path().join("load.log");
-        let mut role = launcher.launch(Role::Load, "load", &log).expect("it starts");
+        let mut role = launcher.launch(Role::Load, "load", None, &log).expect("it starts");
         role.input.write_all(b"hello\n").await.expect("it reads");
         let mut answer = String::new();
         role.output.read_to_string(&mut answer).await.expect("it answers");
@@ -309,7 +327,7 @@ mod tests {
     async fn a_role_that_will_not_end_is_killed_with_its_children() {
         let (directory, launcher) = program("sleep 1000 & echo $!; wait");
         let log = directory.path().join("log");
-        let role = launcher.launch(Role::Relay, "relay", &log).expect("it starts");
+        let role = launcher.launch(Role::Relay, "relay", None, &log).expect("it starts");
         let mut output = BufReader::new(role.output);
         let mut line = String::new();
         output.read_line(&mut line).await.expect("it tells its child");
@@ -331,7 +349,7 @@ mod tests {
     async fn a_dropped_role_is_killed() {
         let (directory, launcher) = program("exec sleep 1000");
         let log = directory.path().join("log");
-        let role = launcher.launch(Role::Sink, "sink", &log).expect("it starts");
+        let role = launcher.launch(Role::Sink, "sink", None, &log).expect("it starts");
         let (control, mut output) = (role.control, role.output);
         drop(control);
         let mut rest = Vec::new();
@@ -343,7 +361,7 @@ mod tests {
     async fn only_the_last_lines_are_kept() {
         let (directory, launcher) = program("for i in $(seq 1 50); do echo line $i >&2; done");
         let log = directory.path().join("log");
-        let role = launcher.launch(Role::Service, "hub", &log).expect("it starts");
+        let role = launcher.launch(Role::Service, "hub", None, &log).expect("it starts");
         let lines = role.control.end(Duration::from_secs(30)).await.last_log_lines;
         assert_eq!((lines.len(), lines[0].as_str()), (KEPT_LINES, "line 31"));
         assert_eq!(lines[KEPT_LINES - 1], "line 50");
@@ -354,7 +372,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let launcher = ProcessLauncher::of(directory.path().join("nothing"));
         let error = launcher
-            .launch(Role::Service, "hub", &directory.path().join("log"))
+            .launch(Role::Service, "hub", None, &directory.path().join("log"))
             .expect_err("there is no such program");
         assert!(matches!(error, LaunchError::Spawn { .. }), "{error}");
     }

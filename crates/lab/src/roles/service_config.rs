@@ -1,6 +1,6 @@
 //! What the role of the embedded service is told.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use hub::namespace::StorageConfig;
 use hub::profile::ProfileConfig;
@@ -42,6 +42,19 @@ pub struct ServiceConfig {
     /// Containers of the storage account to serve blobs from; no blobs are served, if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob_containers: Option<Vec<String>>,
+    /// Where it listens; on the loopback interface, if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<ServiceAddress>,
+}
+
+/// Where roles on other machines reach the embedded service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceAddress {
+    /// The address that it listens on, at any free port.
+    pub listen: IpAddr,
+    /// The host by which clients reach it.
+    pub advertise: String,
 }
 
 /// One hub of the embedded service.

@@ -4,23 +4,25 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     agreement::{ClientCounters, PipelineCounters, disagreements},
+    bounds::{allowed, machine_cores},
+    clock_correction::{ClockCorrection, clock_finding, remote_roles},
     error::TrialError,
     findings::{limit_findings, missed_by_sink, outside_findings, sink_finding, what_limited},
     monitor::{Monitor, load_counters, relay_counters, sink_counters},
     pipeline::{Pipeline, rate},
     plan::TrialPlan,
     supervisor::{Member, Running, Supervisor},
-    trial::machine_cores,
 };
 use crate::{
+    clock::RunTime,
     limits::RoleGroup,
     load::{LATE_AFTER, LoadFacts, LoadRecordings, judge},
     probe::Work,
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
         Delivery, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
-        LatencyDistribution, OwnFigures, Refusals, RelayActivity, Role, RoleUsage, Size, Stage, Trial,
-        TrialRecord,
+        LatencyDistribution, OwnFigures, Refusals, RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
+        Trial, TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters},
     scenario::{Entity, LoadMode},
@@ -52,9 +54,19 @@ pub(super) fn collect(
     let mut findings = limit_findings(&measured, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
     let mut distributions = outcomes.distributions(begin_of(supervisor))?;
+    if let Some(correction) = ClockCorrection::of(supervisor) {
+        findings.extend(outcomes.correct(&correction, begin_of(supervisor), &mut distributions)?);
+    }
+    let remote = remote_roles(supervisor, begin_of(supervisor).zip(end_of(supervisor)));
+    let member = |remote: &RemoteRole| Member { role: remote.role, instance: remote.instance - 1 };
+    findings.extend(
+        remote.iter().filter_map(|each| clock_finding(&measured.called(each.role, member(each)), each)),
+    );
     // A service of its own has a clock of its own; and how long a backlog lay there is nobody's latency.
-    if !plan.is_embedded() || plan.mode() == LoadMode::Backlog {
-        for stage in [Stage::InHub, Stage::Delivery] {
+    let is_elsewhere = |role| remote.iter().any(|remote| remote.role == role);
+    for (stage, reader) in [(Stage::InHub, Role::Relay), (Stage::Delivery, Role::Sink)] {
+        let has_one_clock = plan.is_embedded() && !is_elsewhere(Role::Service) && !is_elsewhere(reader);
+        if !has_one_clock || plan.mode() == LoadMode::Backlog {
             distributions.stages.remove(&stage);
         }
     }
@@ -104,7 +116,9 @@ pub(super) fn collect(
     // What is throttled is bound by its quota, and by nothing else that could be raised.
     findings.retain(|finding| !is_throttled || finding.kind != FindingKind::LimitedByConcurrency);
     let of_roles: f64 = roles.values().map(|usage| usage.cpu_seconds).sum();
-    let other_cpu_seconds = monitor.machine_cpu.map(|machine| (machine.as_secs_f64() - of_roles).max(0.0));
+    // Where roles run elsewhere it is not known which of them use this machine.
+    let machine_cpu = monitor.machine_cpu.filter(|_| remote.is_empty());
+    let other_cpu_seconds = machine_cpu.map(|machine| (machine.as_secs_f64() - of_roles).max(0.0));
     let trial = Trial {
         started_s: begin_of(supervisor).map(|begin| begin.as_micros() as f64 / 1e6),
         duration_s: rates.duration_s,
@@ -120,6 +134,7 @@ pub(super) fn collect(
         refusals,
         machine_cores: u32::try_from(machine_cores()).ok(),
         other_cpu_seconds,
+        remote,
         own_figures: own_figures(supervisor, rates.forwarded_per_s),
         generator: has_measured.then_some(generator),
         findings,
@@ -174,7 +189,7 @@ impl<'a> Outcomes<'a> {
         all
     }
 
-    fn distributions(&self, begin: Option<crate::clock::RunTime>) -> Result<Distributions, TrialError> {
+    fn distributions(&self, begin: Option<RunTime>) -> Result<Distributions, TrialError> {
         let unreadable = |role| move |source: DecodeError| TrialError::Recording { role, source };
         let mut distributions = Distributions::default();
         if let Some(latency) = self.latency {
@@ -212,6 +227,34 @@ impl<'a> Outcomes<'a> {
         }
         distributions.stages.retain(|_, distribution| !distribution.is_empty());
         Ok(distributions)
+    }
+}
+
+impl Outcomes<'_> {
+    /// Replaces the latencies by corrected ones, or by none if the clocks say too little: then that is the finding.
+    fn correct(
+        &self,
+        correction: &ClockCorrection<'_>,
+        begin: Option<RunTime>,
+        distributions: &mut Distributions,
+    ) -> Result<Option<Finding>, TrialError> {
+        let begin = begin.unwrap_or_default();
+        let corrected = |recording: Option<&Recording>| {
+            let corrected = recording.map(|recording| correction.apply(recording, begin)).transpose();
+            let corrected = corrected.map_err(|source| TrialError::Recording { role: Role::Sink, source })?;
+            Ok::<_, TrialError>(corrected.unwrap_or_default())
+        };
+        let mut latency = corrected(self.latency)?;
+        let mut uncorrected = corrected(self.uncorrected_latency)?;
+        let doubt = latency.doubt();
+        if doubt.is_some() {
+            (latency, uncorrected) = Default::default();
+        }
+        distributions.clock_us = self.latency.map(|_| latency.bound_us);
+        distributions.latency = latency.total;
+        distributions.intervals = latency.seconds;
+        distributions.uncorrected_latency = uncorrected.total;
+        Ok(doubt)
     }
 }
 
@@ -272,9 +315,14 @@ impl Rates {
     }
 }
 
-fn begin_of(supervisor: &Supervisor) -> Option<crate::clock::RunTime> {
+fn begin_of(supervisor: &Supervisor) -> Option<RunTime> {
     let begins = supervisor.all().filter_map(|(_, running)| running.marks.get(&Edge::Begin));
     begins.map(|counted| counted.at).min()
+}
+
+fn end_of(supervisor: &Supervisor) -> Option<RunTime> {
+    let ends = supervisor.all().filter_map(|(_, running)| running.marks.get(&Edge::End));
+    ends.map(|counted| counted.at).max()
 }
 
 /// What services refused the roles in the whole trial, as far as anything was.
@@ -346,7 +394,8 @@ fn usages(
                     .map(|(began, ended)| ended.sockets.since(began.sockets))
                     .reduce(|sum, instance| sum + instance),
             };
-            let usage = probe.usage(groups.get(role)?.limit(), machine_cores(), &work)?;
+            let (limit, cores) = allowed(*role, supervisor, groups);
+            let usage = probe.usage(&limit, cores, &work)?;
             Some((*role, usage))
         })
         .collect()

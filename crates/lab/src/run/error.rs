@@ -33,6 +33,9 @@ pub enum TrialError {
         /// The last lines of its log.
         log: Vec<String>,
     },
+    /// A role that was to run elsewhere did not start.
+    #[error(transparent)]
+    NotStarted(Box<NotStarted>),
     /// Something took too long.
     #[error("{what} {} {}", if *is_stalled { "made no progress for" } else { "took longer than" }, units::duration::text(*after))]
     TimedOut {
@@ -67,6 +70,24 @@ pub enum TrialError {
     Cancelled,
 }
 
+/// A role that was to run elsewhere did not start.
+#[derive(Debug, thiserror::Error)]
+#[error("{member} did not start: `{command}` {reason} ({end})")]
+pub struct NotStarted {
+    /// Which, as a sentence calls it.
+    pub member: String,
+    /// What should have started it.
+    pub command: String,
+    /// What was noticed.
+    pub reason: String,
+    /// How that command ended.
+    pub end: String,
+    /// What can be done.
+    pub advice: String,
+    /// The last lines of its standard error.
+    pub log: Vec<String>,
+}
+
 /// Why a run could not begin or keep its results.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -81,20 +102,26 @@ impl TrialError {
     pub fn finding(&self, trial: u32) -> Finding {
         let (severity, kind) = match self {
             Self::Cancelled => (Severity::Note, FindingKind::Interrupted),
-            Self::RoleFailed { .. } | Self::Launch(_) | Self::Admit(_) | Self::Recording { .. } => {
-                (Severity::Failure, FindingKind::RoleFailed)
-            }
+            Self::RoleFailed { .. }
+            | Self::NotStarted { .. }
+            | Self::Launch(_)
+            | Self::Admit(_)
+            | Self::Recording { .. } => (Severity::Failure, FindingKind::RoleFailed),
             Self::TimedOut { .. } | Self::Folder { .. } | Self::NoPort(_) => {
                 (Severity::Failure, FindingKind::Other)
             }
         };
         let mut finding = Finding::new(severity, kind, with_causes(self));
         finding.trial = Some(trial);
-        if let Self::RoleFailed { log, .. } = self
-            && !log.is_empty()
-        {
-            finding.hint = Some(format!("last lines of its log:\n{}", log.join("\n")));
-        }
+        let last_lines = |log: &[String]| format!("last lines of its log:\n{}", log.join("\n"));
+        finding.hint = match self {
+            Self::RoleFailed { log, .. } if !log.is_empty() => Some(last_lines(log)),
+            Self::NotStarted(not_started) => Some(match &not_started.log[..] {
+                [] => not_started.advice.clone(),
+                log => format!("{}; {}", not_started.advice, last_lines(log)),
+            }),
+            _ => None,
+        };
         finding
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! * `plan` turns a case into what each role is told; `command` and `peers` do where a command is measured.
 //! * `supervisor` starts the roles, speaks to them and hears them.
+//! * `remote` is what is known of a role on another machine, `clock_track` how far its clock is ahead.
 //! * `capacity` looks for the highest rate that a case sustains, a trial for each rate.
 //! * `trial` leads them through the phases.
 //! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from, `max_lag` how
@@ -13,8 +14,11 @@
 //! the results that it has.
 
 mod agreement;
+mod bounds;
 mod cancellation;
 mod capacity;
+mod clock_correction;
+mod clock_track;
 mod collect;
 mod command;
 mod error;
@@ -24,11 +28,12 @@ mod monitor;
 mod peers;
 mod pipeline;
 mod plan;
+mod remote;
 mod supervisor;
 mod trial;
 
 pub use cancellation::{Cancellation, Canceller, cancellation};
-pub use error::{RunError, TrialError};
+pub use error::{NotStarted, RunError, TrialError};
 
 use std::{
     path::PathBuf,
@@ -36,11 +41,12 @@ use std::{
 };
 
 use self::{
+    bounds::machine_cores,
     capacity::CapacitySearch,
     monitor::{Place, SECOND},
     peers::Peers,
     plan::{TrialPlan, case_plan},
-    trial::{TrialContext, machine_cores, run_trial, trial_folder},
+    trial::{TrialContext, run_trial, trial_folder},
 };
 use crate::{
     clock::RunClock,

@@ -118,6 +118,7 @@ impl<'a> Monitor<'a> {
     /// The measured phase begins.
     pub(super) fn begin_measurement(&mut self, supervisor: &Supervisor) {
         let now = self.clock.now();
+        self.sample(supervisor, now);
         for probe in self.probes.values_mut() {
             probe.begin_measurement(now);
         }
@@ -127,14 +128,25 @@ impl<'a> Monitor<'a> {
     }
 
     /// It ends.
-    pub(super) fn end_measurement(&mut self) {
+    pub(super) fn end_measurement(&mut self, supervisor: &Supervisor) {
         let now = self.clock.now();
+        self.sample(supervisor, now);
         for probe in self.probes.values_mut() {
             probe.end_measurement(now);
         }
         self.measuring_since = None;
         self.machine_cpu =
             self.machine_began.zip(busy_cpu()).map(|(began, ended)| ended.saturating_sub(began));
+    }
+
+    /// Reads what the roles use: from here, or as those elsewhere told last.
+    fn sample(&mut self, supervisor: &Supervisor, now: RunTime) {
+        for (role, probe) in &mut self.probes {
+            match supervisor.told_usages(*role) {
+                Some(readings) => probe.note(&readings),
+                None => probe.sample(now),
+            };
+        }
     }
 
     /// How many events a saturating load may offer to begin with.
@@ -194,8 +206,10 @@ impl<'a> Monitor<'a> {
         progress.lag_events = Some(
             load_counters(supervisor).events.acknowledged.saturating_sub(relay.done() + sink.dead_lettered),
         );
-        for (role, probe) in &mut self.probes {
-            let present = probe.sample(now);
+        self.sample(supervisor, now);
+        let progress = &mut self.progress;
+        for (role, probe) in &self.probes {
+            let present = probe.present();
             let allowed = self.allowed_cores.get(role).copied().unwrap_or(1.0);
             let role_progress = RoleProgress {
                 cpu_percent: present.cores / allowed * 100.0,

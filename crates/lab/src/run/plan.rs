@@ -16,7 +16,7 @@ use crate::{
     },
     roles::protocol::{
         CHECKPOINT_CONTAINER, Endpoint, ExternalConfig, HubEntity, LoadConfig, Protocol, QueueEntity,
-        ReadFrom, Ready, RelayConfig, ServiceConfig, SinkConfig,
+        ReadFrom, Ready, RelayConfig, ServiceAddress, ServiceConfig, SinkConfig,
     },
     scenario::{
         self, Case, Entity, LoadMode, Parameters, Readiness, RoleLimits, Secret, ServiceCommand,
@@ -78,6 +78,15 @@ impl<'a> TrialPlan<'a> {
             (Some(_), true) => 1,
             (Some(_), false) => self.parameters.relay.instances.max(1),
         }
+    }
+
+    /// Whether a role and the embedded service run on two machines, and nothing says how one reaches the other.
+    pub(super) fn may_be_out_of_reach(&self, role: Role) -> bool {
+        let roles = &self.parameters.roles;
+        self.is_embedded()
+            && self.parameters.embedded.listen.is_none()
+            && role != Role::Service
+            && (roles.of(role).is_some() || roles.of(Role::Service).is_some())
     }
 
     /// How much longer than our own roles a command may take to be ready.
@@ -149,6 +158,10 @@ impl<'a> TrialPlan<'a> {
             profile: parameters.embedded.profile.clone(),
             tls: (parameters.sut.transport == Transport::Tls).then(|| tls.to_owned()),
             blob_containers: Some(vec![CHECKPOINT_CONTAINER.to_owned()]),
+            address: parameters.embedded.listen.map(|listen| ServiceAddress {
+                listen,
+                advertise: parameters.embedded.advertise.clone().unwrap_or_else(|| listen.to_string()),
+            }),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
         memory::{Counter, Faults, MemoryBackend, Miscount, ThreadLauncher},
         process::{LaunchError, RoleControl, RoleEnd, RoleExit, RoleHandle},
     },
-    scenario::{CaseOptions, Scenario},
+    scenario::{CaseOptions, Launch, Scenario},
 };
 
 const SCENARIO: &str = "\
@@ -350,7 +350,7 @@ impl RoleControl for ScriptedControl {
 }
 
 impl RoleLauncher for Scripted {
-    fn launch(&self, _: Role, _: &str, _: &Path) -> Result<RoleHandle, LaunchError> {
+    fn launch(&self, _: Role, _: &str, _: Option<&Launch>, _: &Path) -> Result<RoleHandle, LaunchError> {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (output, input) = tokio::io::split(ours);
         let text = self.output;
@@ -432,7 +432,7 @@ impl Timetable {
 }
 
 impl RoleLauncher for Timetable {
-    fn launch(&self, role: Role, _: &str, _: &Path) -> Result<RoleHandle, LaunchError> {
+    fn launch(&self, role: Role, _: &str, _: Option<&Launch>, _: &Path) -> Result<RoleHandle, LaunchError> {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (output, input) = tokio::io::split(ours);
         let begun = tokio::time::Instant::now();

@@ -17,6 +17,7 @@ use std::{
 };
 
 use super::{
+    bounds::{allowed, groups},
     cancellation::Cancellation,
     collect::{Ending, collect},
     error::TrialError,
@@ -31,14 +32,17 @@ use super::{
 };
 use crate::report::create_directories;
 use crate::{
+    clock::RunClock,
     figure,
-    limits::{CpuList, Limiter, Placement, RoleBounds, RoleGroup},
+    limits::{Limiter, RoleGroup},
     probe::Scope,
     progress::{Observer, Phase},
     results::{Finding, FindingKind, Role, Severity, TrialRecord},
     roles::{
         process::RoleLauncher,
-        protocol::{Command, Edge, Outcome, Ready, RoleConfig},
+        protocol::{
+            Command, Edge, LoadConfig, Outcome, Ready, RelayConfig, RoleConfig, ServiceConfig, SinkConfig,
+        },
     },
     scenario::{Entity, LoadMode},
     verify::StreamSends,
@@ -96,7 +100,16 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     }
     if let Err(error) = &result {
         record.trial.interrupted = true;
-        record.trial.findings.push(error.finding(number));
+        let mut finding = error.finding(number);
+        if let TrialError::RoleFailed { role, .. } = error
+            && plan.may_be_out_of_reach(*role)
+        {
+            let advice = "if it can't reach the embedded service, which listens on the loopback interface of its \
+                          machine: set `embedded.listen` and `embedded.advertise`";
+            finding.hint =
+                Some(finding.hint.map_or_else(|| advice.to_owned(), |hint| format!("{hint}\n{advice}")));
+        }
+        record.trial.findings.push(finding);
         record.trial.findings.extend(trial.groups.iter().filter(|(_, group)| group.ran_out_of_memory()).map(
             |(role, group)| {
                 let mut finding = Finding::new(
@@ -158,28 +171,28 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let peers = Peers::of_environment();
         let own = self.start_service(&data, &tls, &peers).await?;
         let own = own.as_ref();
-        self.launch(Role::Load, 0, RoleConfig::Load(self.plan.load(own))).await?;
+        let plan = self.plan;
+        self.launch(Role::Load, 0, |clock| RoleConfig::Load(LoadConfig { clock, ..plan.load(own) })).await?;
         for instance in 0..self.plan.relay_processes() {
-            let command = self.plan.external(own, &checkpoints, &peers);
-            let command = command.map(|config| RoleConfig::External(Box::new(config)));
-            let relay = || {
-                let config = self.plan.relay(own, instance, &checkpoints)?;
-                Some(RoleConfig::Relay(Box::new(config)))
-            };
-            if let Some(config) = command.or_else(relay) {
+            if let Some(config) = plan.external(own, &checkpoints, &peers) {
+                self.launch(Role::Relay, instance, |_| RoleConfig::External(Box::new(config))).await?;
+            } else if let Some(config) = plan.relay(own, instance, &checkpoints) {
+                let config = |clock| RoleConfig::Relay(Box::new(RelayConfig { clock, ..config }));
                 self.launch(Role::Relay, instance, config).await?;
             }
         }
-        self.launch(Role::Sink, 0, RoleConfig::Sink(self.plan.sink(own))).await?;
+        self.launch(Role::Sink, 0, |clock| RoleConfig::Sink(SinkConfig { clock, ..plan.sink(own) })).await?;
         self.until_ready("connecting the roles").await?;
-        for (role, group) in &self.groups {
-            if self.supervisor.of(*role).next().is_some() {
-                let cores = group.limit().cores.unwrap_or_else(|| machine_cores() as f64);
-                let scope = match self.plan.is_command(*role) {
+        self.supervisor.read_usages().await?;
+        for role in Role::ALL {
+            if self.supervisor.of(role).next().is_some() {
+                let (limit, cores) = allowed(role, &self.supervisor, &self.groups);
+                let cores = limit.cores.unwrap_or(cores as f64);
+                let scope = match self.plan.is_command(role) {
                     true => Scope::Below,
                     false => Scope::Itself,
                 };
-                self.monitor.watch(*role, self.supervisor.probe(*role, scope), cores);
+                self.monitor.watch(role, self.supervisor.probe(role, scope), cores);
             }
         }
         Ok(())
@@ -193,8 +206,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
         peers: &Peers,
     ) -> Result<Option<Ready>, TrialError> {
         if self.plan.is_embedded() {
-            self.launch(Role::Service, 0, RoleConfig::Service(Box::new(self.plan.service(data, tls))))
-                .await?;
+            let config = self.plan.service(data, tls);
+            let config = |clock| RoleConfig::Service(Box::new(ServiceConfig { clock, ..config }));
+            self.launch(Role::Service, 0, config).await?;
             self.until_ready("starting the embedded service").await?;
             let mut service = self.supervisor.of(Role::Service);
             return Ok(service.next().and_then(|(_, running)| running.ready.clone()));
@@ -206,7 +220,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let Some((config, ready)) = self.plan.service_command(port, peers) else {
             return Ok(None);
         };
-        self.launch(Role::Service, 0, RoleConfig::ServiceCommand(Box::new(config))).await?;
+        self.launch(Role::Service, 0, |_| RoleConfig::ServiceCommand(Box::new(config))).await?;
         self.until_ready("starting the service").await?;
         Ok(Some(ready))
     }
@@ -228,12 +242,14 @@ impl<L: RoleLauncher> Trial<'_, L> {
         }
         self.monitor.enter(Phase::WarmUp, Some(phases.warm_up));
         self.pass(phases.warm_up).await?;
+        self.supervisor.read_usages().await?;
         self.monitor.begin_measurement(&self.supervisor);
         self.mark(Edge::Begin, &Role::ALL).await?;
         self.monitor.enter(Phase::Measuring, Some(phases.measure));
         self.pass(phases.measure).await?;
         self.mark(Edge::End, &Role::ALL).await?;
-        self.monitor.end_measurement();
+        self.supervisor.read_usages().await?;
+        self.monitor.end_measurement(&self.supervisor);
         self.monitor.enter(Phase::Draining, Some(phases.drain));
         self.supervisor.tell(Role::Load, &Command::Stop).await;
         self.until_load_is_done(Patience {
@@ -303,6 +319,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             })
             .await?;
         let backlog: u64 = streams.iter().map(|stream| stream.acknowledged.count()).sum();
+        self.supervisor.read_usages().await?;
         self.monitor.begin_measurement(&self.supervisor);
         self.mark(Edge::Begin, &[Role::Service, Role::Relay]).await?;
         self.monitor.enter(Phase::Measuring, None);
@@ -319,7 +336,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
             )
             .await?;
         self.mark(Edge::End, &[Role::Service, Role::Relay]).await?;
-        self.monitor.end_measurement();
+        self.supervisor.read_usages().await?;
+        self.monitor.end_measurement(&self.supervisor);
         self.monitor.enter(Phase::Draining, Some(self.plan.parameters.phases.drain));
         self.supervisor.tell(Role::Sink, &Command::Start).await;
         Ok(streams)
@@ -381,10 +399,23 @@ impl<L: RoleLauncher> Trial<'_, L> {
         Ok(())
     }
 
-    async fn launch(&mut self, role: Role, instance: u32, config: RoleConfig) -> Result<(), TrialError> {
-        let group = self.groups.get(&role).expect("there is a group for every role");
+    /// Starts a role where the scenario wants it, configured for the clock of that place.
+    async fn launch(
+        &mut self,
+        role: Role,
+        instance: u32,
+        config: impl FnOnce(RunClock) -> RoleConfig,
+    ) -> Result<(), TrialError> {
         let member = Member { role, instance };
-        self.supervisor.start(self.launcher, member, group, &config, &self.folder).await
+        if let Some(launch) = self.plan.parameters.roles.of(role) {
+            return self
+                .supervisor
+                .start_elsewhere(self.launcher, member, launch, config, &self.folder)
+                .await;
+        }
+        let group = self.groups.get(&role).expect("there is a group for every role");
+        let config = config(self.plan.clock);
+        self.supervisor.start(self.launcher, member, group, config, &self.folder).await
     }
 
     async fn until_ready(&mut self, what: &'static str) -> Result<(), TrialError> {
@@ -458,35 +489,10 @@ fn nothing_more_comes(supervisor: &Supervisor, missing: u64) -> bool {
         && sink.events.received + sink.missed >= relay.forwarded
 }
 
-/// A group for each role, with the CPUs that it runs on.
-fn groups(plan: &TrialPlan<'_>, limiter: &Limiter) -> BTreeMap<Role, RoleGroup> {
-    // A system that does not tell has no CPUs to divide; everyone runs anywhere then.
-    let available = CpuList::available().unwrap_or_default();
-    let measured = plan.topology.measured_role();
-    let placement = Placement::new(&available, plan.limits(measured).cores);
-    Role::ALL
-        .into_iter()
-        .map(|role| {
-            let limits = plan.limits(role);
-            let bounds = RoleBounds {
-                cores: limits.cores,
-                memory: limits.memory,
-                cpus: if role == measured { placement.measured.clone() } else { placement.others.clone() },
-            };
-            (role, limiter.group(role.name(), &bounds))
-        })
-        .collect()
-}
-
 /// A port that nothing listens on at this moment. A command takes it right after; that something else does so before is
 /// possible, and fails the trial with the command's own reason.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
-/// The logical CPUs of the machine that this process may use.
-pub(super) fn machine_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The folder of a trial below that of the results.

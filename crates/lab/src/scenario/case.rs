@@ -44,6 +44,11 @@ impl Case {
         for value in env.and_then(Value::as_object_mut).into_iter().flatten() {
             *value.1 = Value::from("***");
         }
+        // How a role is started names hosts, users and keys; by what program, is enough to know.
+        for role in params.get_mut("roles").and_then(Value::as_object_mut).into_iter().flatten() {
+            let launch = role.1.get_mut("launch").and_then(Value::as_array_mut);
+            launch.into_iter().for_each(|launch| launch.truncate(1));
+        }
         // What nothing looks at need not be compared or changed.
         match self.parameters.topology().of_pipeline() {
             None => drop(params.remove("relay")),

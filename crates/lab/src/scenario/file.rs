@@ -11,7 +11,7 @@ use super::glob::Glob;
 use super::sweep::{self, Point, Sweep};
 use super::{
     Axis, Case, Embedded, Entities, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Queues, Relay,
-    Sink, SystemUnderTest, Target, TopologySection, system, validate,
+    Roles, Sink, SystemUnderTest, Target, TopologySection, system, validate,
 };
 use crate::record::LatencyRecording;
 
@@ -409,6 +409,8 @@ struct File {
     #[serde(default)]
     sink: Sink,
     #[serde(default)]
+    roles: Roles,
+    #[serde(default)]
     limits: Limits,
     #[serde(default)]
     phases: Phases,
@@ -455,6 +457,7 @@ impl File {
             relay: self.relay,
             sut: self.sut,
             sink: self.sink,
+            roles: self.roles,
             limits: self.limits,
             phases: self.phases,
             trials: self.trials,

@@ -22,6 +22,7 @@ mod load;
 mod parameters;
 mod prefetch;
 mod relay;
+mod roles;
 mod sweep;
 mod system;
 mod target;
@@ -38,6 +39,7 @@ pub use parameters::{Embedded, Limits, Parameters, Phases, RoleLimits, Secret, S
 pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Ownership, OwnershipMode, Retry, Route};
 pub use prefetch::Prefetch;
 pub use relay::{CheckpointStore, Relay};
+pub use roles::{Launch, Roles};
 pub use system::{Readiness, SystemUnderTest, Transport};
 pub use target::{Namespace, ServiceCommand, Target};
 pub use topology::{Entity, EntitySection, Measured, Pipeline, Topology, TopologySection};

@@ -1,6 +1,7 @@
 //! Everything that one case is run with.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hub::profile::ProfileConfig;
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
 use super::{
-    Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, SystemUnderTest, Target, Topology,
+    Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, Roles, SystemUnderTest, Target,
+    Topology,
 };
 use crate::record::LatencyRecording;
 
@@ -32,6 +34,9 @@ pub struct Parameters {
     pub sut: SystemUnderTest,
     /// Who receives from the destination and checks every event.
     pub sink: Sink,
+    /// Where each role runs.
+    #[serde(default, skip_serializing_if = "Roles::is_default")]
+    pub roles: Roles,
     /// What each role may use of the machine.
     pub limits: Limits,
     /// How long each part of a trial takes.
@@ -69,6 +74,13 @@ pub struct Embedded {
     pub durable: bool,
     /// When durable events are made safe against a power cut: `always`, `os` or `{interval: 50 ms}`.
     pub sync: SyncPolicy,
+    /// The address that it listens on, at any free port, for roles on other machines. Without one it listens on the
+    /// loopback interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<IpAddr>,
+    /// The host by which roles reach it: [`listen`](Self::listen), if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<String>,
     /// How the service is shaped like the real one.
     #[serde(skip_serializing_if = "ProfileConfig::is_off")]
     pub profile: ProfileConfig,
@@ -240,6 +252,8 @@ impl Default for Embedded {
             preallocate: false,
             durable: false,
             sync: SyncPolicy::default(),
+            listen: None,
+            advertise: None,
             profile: ProfileConfig::default(),
         }
     }

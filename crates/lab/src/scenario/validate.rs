@@ -15,7 +15,7 @@ use super::parameters::SMALLEST_LOG;
 use super::{
     Capacity, CheckpointPolicy, CheckpointStore, Entities, Entity, Hub, Hubs, LoadMode, Measured, Ownership,
     Parameters, Payload, Percent, Prefetch, Queue, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD,
-    ServiceCommand, Target, TopologySection, system,
+    ServiceCommand, Target, TopologySection, roles, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -36,6 +36,7 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
         rules.relay(parameters, source, destination)?;
     }
     rules.system(parameters)?;
+    roles::check(document, parameters)?;
     rules.within("sink.workers", parameters.sink.workers, 1..=256)?;
     rules.within("sink.prefetch", parameters.sink.prefetch, 1..=100_000)?;
     let limits = &parameters.limits;

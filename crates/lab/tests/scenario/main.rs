@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod queues;
+mod roles;
 mod schema;
 mod sweeps;
 mod systems;

@@ -30,6 +30,9 @@ fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
             &set(&[
                 "load.rate=1/s",
                 "limits.hub={cores: 1, memory: 1 GiB}",
+                "roles={load: {launch: [ssh, vm1]}, sink: {launch: [env], program: /opt/parshall}}",
+                "embedded.listen=0.0.0.0",
+                "embedded.advertise=lab.example",
                 "embedded.profile={round_trip: 2 ms, connection_setup: {mean: 5 ms}, quota: {ingress_bytes_per_s: 1 MB}, \
                  failures: {disconnect_per_s: 0.1}}",
             ]),

@@ -173,7 +173,10 @@ impl Case {
         let latency = merged(recorded().map(|each| &each.latency));
         let uncorrected_latency = merged(recorded().map(|each| &each.uncorrected_latency));
         let seconds = recorded().flat_map(|each| &each.intervals);
-        let latency_us = latency.summary_of_seconds(seconds.map(|second| &second.latency));
+        let latency_us = latency.summary_of_seconds(
+            seconds.map(|second| &second.latency),
+            recorded().filter_map(|each| each.clock_us).max(),
+        );
         let mut stages: BTreeMap<Stage, LatencyDistribution> = BTreeMap::new();
         for (stage, distribution) in recorded().flat_map(|each| &each.stages) {
             stages.entry(*stage).or_default().merge(distribution);

@@ -11,6 +11,7 @@ use crate::{
         process::{LaunchError, RoleControl, RoleEnd, RoleExit, RoleHandle, RoleLauncher},
         run_role,
     },
+    scenario::Launch,
 };
 
 /// Starts roles as threads of the test.
@@ -21,7 +22,13 @@ pub struct ThreadLauncher {
 }
 
 impl RoleLauncher for ThreadLauncher {
-    fn launch(&self, role: Role, name: &str, log: &Path) -> Result<RoleHandle, LaunchError> {
+    fn launch(
+        &self,
+        role: Role,
+        name: &str,
+        _: Option<&Launch>,
+        log: &Path,
+    ) -> Result<RoleHandle, LaunchError> {
         std::fs::write(log, format!("log of the {name}\n")).expect("the folder of logs is there");
         let (their_input, our_input) = std::io::pipe().expect("a pipe");
         let (our_output, their_output) = std::io::pipe().expect("a pipe");

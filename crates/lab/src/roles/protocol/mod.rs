@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! orchestrator                      role
-//!      │  RoleConfig  ───────────────▶│  connects
+//!      │◀───────────────────  Hello   │  says which program it is
+//!      │  Role        ───────────────▶│  connects
 //!      │◀───────────────────  Ready   │
 //!      │  Start       ───────────────▶│  works
 //!      │◀──────────────  Progress …   │  several times a second
@@ -12,11 +13,15 @@
 //!      │◀────────────────  Finished   │  and exits
 //! ```
 //!
+//! On another machine a role answers questions about its clock at any time, even before it has its configuration, which
+//! has the run's epoch by that clock.
+//!
 //! `Failed` may take the place of any report and is the last one. A role whose input ends has lost its
 //! orchestrator: it stops at once.
 
 mod config;
 mod counters;
+mod remote;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -28,7 +33,8 @@ pub use self::config::{
 pub use self::counters::{
     Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters, SocketUse,
 };
-pub use super::service_config::{HubEntity, QueueEntity, ServiceConfig};
+pub use self::remote::{Assignment, Build, ClockAnswer, ClockQuestion, Hello, Line};
+pub use super::service_config::{HubEntity, QueueEntity, ServiceAddress, ServiceConfig};
 
 use crate::{
     load::LoadRecordings,
@@ -77,6 +83,10 @@ pub enum Edge {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Report {
+    /// The first of all: which program this is, and where.
+    Hello(Box<Hello>),
+    /// The answer to a [`ClockQuestion`].
+    Clock(ClockAnswer),
     /// Connected; waits for [`Command::Start`].
     Ready(Ready),
     /// The counters at some moment.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::search::{Attempt, Outcome};
 use crate::{
     figure,
-    results::{Case, CasePlan, Probe, Severity, TrialRecord},
+    results::{Case, CasePlan, FindingKind, Probe, Severity, TrialRecord},
     statistics::Trend,
 };
 
@@ -71,6 +71,8 @@ pub(super) fn judge(
         damning.extend(messages(Severity::Failure));
     }
     let mut unfit: Vec<String> = messages(Severity::Invalid).collect();
+    let unclear = findings.iter().filter(|finding| finding.kind == FindingKind::ClockUncertain);
+    unfit.extend(unclear.map(|finding| finding.message.clone()));
     let mut slow = slowness(attempt, latency_bound, record, trend, bounded);
     if trend.is_none() && slow.is_empty() {
         unfit.push("there are too few readings of the lag to decide whether it grew".to_owned());

@@ -4,6 +4,8 @@
 //! waiting for a condition on what is known ([`Supervisor::wait_until`]). Whatever happens to a role at any time (it fails, it
 //! dies, it says something that nobody understands) ends the wait with an error that names it.
 
+mod elsewhere;
+
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use tokio::{
@@ -12,16 +14,17 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at},
 };
 
-use super::{cancellation::Cancellation, error::TrialError};
+use super::{cancellation::Cancellation, error::TrialError, remote::Remote};
 use crate::{
-    clock::RunClock,
+    clock::{RunClock, monotonic_ns},
     limits::RoleGroup,
     probe::{RoleProbe, Scope},
     results::{MeasuredComponent, Role},
     roles::{
         process::{RoleControl, RoleEnd, RoleHandle, RoleLauncher},
-        protocol::{Command, Counted, Edge, Outcome, Ready, Report, RoleConfig},
+        protocol::{Assignment, Command, Counted, Edge, Line, Outcome, Ready, Report, RoleConfig},
     },
+    scenario::Launch,
 };
 
 /// One process of a role: relays may be several.
@@ -45,6 +48,8 @@ pub(super) struct Supervisor {
 pub(super) struct Running {
     input: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     control: Box<dyn RoleControl>,
+    /// What is known of it beyond that, if it was started elsewhere.
+    pub(super) remote: Option<Remote>,
     pub(super) ready: Option<Ready>,
     pub(super) latest: Option<Counted>,
     pub(super) marks: BTreeMap<Edge, Counted>,
@@ -54,7 +59,8 @@ pub(super) struct Running {
 /// What came out of a role's output.
 #[derive(Debug)]
 enum Heard {
-    Report(Box<Report>),
+    /// With what the clock showed when it came.
+    Report(Box<Report>, i64),
     Nonsense(String),
     End,
 }
@@ -91,27 +97,39 @@ impl Supervisor {
         launcher: &L,
         member: Member,
         group: &RoleGroup,
-        config: &RoleConfig,
+        config: RoleConfig,
         logs: &Path,
     ) -> Result<(), TrialError> {
-        let name = member.to_string();
-        let log = logs.join(format!("{name}.log"));
-        let RoleHandle { input, output, control } = launcher.launch(member.role, &name, &log)?;
-        if let Some(process_id) = control.process_id() {
+        let running = self.launch(launcher, member, None, logs)?;
+        if let Some(process_id) = running.control.process_id() {
             group.admit(process_id)?;
         }
+        self.members.insert(member, running);
+        let assignment = Assignment { config, is_launched: false };
+        self.write(member, &Line::Role(Box::new(assignment))).await;
+        Ok(())
+    }
+
+    fn launch<L: RoleLauncher>(
+        &self,
+        launcher: &L,
+        member: Member,
+        launch: Option<&Launch>,
+        logs: &Path,
+    ) -> Result<Running, TrialError> {
+        let name = member.to_string();
+        let log = logs.join(format!("{name}.log"));
+        let RoleHandle { input, output, control } = launcher.launch(member.role, &name, launch, &log)?;
         tokio::spawn(listen(member, output, self.hear.clone()));
-        let running = Running {
+        Ok(Running {
             input: Some(input),
             control,
+            remote: launch.map(|launch| Remote::new(member.role, launch)),
             ready: None,
             latest: None,
             marks: BTreeMap::new(),
             finished: None,
-        };
-        self.members.insert(member, running);
-        self.write(member, config).await;
-        Ok(())
+        })
     }
 
     /// Tells something to every member of a role that has not finished.
@@ -122,7 +140,7 @@ impl Supervisor {
             .map(|(member, _)| member)
             .collect();
         for member in members {
-            self.write(member, command).await;
+            self.write(member, &Line::Do(command.clone())).await;
         }
     }
 
@@ -146,8 +164,11 @@ impl Supervisor {
         })
     }
 
-    /// The processes of a role, or what is below them.
+    /// The processes of a role, or what is below them. Those elsewhere tell what they use.
     pub(super) fn probe(&self, role: Role, scope: Scope) -> RoleProbe {
+        if let Some(readings) = self.told_usages(role) {
+            return RoleProbe::told(&readings);
+        }
         let process_ids = self.of(role).filter_map(|(_, running)| running.control.process_id());
         RoleProbe::new(process_ids.collect(), scope, self.clock.now())
     }
@@ -185,6 +206,7 @@ impl Supervisor {
                     self.note(member, heard).await?;
                 }
                 _ = ticks.tick() => {
+                    self.ask_all().await?;
                     if let Some((role, command)) = tick(self) {
                         self.tell(role, &command).await;
                     }
@@ -218,7 +240,7 @@ impl Supervisor {
         }
     }
 
-    async fn write<T: serde::Serialize>(&mut self, member: Member, value: &T) {
+    async fn write(&mut self, member: Member, value: &Line) {
         let Some(input) = self.members.get_mut(&member).and_then(|running| running.input.as_mut()) else {
             return;
         };
@@ -235,7 +257,13 @@ impl Supervisor {
             return Ok(());
         };
         match heard {
-            Heard::Report(report) => match *report {
+            Heard::Report(report, heard_ns) => match *report {
+                Report::Hello(hello) => return self.greeted(member, *hello).await,
+                Report::Clock(answer) => {
+                    if let Some(remote) = &mut running.remote {
+                        remote.answered(&answer, heard_ns, self.clock.now());
+                    }
+                }
                 Report::Ready(ready) => running.ready = Some(ready),
                 Report::Progress(counted) => running.latest = Some(counted),
                 Report::Marked { edge, counted } => {
@@ -248,10 +276,17 @@ impl Supervisor {
                 }
                 Report::Failed { error } => return Err(self.failed_for(member, error).await),
             },
+            Heard::Nonsense(line) if running.is_ungreeted() => {
+                let reason = format!("said something else than its version: {line}");
+                return Err(self.not_started(member, reason, None).await);
+            }
             Heard::Nonsense(line) => {
                 return Err(self.failed(member, format!("it wrote an unknown message: {line}")).await);
             }
             Heard::End if running.finished.is_some() => {}
+            Heard::End if running.is_ungreeted() => {
+                return Err(self.not_started(member, "exited without a message".to_owned(), None).await);
+            }
             Heard::End => return Err(self.failed(member, SILENT_END.to_owned()).await),
         }
         Ok(())
@@ -270,14 +305,18 @@ impl Supervisor {
                 continue;
             }
             match heard {
-                Heard::Report(report) => match *report {
+                Heard::Report(report, _) => match *report {
                     Report::Failed { error } => spoken.push((other, error)),
                     Report::Finished { outcome, .. } => {
                         if let Some(running) = self.members.get_mut(&other) {
                             running.finished = Some(*outcome);
                         }
                     }
-                    Report::Ready(_) | Report::Progress(_) | Report::Marked { .. } => {}
+                    Report::Hello(_)
+                    | Report::Clock(_)
+                    | Report::Ready(_)
+                    | Report::Progress(_)
+                    | Report::Marked { .. } => {}
                 },
                 Heard::Nonsense(_) => {}
                 Heard::End => {
@@ -316,6 +355,13 @@ impl Supervisor {
     }
 }
 
+impl Running {
+    /// Whether it was started elsewhere and has not said which program it is.
+    fn is_ungreeted(&self) -> bool {
+        self.remote.as_ref().is_some_and(|remote| remote.machine.is_none())
+    }
+}
+
 impl std::fmt::Display for Member {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}", self.role)?;
@@ -335,10 +381,13 @@ async fn listen(
     let mut line = Vec::new();
     loop {
         line.clear();
-        let heard = match (&mut output).take(LONGEST_REPORT).read_until(b'\n', &mut line).await {
+        let read = (&mut output).take(LONGEST_REPORT).read_until(b'\n', &mut line).await;
+        // Here and not where it is taken from the queue: the answer of a clock has to be timed as it comes.
+        let heard_ns = monotonic_ns();
+        let heard = match read {
             Ok(0) | Err(_) => Heard::End,
             Ok(_) => match serde_json::from_slice(&line) {
-                Ok(report) => Heard::Report(Box::new(report)),
+                Ok(report) => Heard::Report(Box::new(report), heard_ns),
                 Err(error) => {
                     let beginning = String::from_utf8_lossy(&line[..line.len().min(200)]).trim().to_owned();
                     Heard::Nonsense(format!("{beginning} ({error})"))
