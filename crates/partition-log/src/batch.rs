@@ -12,9 +12,15 @@
 //!
 //! * Numbers are little-endian. `length` counts the whole batch, itself included; the checksum covers everything
 //!   after itself. It is zero in memory: only files are checked, so it is filled in on the way there ([`sealed_header`]).
-//! * The format says what the records are: 0 is the form drawn here, 1 is reserved for Kafka record batches (version 2), and
-//!   no other is given. Programs before the format was checked took every batch for one of format 0, so whoever writes
-//!   another one for the first time raises the version of the data directory before.
+//! * The format says what follows the header: 0 is the form drawn here, 1 is reserved for Kafka record batches (version 2),
+//!   and 2 is a [producer's stamp](ProducerStamp) and then records as drawn here. Programs before the format was checked took
+//!   every batch for one of format 0, so whoever writes another one for the first time raises the version of the data
+//!   directory before.
+//!
+//! ```text
+//!  stamp   ├─ producer id, i64 ─┬─ first sequence, i32 ─┬─ epoch, i16 ─┬─ 0, u16 ─┤
+//! ```
+//!
 //! * A record has no number of its own: it is the batch's first sequence number plus its place in the batch.
 //! * A varint is an unsigned LEB128 number of at most 32 bits, so 16-byte events cost three bytes of lengths.
 //! * The annotations are the encoded entries of the client's annotation map, without the map's own header, and the
@@ -23,6 +29,7 @@
 //! Reading is total: any bytes whatever give a value or an error, without panicking and without allocating.
 
 use crate::UnixTime;
+use crate::producers::ProducerStamp;
 
 /// The fields of a batch's header, apart from the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +51,8 @@ pub struct BatchHeader {
 pub enum RecordFormat {
     /// Annotations and sections of AMQP messages, as [`split_record`] reads them. Journals keep their operations so, too.
     Amqp,
+    /// The same, after the stamp of the producer that numbers them.
+    AmqpOfProducer,
 }
 
 /// The batches at the start of some bytes, with their headers. Ends at the first bytes that are not one.
@@ -98,6 +107,9 @@ pub enum BatchError {
     /// The checksum matches, yet the records don't add up to the batch.
     #[error("the records don't fit their batch")]
     Records,
+    /// The checksum matches, yet there is no producer like that.
+    #[error("the producer of the batch has negative numbers")]
+    Producer,
 }
 
 impl BatchHeader {
@@ -122,6 +134,9 @@ impl BatchHeader {
             return Err(BatchError::Version { version });
         }
         let format = RecordFormat::from_byte(format).ok_or(BatchError::Format { format })?;
+        if (length as usize) < Self::LENGTH + format.stamp_length() {
+            return Err(BatchError::Length { length });
+        }
         Ok(Self {
             length,
             first_sequence_number: u64::from_le_bytes(part(header, 8)),
@@ -129,6 +144,22 @@ impl BatchHeader {
             record_count: u32::from_le_bytes(part(header, 24)),
             format,
         })
+    }
+
+    /// Where in the batch its first record begins.
+    #[inline]
+    #[must_use]
+    pub const fn records_start(&self) -> usize {
+        Self::LENGTH + self.format.stamp_length()
+    }
+
+    /// The stamp of the producer that numbers the records of `batch`, which this is the header of; `None` if none does.
+    #[inline]
+    pub(crate) fn producer(&self, batch: &[u8]) -> Option<ProducerStamp> {
+        match self.format {
+            RecordFormat::Amqp => None,
+            RecordFormat::AmqpOfProducer => ProducerStamp::decode(batch.get(Self::LENGTH..)?.first_chunk()?),
+        }
     }
 
     /// The sequence number after that of the last record.
@@ -164,6 +195,7 @@ impl RecordFormat {
     const fn from_byte(format: u8) -> Option<Self> {
         match format {
             AMQP => Some(Self::Amqp),
+            AMQP_OF_PRODUCER => Some(Self::AmqpOfProducer),
             _ => None,
         }
     }
@@ -171,7 +203,40 @@ impl RecordFormat {
     const fn byte(self) -> u8 {
         match self {
             Self::Amqp => AMQP,
+            Self::AmqpOfProducer => AMQP_OF_PRODUCER,
         }
+    }
+
+    /// Bytes of the stamp between header and records.
+    #[inline]
+    pub(crate) const fn stamp_length(self) -> usize {
+        match self {
+            Self::Amqp => 0,
+            Self::AmqpOfProducer => STAMP_LENGTH,
+        }
+    }
+}
+
+impl ProducerStamp {
+    /// The bytes that stand in a batch.
+    pub(crate) fn encode(&self) -> [u8; STAMP_LENGTH] {
+        let mut bytes = [0; STAMP_LENGTH];
+        bytes[..8].copy_from_slice(&self.id().to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.first_sequence().to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.epoch().to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; STAMP_LENGTH]) -> Option<Self> {
+        let (id, rest) = bytes.split_first_chunk()?;
+        let (first_sequence, rest) = rest.split_first_chunk()?;
+        let (epoch, rest) = rest.split_first_chunk()?;
+        let stamp = Self::new(
+            i64::from_le_bytes(*id),
+            i16::from_le_bytes(*epoch),
+            i32::from_le_bytes(*first_sequence),
+        );
+        stamp.filter(|_| rest == [0; 2])
     }
 }
 
@@ -225,9 +290,12 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     if checksum(batch) != written {
         return Err(BatchError::Checksum);
     }
-    let mut rest = &batch[BatchHeader::LENGTH..];
+    if header.format == RecordFormat::AmqpOfProducer && header.producer(batch).is_none() {
+        return Err(BatchError::Producer);
+    }
+    let mut rest = &batch[header.records_start()..];
     match header.format {
-        RecordFormat::Amqp => {
+        RecordFormat::Amqp | RecordFormat::AmqpOfProducer => {
             for _ in 0..header.record_count {
                 // Every record takes at least a byte, so a false count ends with the bytes.
                 (_, rest) = split_record(rest).ok_or(BatchError::Records)?;
@@ -337,6 +405,11 @@ const AMQP: u8 = 0;
 /// Record batches of Kafka, version 2, in a header. Nothing writes them yet.
 const KAFKA: u8 = 1;
 
+/// [`RecordFormat::AmqpOfProducer`] in a header.
+const AMQP_OF_PRODUCER: u8 = 2;
+
+const STAMP_LENGTH: usize = 16;
+
 const _: () = assert!(MAXIMUM_RECORD_HEAD_LENGTH < 16, "a record's head fits the array that write_few takes");
 
 #[cfg(test)]
@@ -437,7 +510,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_format_but_ours_is_refused_by_its_number_and_name() {
-        for format in 1..=u8::MAX {
+        for format in (1..=u8::MAX).filter(|format| *format != AMQP_OF_PRODUCER) {
             let mut batch = VECTOR;
             batch[29] = format;
             let header = sealed_header(&batch);
@@ -448,7 +521,49 @@ pub(crate) mod tests {
         }
         let kafka = BatchError::Format { format: 1 };
         assert_eq!(kafka.to_string(), "records of format 1 (Kafka record batches) are not supported");
-        assert_eq!(BatchError::Format { format: 2 }.to_string(), "records of format 2 are not supported");
+        assert_eq!(BatchError::Format { format: 3 }.to_string(), "records of format 3 are not supported");
+    }
+
+    /// [`VECTOR`] with the stamp of producer 258, epoch 3, first sequence 4.
+    #[rustfmt::skip]
+    const STAMP: [u8; 16] = [
+        2, 1, 0, 0, 0, 0, 0, 0,         // producer id
+        4, 0, 0, 0,                     // first sequence
+        3, 0, 0, 0,                     // epoch, 0
+    ];
+
+    fn stamped(stamp: &[u8; 16]) -> Vec<u8> {
+        let mut batch = [&VECTOR[..BatchHeader::LENGTH], stamp, &VECTOR[BatchHeader::LENGTH..]].concat();
+        let time = UnixTime::from_milliseconds(1000);
+        BatchHeader::complete(&mut batch, 7, time, 2, RecordFormat::AmqpOfProducer);
+        let header = sealed_header(&batch);
+        batch[..BatchHeader::LENGTH].copy_from_slice(&header);
+        batch
+    }
+
+    #[test]
+    fn a_producers_stamp_stands_before_the_records() {
+        let stamp = ProducerStamp::new(258, 3, 4).unwrap();
+        assert_eq!(stamp.encode(), STAMP);
+        let batch = stamped(&STAMP);
+        let header = check(&batch).unwrap();
+        assert_eq!((header.format, header.record_count), (RecordFormat::AmqpOfProducer, 2));
+        assert_eq!(header.producer(&batch), Some(stamp));
+        let (first, _rest) = split_record(&batch[header.records_start()..]).unwrap();
+        assert_eq!(first, RecordParts { annotation_count: 1, annotations: b"kv", sections: b"abc" });
+        assert_eq!(BatchHeader::read(&stored_vector()).unwrap().producer(&stored_vector()), None);
+    }
+
+    #[test]
+    fn a_stamp_that_no_producer_has_is_refused_though_the_checksum_matches() {
+        for (at, value) in [(7, 0x80), (11, 0x80), (13, 0x80), (14, 1), (15, 1)] {
+            let mut stamp = STAMP;
+            stamp[at] = value;
+            assert_eq!(check(&stamped(&stamp)), Err(BatchError::Producer), "byte {at}");
+        }
+        let mut short = stamped(&STAMP);
+        short[..4].copy_from_slice(&47_u32.to_le_bytes());
+        assert_eq!(BatchHeader::read(&short), Err(BatchError::Length { length: 47 }));
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl LogChunk {
             first_sequence_number: header.first_sequence_number,
             record_count: header.record_count,
             append_time: header.append_time,
-            bytes: &batch[BatchHeader::LENGTH..],
+            bytes: &batch[header.records_start()..],
         })
     }
 
@@ -172,7 +172,7 @@ impl Records<'_> {
             return;
         };
         if let Some(position) = record {
-            let offset = position.saturating_sub(self.batch_position + BatchHeader::LENGTH);
+            let offset = position.saturating_sub(self.batch_position + header.records_start());
             self.batch = self.batch.get(offset..).unwrap_or_default();
             return;
         }
@@ -190,7 +190,7 @@ impl Records<'_> {
         self.batch_position += self.batch_length;
         self.batch_length = header.length as usize;
         let (batch, after) = self.after.split_at(self.batch_length);
-        self.batch = &batch[BatchHeader::LENGTH..];
+        self.batch = &batch[header.records_start()..];
         self.after = after;
         self.append_time = header.append_time;
         Some(header)

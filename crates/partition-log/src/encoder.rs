@@ -6,6 +6,7 @@ use super::batch::{
 use super::block::BlockWriter;
 use super::block_pool::BlockPool;
 use crate::UnixTime;
+use crate::producers::ProducerStamp;
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub struct BatchEncoder<'log> {
     record_count: u32,
     /// Bytes of the batch so far; goes beyond the limit if records were left out.
     length: usize,
+    format: RecordFormat,
 }
 
 /// A batch that was encoded completely.
@@ -50,19 +52,27 @@ pub(super) struct EncodedBatch {
 
 impl<'log> BatchEncoder<'log> {
     /// Starts a batch behind what `current` holds; it moves to a new block of `next_capacity` bytes, or more if it
-    /// must, when it does not fit.
+    /// must, when it does not fit. It bears the stamp of its `producer`, if that numbers its records.
     pub(super) fn new(
         current: &'log mut BlockWriter,
         pool: &'log Arc<BlockPool>,
         next_capacity: usize,
+        producer: Option<&ProducerStamp>,
     ) -> Self {
         // An append that panicked may have left something behind.
         current.discard();
+        let format = match producer {
+            None => RecordFormat::Amqp,
+            Some(_) => RecordFormat::AmqpOfProducer,
+        };
+        let length = BatchHeader::LENGTH + format.stamp_length();
         let mut encoder =
-            Self { current, replacement: None, pool, next_capacity, record_count: 0, length: 0 };
-        encoder.make_room(BatchHeader::LENGTH);
+            Self { current, replacement: None, pool, next_capacity, record_count: 0, length, format };
+        encoder.make_room(length);
         encoder.target().write(&[0; BatchHeader::LENGTH]);
-        encoder.length = BatchHeader::LENGTH;
+        if let Some(producer) = producer {
+            encoder.target().write(&producer.encode());
+        }
         encoder
     }
 
@@ -142,9 +152,9 @@ impl<'log> BatchEncoder<'log> {
         if self.length > MAXIMUM_BATCH_LENGTH as usize {
             return None;
         }
-        let record_count = self.record_count;
+        let (record_count, format) = (self.record_count, self.format);
         let batch = self.target().unpublished();
-        BatchHeader::complete(batch, first_sequence_number, append_time, record_count, RecordFormat::Amqp);
+        BatchHeader::complete(batch, first_sequence_number, append_time, record_count, format);
         Some(EncodedBatch { record_count, length: self.length, replacement: self.replacement })
     }
 

@@ -18,6 +18,8 @@
 //!   twenty times as much to write to as memory that has been touched.
 //! * A durable log has a file per segment with the same bytes ([`disk`]). They are written behind the appends, many
 //!   appends at a time; readers see what is committed, and segments that have left memory are read back for them.
+//! * A producer may number its records. What the log knows of it (`producers`) keeps a retried batch from being stored
+//!   twice, and is rebuilt from the batches and from what is kept at the end of each segment.
 //! * A reader has a [`Cursor`] and gets [`LogChunk`]s: whole batches, up to a size it names. A reader at the end
 //!   [subscribes](PartitionLog::subscribe) and is woken by the next append.
 //!
@@ -38,6 +40,8 @@ mod limits;
 pub mod owner_only;
 mod partition_log;
 mod position;
+mod producers;
+mod producing;
 pub mod recovery;
 mod segment;
 mod state;
@@ -52,6 +56,8 @@ pub use encoder::{BatchEncoder, NewRecord};
 pub use limits::{LogLimits, WhenFull};
 pub use partition_log::{AppendError, Appended, LogEnd, LogStats, PartitionLog};
 pub use position::{Cursor, Edge, PositionError, Start};
+pub use producers::{ProducerError, ProducerPosition, ProducerStamp, ProducerStats, sequence_after};
+pub use producing::{ProduceError, Produced};
 pub use subscription::{Readiness, Subscriber, Subscription, Wakers};
 pub use trimming::{BeyondDamage, CompleteSegment};
 pub use unix_time::UnixTime;

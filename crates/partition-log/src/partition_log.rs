@@ -6,6 +6,7 @@ use super::disk::{CommitNumber, OpenError, PartitionDirectory, PartitionDisk, Re
 use super::encoder::{BatchEncoder, NewRecord};
 use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
 use super::position::{Cursor, PositionError, Start};
+use super::producers::ProducerStamp;
 use super::segment::{Availability, Segment, Storage};
 use super::state::State;
 use super::subscription::{Readiness, Subscriber, Subscription};
@@ -17,7 +18,8 @@ use units::ByteSize;
 
 /// An append-only log that any number of threads append to and read from.
 ///
-/// * Append: [`append`](Self::append), [`append_records`](Self::append_records).
+/// * Append: [`append`](Self::append), [`append_records`](Self::append_records),
+///   [`append_produced`](Self::append_produced).
 /// * Read: [`position`](Self::position) makes a cursor, [`read`](Self::read) moves it,
 ///   [`subscribe`](Self::subscribe) wakes whoever reached the end.
 /// * Keep house: [`enforce_retention`](Self::enforce_retention), [`stats`](Self::stats).
@@ -153,9 +155,20 @@ impl PartitionLog {
         now: UnixTime,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Appended, AppendError<E>> {
-        let mut guard = self.lock();
+        self.append_to(self.lock(), now, None, encode)
+    }
+
+    /// Appends a batch to the log whose `state` is locked, with the stamp of its `producer`, if that numbers its records.
+    #[inline]
+    pub(super) fn append_to<E>(
+        &self,
+        mut guard: MutexGuard<'_, State>,
+        now: UnixTime,
+        producer: Option<&ProducerStamp>,
+        encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
+    ) -> Result<Appended, AppendError<E>> {
         let state = &mut *guard;
-        if let Some(reason) = state.durable.as_ref().and_then(|durable| durable.unavailable) {
+        if let Some(reason) = state.unavailable() {
             return Err(AppendError::Unavailable(reason));
         }
         let append_time = state.last_append_time.map_or(now, |last| last.max(now));
@@ -172,7 +185,7 @@ impl PartitionLog {
             .back_mut()
             .and_then(Segment::writer)
             .expect("a segment that is not sealed is in memory, and one was pushed if there was none");
-        let mut encoder = BatchEncoder::new(writer, &self.pool, state.next_capacity);
+        let mut encoder = BatchEncoder::new(writer, &self.pool, state.next_capacity, producer);
         encode(&mut encoder).map_err(AppendError::Encoding)?;
         let batch = encoder.finish(first_sequence_number, append_time).ok_or(AppendError::TooLong)?;
         if batch.record_count == 0 {
@@ -208,6 +221,10 @@ impl PartitionLog {
         state.next_sequence_number += u64::from(batch.record_count);
         state.last_append_time = Some(append_time);
         state.bytes += batch.length as u64;
+        if let Some(stamp) = producer {
+            let producers = state.producers.get_or_insert_default();
+            producers.record(stamp, batch.record_count, first_sequence_number, append_time);
+        }
         self.drop_excess(state, append_time, &mut released);
         let commit = match &mut state.durable {
             None => CommitNumber::DONE,
@@ -321,6 +338,9 @@ impl PartitionLog {
     pub fn enforce_retention(&self, now: UnixTime) {
         let mut guard = self.lock();
         let state = &mut *guard;
+        if let Some(producers) = &mut state.producers {
+            producers.expire(now);
+        }
         let mut dropped = Vec::new();
         while state.oldest_is_too_old(&self.limits, now) {
             if !self.may_drop_oldest(state) {

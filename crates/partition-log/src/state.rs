@@ -1,9 +1,10 @@
 //! What the lock of a partition log guards: its segments, how far readers see, and who waits.
 
-use super::disk::Durable;
+use super::disk::{CommitNumber, Durable, Unavailable};
 use super::limits::{SMALLEST_BLOCK, WhenFull};
 use super::partition_log::{LogEnd, LogStats};
 use super::position::{Cursor, Edge, Place, PositionError, Start};
+use super::producers::{ProducerSnapshot, Producers};
 use super::segment::{Availability, Segment, SegmentIndex};
 use super::subscription::Subscriptions;
 use crate::UnixTime;
@@ -25,6 +26,8 @@ pub(super) struct State {
     pub(super) subscriptions: Subscriptions,
     /// The way to the disk, if there is one.
     pub(super) durable: Option<Durable>,
+    /// Those that number their records; `None` if there has been none.
+    pub(super) producers: Option<Box<Producers>>,
 }
 
 impl State {
@@ -40,15 +43,45 @@ impl State {
             spare_index: SegmentIndex::default(),
             subscriptions: Subscriptions::default(),
             durable: None,
+            producers: None,
         }
     }
 
     /// Adds the segment that is written from now on.
     pub(super) fn push_segment(&mut self, segment: Segment) {
-        if let Some(last) = self.segments.back_mut() {
-            last.sealed = true;
-        }
+        self.seal();
         self.segments.push_back(segment);
+    }
+
+    /// Ends the segment that is being written, if one is.
+    pub(super) fn seal(&mut self) {
+        let producers = match self.durable {
+            None => None,
+            Some(_) => self.producer_snapshot(),
+        };
+        if let Some(last) = self.segments.back_mut().filter(|last| !last.sealed) {
+            last.sealed = true;
+            last.producers = producers;
+        }
+    }
+
+    /// The producers that are known now, if there are any.
+    pub(super) fn producer_snapshot(&self) -> Option<ProducerSnapshot> {
+        self.producers.as_ref()?.snapshot()
+    }
+
+    /// Why nothing can be appended at present, if it can't.
+    #[inline]
+    pub(super) fn unavailable(&self) -> Option<Unavailable> {
+        self.durable.as_ref()?.unavailable
+    }
+
+    /// What has to be waited for until everything before this number is committed.
+    pub(super) fn commit_before(&mut self, sequence_number: u64) -> CommitNumber {
+        match &mut self.durable {
+            Some(durable) if durable.committed.next_sequence_number < sequence_number => durable.enqueue(),
+            _ => CommitNumber::DONE,
+        }
     }
 
     /// The end of what is committed: all there is, if the log is in memory.

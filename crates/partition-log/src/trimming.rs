@@ -3,7 +3,7 @@
 //! Retention does not fit there: what an old record tells may hold for years, and what a young one tells be over at once. So
 //! the owner of a journal looks at its segments, writes again what still holds, and drops the oldest ones.
 
-use super::batch::{BatchHeader, Batches, RecordParts, split_record};
+use super::batch::{Batches, RecordParts, split_record};
 use super::disk::{OpenError, Unavailable, salvage};
 use super::partition_log::PartitionLog;
 use super::segment::{Segment, Storage};
@@ -31,7 +31,7 @@ impl PartitionLog {
     /// Why nothing can be appended at present, if it can't.
     #[must_use]
     pub fn unavailable(&self) -> Option<Unavailable> {
-        self.lock().durable.as_ref()?.unavailable
+        self.lock().unavailable()
     }
 
     /// The segment that the record of this number is in, or would be in, if nothing will be appended to it.
@@ -66,8 +66,8 @@ impl PartitionLog {
         for stretch in salvage::stretches(&bytes, from, end) {
             beyond.lost.push(next..stretch.first_sequence_number);
             let mut number = stretch.first_sequence_number;
-            for (_header, batch) in Batches::of(&bytes[stretch.bytes.clone()]) {
-                let mut records = &batch[BatchHeader::LENGTH..];
+            for (header, batch) in Batches::of(&bytes[stretch.bytes.clone()]) {
+                let mut records = &batch[header.records_start()..];
                 while let Some((record, further)) = split_record(records) {
                     each(number, record);
                     number += 1;

@@ -80,6 +80,7 @@ impl PartitionDirectory {
             tracing::error!(segment = %path.display(), %damage, "a segment is damaged; its events can't be read");
         }
         let mut state = State::new(recovered.next_sequence_number, recovered.last_append_time);
+        state.producers = recovered.producers.map(Box::new);
         for segment in recovered.segments {
             let sidecar = segment.sidecar;
             let storage = match segment.is_synced {
@@ -87,13 +88,16 @@ impl PartitionDirectory {
                 false => Storage::Written,
             };
             state.bytes += sidecar.length;
-            state.segments.push_back(Segment::on_disk(
+            let mut on_disk = Segment::on_disk(
                 sidecar.first_sequence_number,
                 (sidecar.first_append_time, sidecar.last_append_time),
                 sidecar.length as usize,
                 storage,
                 segment.defect,
-            ));
+            );
+            // The sidecar of a segment that is only written is written again when it is synced.
+            on_disk.producers = sidecar.producers.filter(|_| storage == Storage::Written);
+            state.segments.push_back(on_disk);
         }
         Ok((state, report))
     }
@@ -158,11 +162,11 @@ impl State {
 
     /// Ends the segment that is being written, so that it can be finished.
     pub(crate) fn seal_last(&mut self) {
-        if let Some(last) = self.segments.back_mut()
+        if let Some(last) = self.segments.back()
             && !last.sealed
             && last.length() > 0
         {
-            last.sealed = true;
+            self.seal();
             if let Some(durable) = &mut self.durable {
                 durable.enqueue();
             }
@@ -211,6 +215,7 @@ impl PartitionLog {
                         first_append_time: segment.first_append_time,
                         last_append_time: segment.last_append_time,
                         assurance: Assurance::Synced,
+                        producers: segment.producers.clone(),
                     },
                     bytes,
                     sealed: segment.sealed,
@@ -221,13 +226,14 @@ impl PartitionLog {
         pieces.reverse();
         let is_empty = state.segments.iter().all(|segment| segment.length() == 0);
         let last_append_time = state.last_append_time.unwrap_or_default();
-        let marker = (is_empty && !removals.is_empty()).then_some(Sidecar {
+        let marker = (is_empty && !removals.is_empty()).then(|| Sidecar {
             length: 0,
             first_sequence_number: state.next_sequence_number,
             next_sequence_number: state.next_sequence_number,
             first_append_time: last_append_time,
             last_append_time,
             assurance: Assurance::Synced,
+            producers: state.producer_snapshot(),
         });
         Some(Work { pieces, removals, marker })
     }
@@ -282,6 +288,9 @@ impl PartitionLog {
         let (log, residency) = (durable.log.clone(), durable.committer.residency());
         if let Some(segment) = state.segment(ordinal) {
             segment.storage = storage;
+            if storage == Storage::Synced {
+                segment.producers = None;
+            }
             let share = residency.admit(log, ordinal, segment.capacity() as u64);
             segment.set_share(share);
         }
@@ -319,6 +328,7 @@ impl PartitionLog {
                     first_append_time: segment.first_append_time,
                     last_append_time: segment.last_append_time,
                     assurance: Assurance::Synced,
+                    producers: segment.producers.clone(),
                 };
                 (state.dropped_segments + index as u64, sidecar)
             })
@@ -330,6 +340,7 @@ impl PartitionLog {
     pub(super) fn mark_synced(&self, ordinal: u64) {
         if let Some(segment) = self.lock().segment(ordinal) {
             segment.storage = Storage::Synced;
+            segment.producers = None;
         }
     }
 

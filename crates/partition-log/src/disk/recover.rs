@@ -13,6 +13,9 @@
 //! sidecar first. The start is refused then, as it is when segments don't follow each other. Without the sidecar a
 //! missing first or last segment can't be told from one that retention took, or that never was.
 //!
+//! What is known of producers is what the last sidecar says, and the batches of the segments after it. Where damage has taken
+//! batches, it is nothing: a producer that the log knows an old state of could never continue.
+//!
 //! The whole directory is looked at before anything is changed, so a start that is refused changes nothing.
 
 use super::directory::{Damage, DamageCause, Kind, OpenError, parse_name, segment_path, sidecar_path};
@@ -21,7 +24,8 @@ use super::report::{RecoveryReport, Torn};
 use super::salvage::{self, Break};
 use super::sidecar::{Assurance, BootId, Sidecar, SidecarError};
 use crate::UnixTime;
-use crate::batch::{self, BatchError, BatchHeader};
+use crate::batch::{self, BatchError, BatchHeader, Batches};
+use crate::producers::{ProducerSnapshot, Producers};
 use crate::recovery::{TornTail, scan};
 use crate::segment::Defect;
 use std::collections::BTreeSet;
@@ -35,10 +39,12 @@ pub(crate) struct Recovered {
     pub(crate) segments: Vec<RecoveredSegment>,
     pub(crate) next_sequence_number: u64,
     pub(crate) last_append_time: Option<UnixTime>,
+    /// The producers that number their records, if there are any.
+    pub(crate) producers: Option<Producers>,
 }
 
 /// A segment file that was there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct RecoveredSegment {
     pub(crate) sidecar: Sidecar,
     /// It is on the device, as far as anyone can tell.
@@ -62,6 +68,7 @@ pub(crate) fn recover(
         sync,
         expected: None,
         tail: Tail::NotReached,
+        producers: Producers::default(),
         recovered: Recovered::default(),
         report: RecoveryReport::default(),
         repairs: Vec::new(),
@@ -73,15 +80,20 @@ pub(crate) fn recover(
         .iter()
         .map(|number| survey.sidecar_state(*number, sidecars.contains(number)))
         .collect::<Result<Vec<_>, _>>()?;
-    let sealed =
-        sidecar_states.iter().rposition(|state| *state != SidecarState::Unusable).map_or(0, |last| last + 1);
+    let sealed = sidecar_states.iter().rposition(SidecarState::is_of_complete).map_or(0, |last| last + 1);
     for (place, (&number, state)) in segments.iter().zip(&sidecar_states).enumerate() {
         let following = segments.get(place + 1).copied();
         match state {
             SidecarState::Matches(sidecar) => survey.keep_trusted(number, sidecar)?,
             SidecarState::WrongLength(sidecar) => survey.survey_wrong_length(number, sidecar)?,
-            SidecarState::Unusable if place < sealed => survey.survey_inner(number, following)?,
+            SidecarState::Unusable | SidecarState::Outgrown(_) if place < sealed => {
+                survey.survey_inner(number, following)?;
+            }
             SidecarState::Unusable => survey.survey_tail(number, following)?,
+            SidecarState::Outgrown(producers) => {
+                survey.producers.restore(producers.as_ref());
+                survey.survey_tail(number, following)?;
+            }
         }
     }
     survey.finish()
@@ -99,6 +111,8 @@ struct Survey<'a> {
     /// The number with which the next segment must begin.
     expected: Option<u64>,
     tail: Tail,
+    /// Those that are known at the end of the segments so far.
+    producers: Producers,
     recovered: Recovered,
     report: RecoveryReport,
     repairs: Vec<Repair>,
@@ -131,14 +145,22 @@ struct Found {
 }
 
 /// What the sidecar of a segment says about it.
-#[derive(Clone, Copy, PartialEq)]
 enum SidecarState {
     /// Nothing that can be relied on.
     Unusable,
+    /// The segment was empty and kept the next number and these producers, and has been written to since.
+    Outgrown(Option<ProducerSnapshot>),
     /// The segment is complete, and has the right length.
     Matches(Sidecar),
     /// The segment was complete, and has another length now.
     WrongLength(Sidecar),
+}
+
+impl SidecarState {
+    /// Whether the segment was complete when the sidecar was written.
+    const fn is_of_complete(&self) -> bool {
+        matches!(self, Self::Matches(_) | Self::WrongLength(_))
+    }
 }
 
 impl Survey<'_> {
@@ -157,8 +179,7 @@ impl Survey<'_> {
         let length = self.files.length(&segment).map_err(OpenError::io(&segment))?;
         Ok(match sidecar.length == length {
             true => SidecarState::Matches(sidecar),
-            // It was an empty segment that kept the next number, and has been written to since.
-            false if sidecar.records() == 0 => SidecarState::Unusable,
+            false if sidecar.records() == 0 => SidecarState::Outgrown(sidecar.producers),
             false => SidecarState::WrongLength(sidecar),
         })
     }
@@ -210,7 +231,8 @@ impl Survey<'_> {
 
     fn keep_trusted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
         self.expect(number)?;
-        self.keep(*sidecar, sidecar.assurance == Assurance::Synced, None);
+        self.producers.restore(sidecar.producers.as_ref());
+        self.keep(sidecar.clone(), sidecar.assurance == Assurance::Synced, None);
         Ok(())
     }
 
@@ -220,10 +242,11 @@ impl Survey<'_> {
         let found = self.scan(number)?;
         let next = following.unwrap_or(found.sidecar.next_sequence_number);
         if found.torn.is_none() && found.sidecar.next_sequence_number == next {
-            self.repairs.push(Repair::WriteSidecar(found.sidecar));
+            self.repairs.push(Repair::WriteSidecar(found.sidecar.clone()));
             self.keep(found.sidecar, self.sync.is_some(), None);
             return Ok(());
         }
+        self.producers.restore(None);
         self.keep_damaged(&found, next);
         Ok(())
     }
@@ -232,6 +255,7 @@ impl Survey<'_> {
     fn survey_wrong_length(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
         self.expect(number)?;
         let found = self.scan(number)?;
+        self.producers.restore(sidecar.producers.as_ref());
         self.keep_damaged(&found, sidecar.next_sequence_number);
         Ok(())
     }
@@ -249,7 +273,12 @@ impl Survey<'_> {
             sound_length: found.sidecar.length as usize,
             sound_until: found.sidecar.next_sequence_number.min(next),
         };
-        let whole = Sidecar { length: found.file_length, next_sequence_number: next, ..found.sidecar };
+        let whole = Sidecar {
+            length: found.file_length,
+            next_sequence_number: next,
+            producers: None,
+            ..found.sidecar
+        };
         self.report.damaged.push((segment_path(self.directory, number), damage));
         self.keep(whole, true, Some(defect));
     }
@@ -285,6 +314,7 @@ impl Survey<'_> {
         if found.torn.is_some()
             && let Some(end) = self.end_of_damaged(&found, following)?
         {
+            self.producers.restore(None);
             self.keep_damaged(&found, end);
             return Ok(());
         }
@@ -294,7 +324,7 @@ impl Survey<'_> {
             self.tear(number, kept, found.file_length - kept, cause);
         }
         if kept > 0 {
-            self.repairs.push(Repair::WriteSidecar(found.sidecar));
+            self.repairs.push(Repair::WriteSidecar(found.sidecar.clone()));
         }
         self.keep(found.sidecar, self.sync.is_some(), None);
         Ok(())
@@ -341,11 +371,19 @@ impl Survey<'_> {
         self.report.torn.push(Torn { path, position, bytes, cause });
     }
 
+    /// Scans a segment, which brings what is known of producers to its end.
     fn scan(&mut self, number: u64) -> Result<Found, OpenError> {
         let path = segment_path(self.directory, number);
         let (bytes, file_length) = read_segment(self.files, &path).map_err(OpenError::io(&path))?;
         self.report.scanned_bytes += bytes.len() as u64;
-        let (sidecar, torn) = describe(&bytes, number, file_length);
+        let (mut sidecar, torn) = describe(&bytes, number, file_length);
+        for (header, batch) in Batches::of(&bytes[..sidecar.length as usize]) {
+            if let Some(stamp) = header.producer(batch) {
+                let BatchHeader { record_count, first_sequence_number, append_time, .. } = header;
+                self.producers.record(&stamp, record_count, first_sequence_number, append_time);
+            }
+        }
+        sidecar.producers = self.producers.snapshot();
         if let Some(TornTail::Batch(cause)) = torn
             && batch::has_intact_checksum(&bytes[sidecar.length as usize..])
         {
@@ -392,6 +430,7 @@ impl Survey<'_> {
             }
         }
         self.recovered.next_sequence_number = self.expected.unwrap_or(0);
+        self.recovered.producers = (self.producers.stats().known > 0).then_some(self.producers);
         Ok((self.recovered, self.report))
     }
 
@@ -418,8 +457,9 @@ impl Survey<'_> {
 pub(super) fn write_sidecar(files: &dyn DiskFiles, directory: &Path, sidecar: &Sidecar) -> io::Result<()> {
     let path = sidecar_path(directory, sidecar.first_sequence_number);
     let file = files.open(&path, Access::Write)?;
-    write_fully(&*file, &sidecar.encode(), 0)?;
-    file.truncate(Sidecar::LENGTH as u64)
+    let bytes = sidecar.encode();
+    write_fully(&*file, &bytes, 0)?;
+    file.truncate(bytes.len() as u64)
 }
 
 /// The bytes of a segment file, and how many there are; more than any segment has are not read.
@@ -432,7 +472,7 @@ pub(super) fn read_segment(files: &dyn DiskFiles, path: &Path) -> io::Result<(Ve
     Ok((bytes, file_length))
 }
 
-/// The sidecar that the valid prefix of a segment's bytes would have, and what stops it.
+/// The sidecar that the valid prefix of a segment's bytes would have, apart from producers, and what stops it.
 pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar, Option<TornTail>) {
     let mut found = scan(bytes);
     if let Some((first, _next)) = found.sequence_numbers
@@ -457,13 +497,19 @@ pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar,
         first_append_time,
         last_append_time: found.last_append_time.unwrap_or(UnixTime::MIN),
         assurance: Assurance::Synced,
+        producers: None,
     };
     (sidecar, found.torn)
 }
 
 pub(super) fn read_sidecar(files: &dyn DiskFiles, path: &Path) -> io::Result<Result<Sidecar, SidecarError>> {
     let file = files.open(path, Access::Read)?;
-    let mut bytes = [0; LARGEST_SIDECAR];
+    let mut bytes = [0; USUAL_SIDECAR];
+    let length = read_fully(&*file, &mut bytes, 0)?;
+    if length < USUAL_SIDECAR {
+        return Ok(Sidecar::decode(&bytes[..length]));
+    }
+    let mut bytes = vec![0; files.length(path)?.min(LARGEST_SIDECAR as u64) as usize];
     let length = read_fully(&*file, &mut bytes, 0)?;
     Ok(Sidecar::decode(&bytes[..length]))
 }
@@ -488,8 +534,11 @@ fn list(files: &dyn DiskFiles, directory: &Path) -> Result<(Vec<u64>, BTreeSet<u
     Ok((segments, sidecars))
 }
 
-/// A newer form may be longer than ours; this much of it is enough to know it by.
-const LARGEST_SIDECAR: usize = 4096;
+/// Few sidecars have as many bytes.
+const USUAL_SIDECAR: usize = 4096;
+
+/// A newer form may be longer than ours; then a checksum of what is read does not match, and the segment is scanned.
+const LARGEST_SIDECAR: usize = Sidecar::MAXIMUM_LENGTH + 1;
 
 /// A batch of the largest size, in the block that it gets.
 const MAXIMUM_SEGMENT_LENGTH: u64 = 4 * batch::MAXIMUM_BATCH_LENGTH as u64;

@@ -89,7 +89,7 @@ fn end_of_whole(bytes: &[u8], from: Break) -> Option<u64> {
     let is_plausible = header.length as usize == rest.len()
         && header.first_sequence_number == from.expected
         && header.record_count > 0
-        && header.record_count as usize <= (rest.len() - BatchHeader::LENGTH) / SHORTEST_RECORD;
+        && header.record_count as usize <= (rest.len() - header.records_start()) / SHORTEST_RECORD;
     let is_written = !has_unwritten_sector(bytes, from.position..bytes.len());
     (is_plausible && is_written).then(|| header.next_sequence_number())
 }

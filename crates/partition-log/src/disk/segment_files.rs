@@ -112,7 +112,7 @@ impl SegmentFiles {
                 None => {
                     self.files.push_back(SegmentFile {
                         ordinal: piece.ordinal,
-                        sidecar: piece.sidecar,
+                        sidecar: piece.sidecar.clone(),
                         sealed: false,
                         written: 0,
                         synced: 0,
@@ -136,7 +136,7 @@ impl SegmentFiles {
                 count += new.len() as u64;
             }
             let file = &mut self.files[place];
-            file.sidecar = piece.sidecar;
+            file.sidecar = piece.sidecar.clone();
             file.sealed = piece.sealed;
         }
         Ok(count)

@@ -8,6 +8,8 @@
 //!         │          │          │         │         │ bytes   │ number   │ number  │ time, ms │ time, ms │             │
 //! ```
 //!
+//! The version is 1. It is 2 where producers were known at the end of the segment: what was known of them follows.
+//!
 //! Numbers are little-endian; the checksum covers everything after itself. It is written when its segment is complete, so a segment
 //! without one is the last, or lost its sidecar, and is scanned. A sidecar states that its segment was synced (boot
 //! id all zero), or that it was handed to the operating system that booted with this id: that is worth as much
@@ -16,9 +18,10 @@
 //! There is no index of places in it: a segment that is loaded is checked batch by batch, which finds all of them.
 
 use crate::UnixTime;
+use crate::producers::ProducerSnapshot;
 
 /// What a sidecar says of its segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sidecar {
     /// Bytes of batches; the length of the file.
     pub length: u64,
@@ -32,6 +35,8 @@ pub struct Sidecar {
     pub last_append_time: UnixTime,
     /// How far the segment can be relied on.
     pub assurance: Assurance,
+    /// The producers that were known at its end, if there were any.
+    pub(crate) producers: Option<ProducerSnapshot>,
 }
 
 /// Where a segment was when its sidecar was written.
@@ -68,16 +73,20 @@ pub enum SidecarError {
 }
 
 impl Sidecar {
-    /// Bytes of a sidecar.
-    pub const LENGTH: usize = 72;
+    /// The most bytes that a sidecar has.
+    pub(super) const MAXIMUM_LENGTH: usize = HEAD_LENGTH + ProducerSnapshot::MAXIMUM_LENGTH;
 
     /// The bytes of the file.
     #[must_use]
-    pub fn encode(&self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; HEAD_LENGTH];
+        let version = match self.producers {
+            None => VERSION,
+            Some(_) => VERSION_WITH_PRODUCERS,
+        };
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         put(0, &MAGIC);
-        put(8, &VERSION.to_le_bytes());
+        put(8, &version.to_le_bytes());
         put(16, &self.length.to_le_bytes());
         put(24, &self.first_sequence_number.to_le_bytes());
         put(32, &self.next_sequence_number.to_le_bytes());
@@ -86,6 +95,9 @@ impl Sidecar {
         match self.assurance {
             Assurance::Synced => {}
             Assurance::Written(BootId(id)) => put(56, &id),
+        }
+        if let Some(producers) = &self.producers {
+            bytes.extend_from_slice(producers.bytes());
         }
         let checksum = crc32c::crc32c(&bytes[8..]);
         bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
@@ -103,10 +115,15 @@ impl Sidecar {
             return Err(SidecarError::Checksum);
         }
         let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
-        if version != VERSION {
+        if ![VERSION, VERSION_WITH_PRODUCERS].contains(&version) {
             return Err(SidecarError::Version { version });
         }
-        let bytes: &[u8; Self::LENGTH] = bytes.try_into().map_err(|_| SidecarError::Form)?;
+        let (bytes, rest) = bytes.split_first_chunk::<HEAD_LENGTH>().ok_or(SidecarError::Form)?;
+        let producers = match version {
+            VERSION if rest.is_empty() => None,
+            VERSION => return Err(SidecarError::Form),
+            _ => Some(ProducerSnapshot::from_bytes(rest).ok_or(SidecarError::Fields)?),
+        };
         let number = |at: usize| {
             let mut part = [0; 8];
             part.copy_from_slice(&bytes[at..at + 8]);
@@ -122,6 +139,7 @@ impl Sidecar {
             first_append_time: time(40),
             last_append_time: time(48),
             assurance: BootId::from_bytes(id).map_or(Assurance::Synced, Assurance::Written),
+            producers,
         };
         match sidecar.is_plausible() && bytes[12..16] == [0; 4] {
             true => Ok(sidecar),
@@ -179,10 +197,15 @@ pub fn check_any_bytes(bytes: &[u8]) {
 
 const MAGIC: [u8; 4] = *b"PSIX";
 const VERSION: u32 = 1;
+const VERSION_WITH_PRODUCERS: u32 = 2;
+
+/// Bytes of a sidecar without producers.
+const HEAD_LENGTH: usize = 72;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::producers::{ProducerStamp, Producers};
     use proptest::prelude::*;
 
     fn sidecar() -> Sidecar {
@@ -193,7 +216,15 @@ mod tests {
             first_append_time: UnixTime::from_milliseconds(1000),
             last_append_time: UnixTime::from_milliseconds(1001),
             assurance: Assurance::Synced,
+            producers: None,
         }
+    }
+
+    fn with_producers() -> Sidecar {
+        let mut producers = Producers::default();
+        let time = UnixTime::from_milliseconds(1001);
+        producers.record(&ProducerStamp::new(9, 1, 0).unwrap(), 2, 7, time);
+        Sidecar { producers: producers.snapshot(), ..sidecar() }
     }
 
     fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -227,24 +258,39 @@ mod tests {
 
     #[test]
     fn damage_is_found_at_any_bit_and_any_length() {
-        let bytes = sidecar().encode();
-        for length in 0..bytes.len() {
-            assert!(Sidecar::decode(&bytes[..length]).is_err(), "cut at {length}");
+        for bytes in [sidecar().encode(), with_producers().encode()] {
+            for length in 0..bytes.len() {
+                assert!(Sidecar::decode(&bytes[..length]).is_err(), "cut at {length}");
+            }
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert!(Sidecar::decode(&flipped).is_err(), "bit {bit}");
+            }
         }
-        for bit in 0..bytes.len() * 8 {
-            let mut flipped = bytes;
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(Sidecar::decode(&flipped).is_err(), "bit {bit}");
-        }
+    }
+
+    #[test]
+    fn producers_are_kept_behind_the_fields() {
+        let bytes = with_producers().encode();
+        assert_eq!(bytes[8..16], [2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[16..HEAD_LENGTH], sidecar().encode()[16..]);
+        assert_eq!(Sidecar::decode(&bytes), Ok(with_producers()));
+        let mut longer = bytes;
+        longer.push(0);
+        assert_eq!(Sidecar::decode(&with_checksum(longer)), Err(SidecarError::Fields));
+        let mut none = sidecar().encode();
+        none[8] = 2;
+        assert_eq!(Sidecar::decode(&with_checksum(none)), Err(SidecarError::Fields));
     }
 
     #[test]
     fn a_newer_version_is_distinguished_from_damage_whatever_its_length() {
         for length in [16, 72, 100] {
-            let mut bytes = sidecar().encode().to_vec();
+            let mut bytes = sidecar().encode();
             bytes.resize(length, 0);
-            bytes[8] = 2;
-            assert_eq!(Sidecar::decode(&with_checksum(bytes)), Err(SidecarError::Version { version: 2 }));
+            bytes[8] = 3;
+            assert_eq!(Sidecar::decode(&with_checksum(bytes)), Err(SidecarError::Version { version: 3 }));
         }
     }
 

@@ -145,9 +145,9 @@ impl Verification {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(Err(error)) => Problem::Sidecar(error),
-            // Its assurance does not matter here, nor do the times of a segment without records.
+            // Neither assurance nor producers matter here, nor do the times of a segment without records.
             Ok(Ok(sidecar)) => {
-                let described = Sidecar { assurance: found.assurance, ..sidecar };
+                let described = Sidecar { assurance: found.assurance, producers: None, ..sidecar };
                 if described == *found || (found.length == 0 && described.length == 0) {
                     return Ok(());
                 }

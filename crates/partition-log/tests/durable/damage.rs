@@ -305,7 +305,7 @@ fn what_a_newer_version_wrote_is_not_touched() {
     let disk = filled();
     let path = disk.files_named("index").pop().unwrap();
     let mut bytes = fs::read(&path).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     let checksum = crc32c::crc32c(&bytes[8..]);
     bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
     bytes.truncate(72);
@@ -318,11 +318,11 @@ fn what_a_newer_version_wrote_is_not_touched() {
     let segment = disk.segments().pop().unwrap();
     let mut batches = fs::read(&segment).unwrap();
     let header = BatchHeader::read(&batches).unwrap();
-    batches[28] = 2;
+    batches[28] = 3;
     let checksum = crc32c::crc32c(&batches[8..header.length as usize]);
     batches[4..8].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&segment, &batches).unwrap();
-    assert!(matches!(disk.try_open().map(|_| ()), Err(OpenError::NewerVersion { version: 2, .. })));
+    assert!(matches!(disk.try_open().map(|_| ()), Err(OpenError::NewerVersion { version: 3, .. })));
     assert_eq!(fs::read(&segment).unwrap(), batches);
 }
 

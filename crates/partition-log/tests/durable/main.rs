@@ -9,6 +9,7 @@ mod damage;
 mod faults;
 mod faulty_files;
 mod keeping;
+mod producers;
 
 use faulty_files::FaultyFiles;
 use partition_log::UnixTime;

@@ -4,6 +4,7 @@ mod append_and_read;
 mod limits;
 mod model;
 mod position;
+mod producers;
 mod wake_up;
 
 use partition_log::UnixTime;
