@@ -7,6 +7,8 @@ use std::iter::Sum;
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use partition_log::ProducerError;
+
 /// The running counters of one partition.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -15,6 +17,9 @@ pub struct Counters {
     batches_in: AtomicU64,
     batches_refused: AtomicU64,
     batches_throttled: AtomicU64,
+    events_duplicate: AtomicU64,
+    batches_out_of_order: AtomicU64,
+    batches_of_older_epoch: AtomicU64,
     events_out: AtomicU64,
     bytes_out: AtomicU64,
 }
@@ -33,6 +38,12 @@ pub struct CounterValues {
     /// Batches that were not appended because the namespace's quota was used up. Those sent to a hub, and not to one of
     /// its partitions, count with the first.
     pub batches_throttled: u64,
+    /// Events that were not appended because their producer had stored them before; it was told that they are stored.
+    pub events_duplicate: u64,
+    /// Batches that were not appended because they did not continue what their producer had stored.
+    pub batches_out_of_order: u64,
+    /// Batches that were not appended because a newer instance of their producer had taken over.
+    pub batches_of_older_epoch: u64,
     /// Events handed to readers; an event counts once per reader.
     pub events_out: u64,
     /// Bytes of those events.
@@ -57,6 +68,20 @@ impl Counters {
         self.batches_throttled.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// `events` events were stored before.
+    pub fn duplicate(&self, events: u64) {
+        self.events_duplicate.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// A batch did not fit what is known of its producer.
+    pub fn rejected(&self, error: &ProducerError) {
+        let counter = match error {
+            ProducerError::OutOfOrder { .. } => &self.batches_out_of_order,
+            ProducerError::OlderEpoch { .. } => &self.batches_of_older_epoch,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// `events` events of `bytes` bytes in all were handed to a reader.
     pub fn delivered(&self, events: u64, bytes: u64) {
         self.events_out.fetch_add(events, Ordering::Relaxed);
@@ -72,6 +97,9 @@ impl Counters {
             batches_in: self.batches_in.load(Ordering::Relaxed),
             batches_refused: self.batches_refused.load(Ordering::Relaxed),
             batches_throttled: self.batches_throttled.load(Ordering::Relaxed),
+            events_duplicate: self.events_duplicate.load(Ordering::Relaxed),
+            batches_out_of_order: self.batches_out_of_order.load(Ordering::Relaxed),
+            batches_of_older_epoch: self.batches_of_older_epoch.load(Ordering::Relaxed),
             events_out: self.events_out.load(Ordering::Relaxed),
             bytes_out: self.bytes_out.load(Ordering::Relaxed),
         }
@@ -88,6 +116,9 @@ impl Add for CounterValues {
             batches_in: self.batches_in.wrapping_add(other.batches_in),
             batches_refused: self.batches_refused.wrapping_add(other.batches_refused),
             batches_throttled: self.batches_throttled.wrapping_add(other.batches_throttled),
+            events_duplicate: self.events_duplicate.wrapping_add(other.events_duplicate),
+            batches_out_of_order: self.batches_out_of_order.wrapping_add(other.batches_out_of_order),
+            batches_of_older_epoch: self.batches_of_older_epoch.wrapping_add(other.batches_of_older_epoch),
             events_out: self.events_out.wrapping_add(other.events_out),
             bytes_out: self.bytes_out.wrapping_add(other.bytes_out),
         }
@@ -112,6 +143,9 @@ mod tests {
         partitions[1].appended(1, 1, 10);
         partitions[1].refused();
         partitions[1].throttled();
+        partitions[0].duplicate(3);
+        partitions[0].rejected(&ProducerError::OutOfOrder { expected: 4, found: 5 });
+        partitions[1].rejected(&ProducerError::OlderEpoch { current: 2, found: 1 });
         let hub: CounterValues = partitions.iter().map(Counters::values).sum();
         let expected = CounterValues {
             events_in: 5,
@@ -119,6 +153,9 @@ mod tests {
             batches_in: 2,
             batches_refused: 1,
             batches_throttled: 1,
+            events_duplicate: 3,
+            batches_out_of_order: 1,
+            batches_of_older_epoch: 1,
             events_out: 8,
             bytes_out: 200,
         };

@@ -13,7 +13,7 @@ use hub::namespace::{
 };
 use partition_log::UnixTime;
 use partition_log::disk::{StorageOptions, SyncPolicy};
-use partition_log::{AppendError, NewRecord};
+use partition_log::{AppendError, NewRecord, ProduceError, Produced, ProducerStamp};
 use queue_store::{Entity, NewMessage, QueueOptions};
 
 fn config(directory: &Path, hubs: Vec<HubConfig>) -> NamespaceConfig {
@@ -132,18 +132,49 @@ fn a_second_owner_gets_the_name_of_the_first() {
 }
 
 #[test]
+fn the_version_is_raised_with_the_first_producer_that_numbers_its_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let version = || fs::read_to_string(directory.path().join("VERSION")).unwrap();
+    let namespace = open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap();
+    append(&namespace.hub("a").unwrap().partitions()[0], 1).unwrap();
+    assert_eq!(version(), "parshall data directory, version 2\n");
+    namespace.admit_producers().unwrap();
+    assert_eq!(version(), "parshall data directory, version 3\n");
+    let stamp = ProducerStamp::new(7, 0, 0).unwrap();
+    let produce = |namespace: &Namespace| {
+        let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[b"an event"] };
+        let hub = namespace.hub("a").unwrap();
+        let produced: Result<_, ProduceError> =
+            hub.partitions()[0].append_produced(at(2_000), &stamp, 1, |encoder| {
+                encoder.push(&record);
+                Ok(())
+            });
+        (produced.unwrap(), hub.counters())
+    };
+    assert!(matches!(produce(&namespace).0, Produced::Stored(_)));
+    namespace.close().unwrap();
+    drop(namespace);
+
+    let namespace = open(directory.path(), vec![]).unwrap();
+    assert_eq!(version(), "parshall data directory, version 3\n");
+    let (produced, counters) = produce(&namespace);
+    assert!(matches!(produced, Produced::Duplicate { first_sequence_number: 1, .. }), "{produced:?}");
+    assert_eq!((counters.events_in, counters.events_duplicate), (0, 1));
+}
+
+#[test]
 fn a_newer_version_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap());
     let version = directory.path().join("VERSION");
     assert_eq!(fs::read_to_string(&version).unwrap(), "parshall data directory, version 2\n");
-    fs::write(&version, "parshall data directory, version 3\n").unwrap();
+    fs::write(&version, "parshall data directory, version 4\n").unwrap();
     let before = everything(directory.path());
     let error = refusal(directory.path(), vec![HubConfig::new("b", 1)]);
     assert_eq!(
         error.to_string(),
         format!(
-            "the data directory {} has version 3; this program supports versions up to 2",
+            "the data directory {} has version 4; this program supports versions up to 3",
             directory.path().display()
         )
     );

@@ -50,6 +50,8 @@ conditions! {
     SESSION_LOCK_LOST = "com.microsoft:session-lock-lost";
     SESSION_CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked";
     DEAD_LETTER = "com.microsoft:dead-letter";
+    OUT_OF_ORDER_SEQUENCE = "com.microsoft:out-of-order-sequence";
+    PRODUCER_EPOCH_STOLEN = "com.microsoft:producer-epoch-stolen";
 }
 
 impl ErrorCondition {

@@ -219,6 +219,14 @@ impl Entities {
         Ok(())
     }
 
+    /// Lets logs hold batches that bear the stamp of a producer.
+    pub(super) fn admit_producers(&self) -> Result<(), EntityError> {
+        match &mut *self.begin_change() {
+            Some(storage) => storage.admit_producers().map_err(EntityError::Storage),
+            None => Ok(()),
+        }
+    }
+
     fn begin_change(&self) -> MutexGuard<'_, Option<Storage>> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,9 @@ use super::receivers::Receivers;
 use super::watchers::Watchers;
 use crate::counters::{CounterValues, Counters};
 use partition_log::UnixTime;
-use partition_log::{AppendError, Appended, BatchEncoder, BlockPool, PartitionLog};
+use partition_log::{
+    AppendError, Appended, BatchEncoder, BlockPool, PartitionLog, ProduceError, Produced, ProducerStamp,
+};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -307,12 +309,39 @@ impl Partition {
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Appended, AppendError<E>> {
         let result = self.log.append(now, encode);
-        if let Ok(Appended { record_count, bytes, .. }) = result
-            && record_count > 0
-        {
-            self.counters.appended(batches, u64::from(record_count), bytes as u64);
+        if let Ok(appended) = &result {
+            self.count(batches, appended);
         }
         result
+    }
+
+    /// Appends a producer's batch of `record_count` events to the log, as [`PartitionLog::append_produced`] does, and counts it.
+    /// The namespace has [admitted producers](super::Namespace::admit_producers).
+    pub fn append_produced<E>(
+        &self,
+        now: UnixTime,
+        stamp: &ProducerStamp,
+        record_count: u32,
+        encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
+    ) -> Result<Produced, ProduceError<E>> {
+        let result = self.log.append_produced(now, stamp, record_count, encode);
+        match &result {
+            Ok(Produced::Stored(appended)) => self.count(1, appended),
+            Ok(Produced::Duplicate { .. }) => self.counters.duplicate(u64::from(record_count)),
+            Err(ProduceError::Producer(error)) => self.counters.rejected(error),
+            Err(ProduceError::Append(AppendError::Full { .. } | AppendError::Unavailable(_))) => {
+                self.counters.refused();
+            }
+            Err(ProduceError::Append(_)) => {}
+        }
+        result
+    }
+
+    #[inline]
+    fn count(&self, batches: u64, appended: &Appended) {
+        if appended.record_count > 0 {
+            self.counters.appended(batches, u64::from(appended.record_count), appended.bytes as u64);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::{Hubs, Namespace, Partition, queue_metrics};
 use crate::counters::CounterValues;
 use crate::profile::ProfileCounterValues;
+use partition_log::ProducerStats;
 use partition_log::disk::StorageCounters;
 
 /// Collects what passed through a namespace.
@@ -53,13 +54,33 @@ fn partitions(hubs: &Hubs, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
         let bytes = partition.log().stats().bytes;
         (labels(*hub, id.as_str()), bytes)
     });
-    metrics.gauges("parshall_hub_log_bytes", "Bytes in the log.", series)
+    metrics.gauges("parshall_hub_log_bytes", "Bytes in the log.", series)?;
+    let producers = |figure: fn(&ProducerStats) -> u64| {
+        partitions.iter().map(move |(hub, id, partition)| {
+            (labels(*hub, id.as_str()), figure(&partition.log().producer_stats()))
+        })
+    };
+    metrics.gauges(
+        "parshall_hub_producers",
+        "Producers whose sequence numbers are known.",
+        producers(|stats| stats.known),
+    )?;
+    metrics.counters(
+        "parshall_hub_producers_expired",
+        "Producers forgotten because they had sent nothing for a day.",
+        producers(|stats| stats.expired),
+    )?;
+    metrics.counters(
+        "parshall_hub_producers_evicted",
+        "Producers forgotten because there were too many.",
+        producers(|stats| stats.evicted),
+    )
 }
 
 /// Which counter of a partition a metric shows.
 type Figure = fn(&CounterValues) -> u64;
 
-const COUNTERS: [(&str, &str, Figure); 7] = [
+const COUNTERS: [(&str, &str, Figure); 10] = [
     ("parshall_hub_events_in", "Events appended.", |values| values.events_in),
     ("parshall_hub_bytes_in", "Bytes appended.", |values| values.bytes_in),
     ("parshall_hub_batches_in", "Batches appended.", |values| values.batches_in),
@@ -70,6 +91,21 @@ const COUNTERS: [(&str, &str, Figure); 7] = [
         "parshall_hub_batches_throttled",
         "Batches refused because the namespace's quota was exhausted.",
         |values| values.batches_throttled,
+    ),
+    (
+        "parshall_hub_events_duplicate",
+        "Events of idempotent producers dropped because they were already stored.",
+        |values| values.events_duplicate,
+    ),
+    (
+        "parshall_hub_batches_out_of_order",
+        "Batches of idempotent producers rejected because of their sequence numbers.",
+        |values| values.batches_out_of_order,
+    ),
+    (
+        "parshall_hub_batches_of_older_epoch",
+        "Batches of idempotent producers rejected because of a newer epoch.",
+        |values| values.batches_of_older_epoch,
     ),
     ("parshall_hub_events_out", "Events delivered, once per reader.", |values| values.events_out),
     ("parshall_hub_bytes_out", "Bytes delivered, once per reader.", |values| values.bytes_out),

@@ -288,6 +288,15 @@ impl Namespace {
             || self.rules.iter().any(|rule| rule.key.has_value(DEVELOPMENT_KEY_VALUE))
     }
 
+    /// Lets logs hold [batches of producers](Partition::append_produced). Older programs refuse the data directory from
+    /// then on.
+    ///
+    /// # Errors
+    /// The data directory does not take the change.
+    pub fn admit_producers(&self) -> Result<(), EntityError> {
+        self.entities.admit_producers()
+    }
+
     /// All hubs as they are now: first those of the configuration in its order, then those created since.
     #[must_use]
     pub fn hubs(&self) -> Arc<Hubs> {

@@ -3,9 +3,9 @@
 use access::DEVELOPMENT_KEY_VALUE;
 use amqp::Value;
 use amqp::codec::Symbol;
-use amqp::connection::LinkOptions;
+use amqp::connection::{LinkId, LinkOptions};
 use amqp::message::{MessageView, encode};
-use amqp::performative::DeliveryState;
+use amqp::performative::{Attach, DeliveryState, Error};
 
 use crate::client::{Client, service, token};
 
@@ -88,37 +88,120 @@ async fn a_publisher_of_an_unknown_hub_is_not_found() {
     assert_eq!(error.condition.as_str(), "amqp:not-found");
 }
 
+const CAPABILITY: &str = "com.microsoft:idempotent-producer";
+const PARTITION: &str = "events/Partitions/0";
+
+/// The names of id, epoch and number of a producer.
+fn names() -> [Symbol; 3] {
+    ["id", "epoch", "sequence-number"].map(|name| Symbol::from(&*format!("com.microsoft:producer-{name}")))
+}
+
+/// Asks for a link of a producer that numbers its events.
+async fn ask(client: &mut Client, values: [Value; 3]) -> Result<(LinkId, Attach), Error> {
+    let ask = |options: &mut LinkOptions| {
+        options.desired_capabilities = vec![Symbol::from(CAPABILITY)];
+        options.properties = names().into_iter().zip(values).collect();
+    };
+    client.ask_to_send(PARTITION, ask).await
+}
+
+/// The same of a client that knows these values.
+async fn known(client: &mut Client, id: i64, epoch: i16, number: i32) -> Result<(LinkId, Attach), Error> {
+    ask(client, [Value::Long(id), Value::Short(epoch), Value::Int(number)]).await
+}
+
+/// Id, epoch and number as the service has answered them.
+fn answered(attach: &Attach) -> [Value; 3] {
+    assert_eq!(attach.offered_capabilities, [Symbol::from(CAPABILITY)]);
+    names().map(|name| attach.property(name.as_str()).cloned().unwrap())
+}
+
+fn numbered(number: i32) -> Vec<u8> {
+    event(&[("com.microsoft:producer-sequence-number", Value::Int(number))])
+}
+
+fn condition(outcome: &DeliveryState) -> &str {
+    match outcome {
+        DeliveryState::Rejected(Some(error)) => error.condition.as_str(),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn an_idempotent_producer_gets_its_first_sequence_number() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
-    let capability = Symbol::from("com.microsoft:idempotent-producer");
-    let names = ["id", "epoch", "sequence-number"]
-        .map(|name| Symbol::from(&*format!("com.microsoft:producer-{name}")));
-    let ask = |values: [Value; 3]| {
-        let (capability, names) = (capability.clone(), names.clone());
-        move |options: &mut LinkOptions| {
-            options.desired_capabilities = vec![capability];
-            options.properties = names.into_iter().zip(values).collect();
-        }
-    };
-    let nothing = [Value::Null, Value::Null, Value::Null];
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let (_link, answer) = client.ask_to_send("events/Partitions/0", ask(nothing.clone())).await.unwrap();
-        assert_eq!(answer.offered_capabilities, std::slice::from_ref(&capability));
-        ids.push(answer.property("com.microsoft:producer-id").cloned());
-        assert_eq!(answer.property("com.microsoft:producer-epoch"), Some(&Value::Short(0)));
-        assert_eq!(answer.property("com.microsoft:producer-sequence-number"), Some(&Value::Int(0)));
+        let (_link, answer) = ask(&mut client, [Value::Null, Value::Null, Value::Null]).await.unwrap();
+        let [id, epoch, number] = answered(&answer);
+        assert_eq!((epoch, number), (Value::Short(0), Value::Int(0)));
+        ids.push(id);
     }
-    assert!(matches!(ids[0], Some(Value::Long(_))) && ids[0] != ids[1], "{ids:?}");
-    let given = [Value::Long(77), Value::Short(3), Value::Int(500)];
-    let (link, answer) = client.ask_to_send("events/Partitions/0", ask(given.clone())).await.unwrap();
-    for (name, value) in names.iter().zip(given) {
-        assert_eq!(answer.property(name.as_str()), Some(&value));
-    }
-    let numbered = event(&[("com.microsoft:producer-sequence-number", Value::Int(501))]);
-    assert_eq!(client.send_message(link, &numbered).await, DeliveryState::Accepted);
+    assert!(matches!(ids[0], Value::Long(0..0x20_0000_0000_0000)) && ids[0] != ids[1], "{ids:?}");
+    let (link, answer) = known(&mut client, 77, 3, 500).await.unwrap();
+    assert_eq!(answered(&answer), [Value::Long(77), Value::Short(3), Value::Int(500)]);
+    assert_eq!(client.send_message(link, &numbered(501)).await, DeliveryState::Accepted);
+    // What it leaves open is what the partition knows.
+    let (_link, answer) = ask(&mut client, [Value::Long(77), Value::Null, Value::Null]).await.unwrap();
+    assert_eq!(answered(&answer), [Value::Long(77), Value::Short(3), Value::Int(501)]);
     let (_plain, answer) = client.ask_to_send("events", |_| {}).await.unwrap();
     assert_eq!((answer.offered_capabilities, answer.properties), (Vec::new(), Vec::new()));
+}
+
+#[tokio::test]
+async fn an_event_that_a_producer_sends_again_is_accepted_and_stored_once() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (link, _) = known(&mut client, 7, 0, 0).await.unwrap();
+    for number in [1, 2, 2, 1] {
+        assert_eq!(client.send_message(link, &numbered(number)).await, DeliveryState::Accepted);
+    }
+    // The connection is lost, and with it the answer to the second event.
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (link, answer) = known(&mut client, 7, 0, 1).await.unwrap();
+    assert_eq!(answered(&answer)[2], Value::Int(1));
+    for number in [2, 3] {
+        assert_eq!(client.send_message(link, &numbered(number)).await, DeliveryState::Accepted);
+    }
+    let outcome = client.send_message(link, &numbered(5)).await;
+    assert_eq!(condition(&outcome), "com.microsoft:out-of-order-sequence");
+    let numbers = annotations(&mut client, "com.microsoft:producer-sequence-number", [3, 0]).await;
+    assert_eq!(numbers, [1, 2, 3].map(|number| Some(Value::Int(number))));
+    let counters = service.namespace().hub("events").unwrap().counters();
+    assert_eq!((counters.events_in, counters.events_duplicate, counters.batches_out_of_order), (3, 3, 1));
+}
+
+#[tokio::test]
+async fn a_producer_of_a_newer_epoch_takes_over() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (first, _) = known(&mut client, 7, 0, 0).await.unwrap();
+    assert_eq!(client.send_message(first, &numbered(1)).await, DeliveryState::Accepted);
+    let mut other = Client::connect(service.amqp_address()).await;
+    let (second, _) = known(&mut other, 7, 1, 1).await.unwrap();
+    let outcome = client.send_message(first, &numbered(2)).await;
+    assert_eq!(condition(&outcome), "com.microsoft:producer-epoch-stolen");
+    assert_eq!(other.send_message(second, &numbered(2)).await, DeliveryState::Accepted);
+    let refusal = known(&mut client, 7, 0, 1).await.unwrap_err();
+    assert_eq!(refusal.condition.as_str(), "com.microsoft:producer-epoch-stolen");
+}
+
+#[tokio::test]
+async fn a_producer_with_senseless_numbers_or_without_a_partition_is_refused() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let senseless = [
+        [Value::Null, Value::Short(-1), Value::Null],
+        [Value::Long(1 << 53), Value::Null, Value::Null],
+        [Value::Null, Value::Null, Value::from("one")],
+    ];
+    for values in senseless {
+        let error = ask(&mut client, values).await.unwrap_err();
+        assert_eq!(error.condition.as_str(), "com.microsoft:argument-out-of-range");
+    }
+    let capability =
+        |options: &mut LinkOptions| options.desired_capabilities = vec![Symbol::from(CAPABILITY)];
+    let error = client.ask_to_send("events", capability).await.unwrap_err();
+    assert_eq!(error.condition.as_str(), "amqp:not-allowed");
 }

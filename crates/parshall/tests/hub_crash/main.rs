@@ -1,8 +1,9 @@
 //! The durable service under `kill -9`, while events stream in: whatever was acknowledged is there afterwards, once, in
-//! order, and numbered without a gap. `queues` does the same to queues and topics.
+//! order, and numbered without a gap. `producers` does the same to idempotent producers, `queues` to queues and topics.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
+mod producers;
 mod queue_ledger;
 mod queues;
 mod rig;

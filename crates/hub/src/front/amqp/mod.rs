@@ -34,14 +34,12 @@ use crate::namespace::Namespace;
 use crate::profile::{Shaper, Traffic};
 use connection::refusal::{self, REFUSALS_MAX};
 use connection::{ConnectionTask, PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
-use event_hubs::idempotent::IdempotentProducers;
 
 /// The front end of one namespace.
 #[derive(Debug)]
 pub struct AmqpFront {
     namespace: Arc<Namespace>,
     container_id: String,
-    idempotent_producers: Arc<IdempotentProducers>,
     gate: Gate,
     partial: Arc<PartialLimits>,
     accepted_connections: AtomicU64,
@@ -98,7 +96,6 @@ impl AmqpFront {
         Arc::new(Self {
             namespace,
             container_id,
-            idempotent_producers: Arc::default(),
             gate,
             partial: Arc::new(PartialLimits::new(largest_message)),
             accepted_connections: AtomicU64::new(0),
@@ -140,7 +137,6 @@ impl AmqpFront {
         ConnectionTask::new(
             self.driver(stream),
             Arc::clone(&self.namespace),
-            Arc::clone(&self.idempotent_producers),
             shaper,
             Proof::new(place, Arc::clone(&self.partial), overdue),
         )

@@ -32,8 +32,7 @@ use queue_store::QueueStore;
 pub(super) struct DataDirectory {
     path: PathBuf,
     pub(super) manifest: Manifest,
-    /// It is of the first form, which knew no queues and did without a manifest.
-    is_old: bool,
+    version: u32,
     /// Locked until it is closed.
     _lock: Lock,
 }
@@ -143,18 +142,18 @@ impl DataDirectory {
         let manifest =
             Manifest::read(path).map_err(|error| unusable(&format!("{FILE} can't be read"), &error))?;
         let version = version(path).map_err(|error| unusable("VERSION can't be read", &error))?;
-        let (manifest, is_old) = match (version, manifest) {
+        let (manifest, version) = match (version, manifest) {
             (Some(version), _) if version > VERSION => {
                 return Err(DataDirectoryError::Newer { path: path.to_owned(), version });
             }
-            (Some(version), Some(manifest)) => (manifest, version < VERSION),
-            (Some(VERSION), None) => return Err(missing(path, FILE, VERSION_FILE)),
-            (Some(_), None) => {
+            (Some(version), Some(manifest)) => (manifest, version),
+            (Some(FIRST_WITH_MANIFEST..), None) => return Err(missing(path, FILE, VERSION_FILE)),
+            (Some(version), None) => {
                 let kept = kept_hub_folder(path).map_err(|error| unusable("hubs can't be listed", &error))?;
                 match kept {
                     Some(folder) => return Err(missing(path, FILE, &folder)),
                     // The first form had a manifest only once there were hubs.
-                    None => (Manifest::default(), true),
+                    None => (Manifest::default(), version),
                 }
             }
             (None, _) => {
@@ -163,13 +162,14 @@ impl DataDirectory {
                 manifest
                     .write(path)
                     .map_err(|error| unusable(&format!("{FILE} can't be written"), &error))?;
-                write_version(path).map_err(|error| unusable("VERSION can't be written", &error))?;
-                (manifest, false)
+                write_version(path, FIRST_WITH_MANIFEST)
+                    .map_err(|error| unusable("VERSION can't be written", &error))?;
+                (manifest, FIRST_WITH_MANIFEST)
             }
         };
         let hubs = path.join(HUBS);
         owner_only::create_directories(&hubs).map_err(|error| unusable("hubs can't be made", &error))?;
-        Ok(Self { path: path.to_owned(), manifest, is_old, _lock: lock })
+        Ok(Self { path: path.to_owned(), manifest, version, _lock: lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -313,12 +313,26 @@ impl DataDirectory {
     /// # Errors
     /// What the system said.
     pub(super) fn save_first(&mut self, manifest: Manifest) -> Result<(), DataDirectoryError> {
-        if self.is_old || manifest != self.manifest {
+        if self.version < FIRST_WITH_MANIFEST || manifest != self.manifest {
             self.manifest = self.save(manifest)?;
         }
-        if self.is_old {
-            write_version(&self.path).map_err(|error| self.unusable("VERSION can't be written", &error))?;
-            self.is_old = false;
+        self.raise_version(FIRST_WITH_MANIFEST)
+    }
+
+    /// Lets logs hold batches that bear the stamp of a producer, which older programs can't read.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(super) fn admit_producers(&mut self) -> Result<(), DataDirectoryError> {
+        self.raise_version(FIRST_WITH_PRODUCERS)
+    }
+
+    /// Makes the directory one of `version` at least.
+    fn raise_version(&mut self, version: u32) -> Result<(), DataDirectoryError> {
+        if self.version < version {
+            write_version(&self.path, version)
+                .map_err(|error| self.unusable("VERSION can't be written", &error))?;
+            self.version = version;
         }
         Ok(())
     }
@@ -474,8 +488,8 @@ fn version(path: &Path) -> io::Result<Option<u32>> {
     }
 }
 
-fn write_version(path: &Path) -> io::Result<()> {
-    let text = format!("{MARK}{VERSION}\n");
+fn write_version(path: &Path, version: u32) -> io::Result<()> {
+    let text = format!("{MARK}{version}\n");
     Ok(durable_file::replace(&path.join(VERSION_FILE), text.as_bytes())?)
 }
 
@@ -485,9 +499,14 @@ fn names_in(directory: &Path) -> io::Result<Vec<String>> {
     fs::read_dir(directory)?.map(name).collect()
 }
 
-/// The form of data directories that this program writes, and the newest that it reads. From the second on the manifest
-/// names queues and topics, and is always there.
-const VERSION: u32 = 2;
+/// The newest form of data directories that this program reads.
+const VERSION: u32 = FIRST_WITH_PRODUCERS;
+
+/// From this form on the manifest names queues and topics, and is always there. A new directory has it.
+const FIRST_WITH_MANIFEST: u32 = 2;
+
+/// From this form on logs may hold batches that bear the stamp of a producer. A directory gets it with the first one.
+const FIRST_WITH_PRODUCERS: u32 = 3;
 
 /// What the file of the version begins with.
 const MARK: &str = "parshall data directory, version ";

@@ -200,6 +200,11 @@ impl Storage {
         }
     }
 
+    /// Lets logs hold batches that bear the stamp of a producer.
+    pub(super) fn admit_producers(&mut self) -> Result<(), DataDirectoryError> {
+        self.directory.admit_producers()
+    }
+
     /// Keeps the consumer groups of a hub as they are now.
     pub(super) fn keep_consumer_groups(&mut self, hub: &Hub) -> Result<(), DataDirectoryError> {
         let groups = hub.declared_consumer_groups();

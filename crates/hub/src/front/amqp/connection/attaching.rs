@@ -31,7 +31,6 @@ impl ConnectionTask {
             subscriber: &self.subscriber,
             open: &self.links,
             now: self.namespace.clock().now(),
-            idempotent_producers: &self.idempotent_producers,
         };
         match admission.admit(link, session, attach) {
             Ok(Admitted { node, permit, acceptance }) => {

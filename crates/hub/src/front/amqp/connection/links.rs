@@ -14,7 +14,6 @@ use super::node::{EndReason, Node, Replies};
 use super::requests::{RequestNode, claims_required, not_found};
 use crate::front::amqp::event_hubs::address::Address;
 use crate::front::amqp::event_hubs::attach::{AdmittedHub, HubAdmission};
-use crate::front::amqp::event_hubs::idempotent::IdempotentProducers;
 use crate::front::amqp::service_bus::{AdmittedEntity, EntityAddress, EntityAdmission};
 use crate::namespace::{Claims, Namespace};
 use partition_log::Subscriber;
@@ -58,7 +57,6 @@ pub(crate) struct Admission<'a> {
     /// The links that there are.
     pub(crate) open: &'a [Option<LinkEntry>],
     pub(crate) now: SystemTime,
-    pub(crate) idempotent_producers: &'a IdempotentProducers,
 }
 
 impl LinkEntry {
@@ -138,7 +136,7 @@ impl Admission<'_> {
             namespace: self.namespace,
             subscriber: self.subscriber,
             link,
-            idempotent_producers: self.idempotent_producers,
+            now: self.now.into(),
         };
         let (node, acceptance) = match admission.admit(attach, text, address)? {
             AdmittedHub::Publish(link, acceptance) => (Node::Publish(link), acceptance),

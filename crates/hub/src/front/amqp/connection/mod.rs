@@ -43,7 +43,6 @@ use self::links::LinkEntry;
 use self::node::{Node, Stopped};
 use self::queues::QueueWork;
 use self::shaped::Told;
-use super::event_hubs::idempotent::IdempotentProducers;
 use crate::front::pending::Pending;
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
 use crate::profile::{PreciseTimer, Shaper};
@@ -57,7 +56,6 @@ pub(super) use proof::{PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
 pub(super) struct ConnectionTask {
     driver: Driver,
     namespace: Arc<Namespace>,
-    idempotent_producers: Arc<IdempotentProducers>,
     claims: Claims,
     /// By [`LinkId::index`].
     links: Vec<Option<LinkEntry>>,
@@ -86,7 +84,6 @@ impl ConnectionTask {
     pub(super) fn new(
         driver: Driver,
         namespace: Arc<Namespace>,
-        idempotent_producers: Arc<IdempotentProducers>,
         shaper: Option<Shaper>,
         proof: Proof,
     ) -> Self {
@@ -98,7 +95,6 @@ impl ConnectionTask {
         Self {
             driver,
             namespace,
-            idempotent_producers,
             claims,
             links: Vec::new(),
             subscriber,

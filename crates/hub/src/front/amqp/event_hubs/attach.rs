@@ -10,14 +10,14 @@ use amqp::performative::{Attach, Error, ErrorCondition, Role};
 use super::address::Address;
 use super::conditions;
 use super::deliver::{DeliverLink, Reading};
-use super::idempotent::IdempotentProducers;
+use super::idempotent::{self, NumberedProducer};
 use super::publish::PublishLink;
 use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
 use super::start::start_of;
 use crate::front::amqp::MAX_MESSAGE_SIZE;
 use crate::front::amqp::connection::requests::not_found;
 use crate::namespace::{ConsumerGroup, Hub, Namespace, NewReceiver, Partition};
-use partition_log::{PositionError, Start, Subscriber};
+use partition_log::{PositionError, Start, Subscriber, UnixTime};
 
 /// A request for a link to a hub.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ pub(crate) struct HubAdmission<'a> {
     /// Whom logs wake for new readers.
     pub(crate) subscriber: &'a Arc<Subscriber>,
     pub(crate) link: LinkId,
-    pub(crate) idempotent_producers: &'a IdempotentProducers,
+    pub(crate) now: UnixTime,
 }
 
 /// What is to be at our end of a link.
@@ -63,19 +63,20 @@ impl HubAdmission<'_> {
         let key = self.link.index() as u64;
         match (attach.role, address) {
             (Role::Sender, Address::Hub(hub)) => {
+                idempotent::refuse_for_hub(attach)?;
                 let link = PublishLink::to_hub(self.hub(hub)?, self.subscriber, key);
-                Ok(self.publisher(link, attach))
+                Ok(AdmittedHub::Publish(link, Self::for_publisher()))
             }
             (Role::Sender, Address::Publisher { hub, publisher }) => {
                 let hub = self.hub(hub)?;
                 let link = PublishLink::of_publisher(&hub, publisher, self.subscriber, key);
-                Ok(self.publisher(link, attach))
+                self.publisher(link, hub.partition_for_key(publisher), attach)
             }
             (Role::Sender, Address::Partition { hub, partition }) => {
                 let hub = self.hub(hub)?;
-                let partition = Arc::clone(self.partition(&hub, partition)?);
-                let link = PublishLink::to_partition(&hub, partition, self.subscriber, key);
-                Ok(self.publisher(link, attach))
+                let partition = self.partition(&hub, partition)?;
+                let link = PublishLink::to_partition(&hub, Arc::clone(partition), self.subscriber, key);
+                self.publisher(link, partition, attach)
             }
             (Role::Receiver, Address::Consumer { hub, group, partition }) => {
                 let hub = self.hub(hub)?;
@@ -97,11 +98,25 @@ impl HubAdmission<'_> {
         }
     }
 
-    fn publisher(self, link: PublishLink, attach: &Attach) -> AdmittedHub {
-        let mut acceptance =
-            LinkAcceptance { max_message_size: Some(MAX_MESSAGE_SIZE), ..LinkAcceptance::default() };
-        self.idempotent_producers.answer(attach, &mut acceptance);
-        AdmittedHub::Publish(link, acceptance)
+    /// A link to one partition, whose producer may number its events.
+    fn publisher(
+        self,
+        mut link: PublishLink,
+        partition: &Partition,
+        attach: &Attach,
+    ) -> Result<AdmittedHub, Error> {
+        let mut acceptance = Self::for_publisher();
+        if let Some(request) = idempotent::Request::of(attach)? {
+            self.namespace
+                .admit_producers()
+                .map_err(|error| Error::new(ErrorCondition::INTERNAL_ERROR, error.to_string()))?;
+            link.producer = Some(NumberedProducer::admit(&request, partition, self.now, &mut acceptance)?);
+        }
+        Ok(AdmittedHub::Publish(link, acceptance))
+    }
+
+    fn for_publisher() -> LinkAcceptance {
+        LinkAcceptance { max_message_size: Some(MAX_MESSAGE_SIZE), ..LinkAcceptance::default() }
     }
 
     fn receiver(

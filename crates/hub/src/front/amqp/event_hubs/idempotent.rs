@@ -1,43 +1,216 @@
-//! Producers that want their retries recognised: the answer to their attach.
+//! Producers that number their events, so that a batch which the client sends again is stored once.
 //!
-//! Such a producer is known by an id, an epoch and the number of its last event, and puts them on every event as
-//! annotations. What it does not say at its attach, the service assigns; it takes the answer as the state to go on from.
-//! The annotations are kept with the events like any others. Retries are not recognised by them: an event that was sent
-//! twice is there twice, as for every other producer.
+//! Such a producer has an id and an epoch, and gives each event to a partition the next sequence number, as message
+//! annotations. At its attach it names id, epoch and the number of its last event, or leaves open what it does not know. It
+//! is answered the three values from which it goes on:
+//!
+//! * An id that it leaves open is a new one.
+//! * What it names holds. A client that has lost the answer to a batch names the number before that batch, and sends it
+//!   again: if it were told the number of the last stored event, it would give the same events new numbers.
+//! * An epoch or number that it leaves open is the one that the partition knows, or 0.
+//!
+//! A newer epoch at an attach takes over: what the earlier instance sends from then on is rejected. The [log](partition_log)
+//! decides about each batch.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-use amqp::codec::{Symbol, Value};
+use amqp::codec::{DecodeError, Reader, Symbol, Value};
 use amqp::connection::LinkAcceptance;
-use amqp::performative::Attach;
+use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition};
 
-/// The producers of one service.
-#[derive(Debug, Default)]
-pub(crate) struct IdempotentProducers {
-    /// How many ids have been assigned.
-    assigned: AtomicI64,
+use super::incoming::MessageError;
+use super::publish::malformed;
+use crate::front::amqp::connection::conditions::rejected;
+use crate::namespace::Partition;
+use partition_log::{ProducerError, ProducerStamp, UnixTime, sequence_after};
+
+/// What a client asks that wants to be an idempotent producer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Request {
+    pub(super) id: Option<i64>,
+    pub(super) epoch: Option<i16>,
+    pub(super) last_number: Option<i32>,
 }
 
-impl IdempotentProducers {
-    /// Adds to `acceptance` what a producer is answered that asks to be an idempotent one.
-    pub(crate) fn answer(&self, attach: &Attach, acceptance: &mut LinkAcceptance) {
+/// The producer at the other end of a link.
+#[derive(Debug)]
+pub(super) struct NumberedProducer {
+    id: i64,
+    epoch: i16,
+}
+
+/// What the annotations of an event say of its producer.
+#[derive(Debug, Default)]
+struct Numbering {
+    id: Option<i64>,
+    epoch: Option<i64>,
+    number: Option<i64>,
+}
+
+impl Request {
+    /// What a client asks by its attach; `None` if it is a producer like any other.
+    ///
+    /// # Errors
+    /// A value makes no sense.
+    pub(super) fn of(attach: &Attach) -> Result<Option<Self>, Error> {
         if !attach.desired_capabilities.contains(&CAPABILITY) {
-            return;
+            return Ok(None);
         }
-        let given = |name: &str| attach.property(name).and_then(Value::as_integer);
-        let id = given(ID).unwrap_or_else(|| self.assigned.fetch_add(1, Ordering::Relaxed));
-        let epoch = given(EPOCH).and_then(|epoch| i16::try_from(epoch).ok());
-        let number = given(NUMBER).and_then(|number| i32::try_from(number).ok());
+        Ok(Some(Self {
+            // Some clients know integers up to 2⁵³ only.
+            id: given(attach, ID, LARGEST_ID)?,
+            epoch: given(attach, EPOCH, i16::MAX)?,
+            last_number: given(attach, NUMBER, i32::MAX)?,
+        }))
+    }
+}
+
+/// Numbers are given per partition, so a link to a hub as a whole can't be one of an idempotent producer.
+///
+/// # Errors
+/// The client asks for that.
+pub(super) fn refuse_for_hub(attach: &Attach) -> Result<(), Error> {
+    match Request::of(attach)? {
+        None => Ok(()),
+        Some(_) => Err(Error::new(
+            ErrorCondition::NOT_ALLOWED,
+            "An idempotent producer must send to a partition: its sequence numbers are those of one.",
+        )),
+    }
+}
+
+impl NumberedProducer {
+    /// Lets a producer continue its numbering in a partition, and adds to `acceptance` what it is answered.
+    ///
+    /// # Errors
+    /// A newer epoch has taken over.
+    pub(super) fn admit(
+        request: &Request,
+        partition: &Partition,
+        now: UnixTime,
+        acceptance: &mut LinkAcceptance,
+    ) -> Result<Self, Error> {
+        let id = request.id.unwrap_or_else(new_id);
+        let position = partition
+            .log()
+            .claim_producer(now, id, request.epoch, request.last_number)
+            .map_err(|error| refusal(&error))?;
         acceptance.offered_capabilities.push(CAPABILITY);
         acceptance.properties.extend([
             (Symbol::from_static(ID), Value::Long(id)),
-            (Symbol::from_static(EPOCH), Value::Short(epoch.unwrap_or(0))),
-            (Symbol::from_static(NUMBER), Value::Int(number.unwrap_or(0))),
+            (Symbol::from_static(EPOCH), Value::Short(position.epoch)),
+            (Symbol::from_static(NUMBER), Value::Int(position.last_sequence)),
         ]);
+        Ok(Self { id, epoch: position.epoch })
     }
+
+    /// The stamp of a batch whose events have these annotations: how many each has, and their keys and values. Id and epoch are
+    /// those of the link, and need not be repeated.
+    ///
+    /// # Errors
+    /// The outcome of a batch that has none.
+    pub(super) fn stamp<'a>(
+        &self,
+        events: impl Iterator<Item = (u32, &'a [u8])>,
+    ) -> Result<ProducerStamp, DeliveryState> {
+        let mut stamp = None;
+        let mut next = 0;
+        for (count, annotations) in events {
+            let Numbering { id, epoch, number } = Numbering::read(count, annotations)
+                .map_err(|error| malformed(&MessageError::Malformed(error)))?;
+            if id.is_some_and(|id| id != self.id) || epoch.is_some_and(|epoch| epoch != i64::from(self.epoch))
+            {
+                let text = "An event names another producer or another epoch than its link.";
+                return Err(rejected(ErrorCondition::ARGUMENT_ERROR, text));
+            }
+            let number = number.and_then(|number| i32::try_from(number).ok());
+            let of_event = number.and_then(|number| ProducerStamp::new(self.id, self.epoch, number));
+            let Some(of_event) = of_event else {
+                let text = format!("An event has no {NUMBER}, or one that is not from 0 to {}.", i32::MAX);
+                return Err(rejected(ErrorCondition::ARGUMENT_ERROR, text));
+            };
+            let found = of_event.first_sequence();
+            if stamp.is_some() && found != next {
+                return Err(refused(&ProducerError::OutOfOrder { expected: next, found }));
+            }
+            stamp.get_or_insert(of_event);
+            next = sequence_after(found, 1);
+        }
+        stamp.ok_or_else(|| malformed(&MessageError::Empty))
+    }
+}
+
+impl Numbering {
+    fn read(count: u32, annotations: &[u8]) -> Result<Self, DecodeError> {
+        let mut numbering = Self::default();
+        let mut reader = Reader::new(annotations);
+        for _ in 0..count {
+            let field = match Reader::new(reader.raw()?).text()? {
+                Some(ID) => &mut numbering.id,
+                Some(EPOCH) => &mut numbering.epoch,
+                Some(NUMBER) => &mut numbering.number,
+                _ => {
+                    reader.skip()?;
+                    continue;
+                }
+            };
+            *field = reader.value()?.as_integer();
+        }
+        Ok(numbering)
+    }
+}
+
+/// The outcome of a batch that does not fit what its partition knows of the producer.
+#[cold]
+pub(super) fn refused(error: &ProducerError) -> DeliveryState {
+    DeliveryState::Rejected(Some(refusal(error)))
+}
+
+/// What does not fit, in the conditions that clients know.
+#[cold]
+fn refusal(error: &ProducerError) -> Error {
+    match error {
+        ProducerError::OutOfOrder { expected, found } => Error::new(
+            ErrorCondition::OUT_OF_ORDER_SEQUENCE,
+            format!("The sequence number is '{found}', but '{expected}' is the next one of the producer."),
+        ),
+        ProducerError::OlderEpoch { current, found } => Error::new(
+            ErrorCondition::PRODUCER_EPOCH_STOLEN,
+            format!("The producer's epoch is '{current}' now, so nothing of epoch '{found}' is accepted."),
+        ),
+    }
+}
+
+/// What a client names under a link property; `None` if that is absent or null.
+fn given<T: TryFrom<i64> + Into<i64> + Copy>(
+    attach: &Attach,
+    name: &str,
+    largest: T,
+) -> Result<Option<T>, Error> {
+    let value = match attach.property(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value.as_integer(),
+    };
+    let fitting = value.filter(|value| (0..=largest.into()).contains(value));
+    match fitting.and_then(|value| T::try_from(value).ok()) {
+        Some(value) => Ok(Some(value)),
+        None => Err(Error::new(
+            ErrorCondition::ARGUMENT_OUT_OF_RANGE,
+            format!("The link property '{name}' is not an integer from 0 to {}.", largest.into()),
+        )),
+    }
+}
+
+/// An id that no producer has had: neither of this partition nor of another, before or after a restart. There are so many that
+/// chance gives none twice.
+fn new_id() -> i64 {
+    (RandomState::new().build_hasher().finish() & LARGEST_ID.cast_unsigned()).cast_signed()
 }
 
 const CAPABILITY: Symbol = Symbol::from_static("com.microsoft:idempotent-producer");
 const ID: &str = "com.microsoft:producer-id";
 const EPOCH: &str = "com.microsoft:producer-epoch";
 const NUMBER: &str = "com.microsoft:producer-sequence-number";
+
+/// The largest integer that clients in JavaScript know.
+const LARGEST_ID: i64 = (1 << 53) - 1;

@@ -102,6 +102,16 @@ impl<'a> Incoming<'a> {
         }
     }
 
+    /// The annotations that are stored with some of the events: how many there are, and their keys and values.
+    pub(super) fn annotations(&self, events: Range<usize>) -> impl Iterator<Item = (u32, &[u8])> {
+        self.events[events].iter().map(|event| match event {
+            Event::Body(_) => (0, &[][..]),
+            Event::Parts { annotation_count, annotations, .. } => {
+                (*annotation_count, annotations.bytes(&self.own))
+            }
+        })
+    }
+
     /// The memory for another burst, if it is not too much of it.
     pub(super) fn emptied<'b>(mut self) -> Incoming<'b> {
         self.own.clear();

@@ -7,6 +7,7 @@ use amqp::codec::{Reader, Symbol, Value, write};
 use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{DeliveryState, ErrorCondition};
 
+use super::idempotent::NumberedProducer;
 use super::incoming::{MessageError, PUBLISHER};
 use crate::front::amqp::connection::conditions::{rejected, server_busy};
 use crate::namespace::{Hub, Partition, Watch};
@@ -19,6 +20,8 @@ pub(crate) struct PublishLink {
     hub_name: String,
     /// The annotation with the publisher's name, encoded; empty where the address names none.
     publisher: Vec<u8>,
+    /// The producer, if it numbers its events.
+    pub(super) producer: Option<NumberedProducer>,
     /// Tells the connection to look whether the hub is still there.
     _watch: Watch,
 }
@@ -39,7 +42,13 @@ impl PublishLink {
         // The partitions of a hub are deleted together, so any of them shows the hub's end.
         let watch = hub.partitions()[0].publishers().watch(subscriber, key);
         let hub_name = hub.name().to_owned();
-        Self { target: PublishTarget::Hub(hub), hub_name, publisher: Vec::new(), _watch: watch }
+        Self {
+            target: PublishTarget::Hub(hub),
+            hub_name,
+            publisher: Vec::new(),
+            producer: None,
+            _watch: watch,
+        }
     }
 
     /// Counts a message that the quota refused.
@@ -62,7 +71,7 @@ impl PublishLink {
     ) -> Self {
         let watch = partition.publishers().watch(subscriber, key);
         let (target, hub_name) = (PublishTarget::Partition(partition), hub.name().to_owned());
-        Self { target, hub_name, publisher: Vec::new(), _watch: watch }
+        Self { target, hub_name, publisher: Vec::new(), producer: None, _watch: watch }
     }
 
     /// The name of the hub.

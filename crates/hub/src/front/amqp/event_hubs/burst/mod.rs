@@ -8,18 +8,21 @@
 //! The transfers that one read brings are taken apart where they lie, without any lock, and appended partition by
 //! partition; within a partition their order stays. Where a log refuses a run, its transfers are appended one by one, so
 //! that each gets the outcome that is its own. The events of one transfer share theirs in any case.
+//!
+//! A transfer of a producer that numbers its events is a batch of its own, as which it is recognised when it comes again.
 
 use std::cell::RefCell;
 
 use amqp::performative::{DeliveryState, ErrorCondition};
 
+use super::idempotent::{self, NumberedProducer};
 use super::incoming::Incoming;
 use super::publish::{PublishLink, malformed, refused};
 use crate::front::amqp::connection::conditions::rejected;
 use crate::front::amqp::recycled::{bounded, emptied};
 use crate::namespace::Partition;
-use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
+use partition_log::{Appended, ProduceError, Produced, ProducerStamp, UnixTime};
 
 /// What became of the transfers of a burst.
 #[derive(Debug, Default)]
@@ -38,6 +41,8 @@ struct Taken<'a> {
     incoming: Incoming<'a>,
     transfers: Vec<Transfer>,
     runs: Vec<Run<'a>>,
+    /// Transfers of producers that number their events. Each is a batch of its own.
+    numbered: Vec<Numbered<'a>>,
 }
 
 #[derive(Debug)]
@@ -57,6 +62,14 @@ struct Run<'a> {
     last: u32,
     count: u32,
     bytes: u32,
+}
+
+/// A transfer of a producer that numbers its events.
+#[derive(Debug)]
+struct Numbered<'a> {
+    partition: &'a Partition,
+    place: u32,
+    stamp: ProducerStamp,
 }
 
 impl Burst {
@@ -88,6 +101,9 @@ impl Burst {
         for run in &taken.runs {
             self.store_run(&taken, run, now);
         }
+        for numbered in &taken.numbered {
+            self.store_numbered(&taken, numbered, now);
+        }
         // Those that could not even be read came first.
         self.refused.sort_unstable_by_key(|(place, _)| *place);
         self.spare = taken.emptied();
@@ -100,10 +116,7 @@ impl Burst {
 
     fn store_run(&mut self, taken: &Taken<'_>, run: &Run<'_>, now: UnixTime) {
         if run.partition.is_deleted() {
-            let gone = "The messaging entity could not be found: it was deleted.";
-            let outcomes =
-                taken.places(run.first).map(|place| (place, rejected(ErrorCondition::NOT_FOUND, gone)));
-            return self.refused.extend(outcomes);
+            return self.refused.extend(taken.places(run.first).map(|place| (place, gone())));
         }
         if run.bytes <= TOGETHER_MAX {
             return self.store_together(taken, run.partition, run.first, run.count as usize, now);
@@ -156,6 +169,28 @@ impl Burst {
             Err(error) => self.refused.push((place, refused(error))),
         }
     }
+
+    /// Stores a transfer of a producer that numbers its events, unless it was stored before.
+    #[cold]
+    fn store_numbered(&mut self, taken: &Taken<'_>, numbered: &Numbered<'_>, now: UnixTime) {
+        let &Numbered { partition, place, ref stamp } = numbered;
+        let place = place as usize;
+        if partition.is_deleted() {
+            return self.refused.push((place, gone()));
+        }
+        let events = taken.events_of(place);
+        let produced = partition.append_produced(now, stamp, events.len() as u32, |encoder| {
+            taken.incoming.push_to(encoder, events.clone());
+            Ok(())
+        });
+        match produced {
+            Ok(Produced::Stored(Appended { commit, .. }) | Produced::Duplicate { commit, .. }) => {
+                self.commits[place] = commit;
+            }
+            Err(ProduceError::Append(error)) => self.refused.push((place, refused(error))),
+            Err(ProduceError::Producer(error)) => self.refused.push((place, idempotent::refused(&error))),
+        }
+    }
 }
 
 impl<'a> Taken<'a> {
@@ -179,10 +214,24 @@ impl<'a> Taken<'a> {
         let place = self.transfers.len() as u32;
         let events_end = self.incoming.event_count() as u32;
         self.transfers.push(Transfer { events_end, bytes: message.len() as u32, next: None });
-        match read {
-            Ok(partition) => self.add_to_run(partition, place, recent),
-            Err(error) => return Err(malformed(&error)),
+        match (read, &link.producer) {
+            (Ok(partition), None) => self.add_to_run(partition, place, recent),
+            (Ok(partition), Some(producer)) => self.add_numbered(producer, partition, place)?,
+            (Err(error), _) => return Err(malformed(&error)),
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn add_numbered(
+        &mut self,
+        producer: &NumberedProducer,
+        partition: &'a Partition,
+        place: u32,
+    ) -> Result<(), DeliveryState> {
+        let annotations = self.incoming.annotations(self.events_of(place as usize));
+        let stamp = producer.stamp(annotations)?;
+        self.numbered.push(Numbered { partition, place, stamp });
         Ok(())
     }
 
@@ -227,8 +276,15 @@ impl<'a> Taken<'a> {
             incoming: self.incoming.emptied(),
             transfers: bounded(emptied(self.transfers), KEPT_TRANSFERS),
             runs: bounded(emptied(self.runs), KEPT_TRANSFERS),
+            numbered: bounded(emptied(self.numbered), KEPT_TRANSFERS),
         }
     }
+}
+
+/// The outcome of a transfer to a deleted hub.
+#[cold]
+fn gone() -> DeliveryState {
+    rejected(ErrorCondition::NOT_FOUND, "The messaging entity could not be found: it was deleted.")
 }
 
 /// Bytes of transfers that are appended as one batch, unless one transfer has more. A larger batch would save nothing, and

@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use amqp::codec::{Symbol, Value};
+use amqp::connection::LinkAcceptance;
 use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, encode};
 
 use super::*;
@@ -191,4 +193,95 @@ fn bytes_that_are_made_here_belong_to_their_own_event() {
     let expected =
         [(1, true, 1, 'a'), (0, false, 2, 'b'), (1, true, 1, 'c'), (1, true, 1, 'd'), (0, false, 1, 'e')];
     assert_eq!(found, expected);
+}
+
+/// A link of a producer that numbers its events.
+fn numbered_link(hub: &Hub, partition: usize, id: i64) -> PublishLink {
+    let request = idempotent::Request { id: Some(id), ..idempotent::Request::default() };
+    let mut acceptance = LinkAcceptance::default();
+    let producer = NumberedProducer::admit(&request, &hub.partitions()[partition], NOW, &mut acceptance);
+    let mut link = link(hub, partition);
+    link.producer = Some(producer.unwrap());
+    link
+}
+
+fn numbered(number: i32, payload: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    let name = Symbol::from("com.microsoft:producer-sequence-number");
+    encode::message_annotations(&mut message, &[(name, Value::Int(number))]);
+    encode::data(&mut message, payload);
+    message
+}
+
+fn numbered_batch(first: i32, payloads: &[&[u8]]) -> Vec<u8> {
+    (first..).zip(payloads).flat_map(|(number, payload)| event(&numbered(number, payload))).collect()
+}
+
+fn condition(outcome: &DeliveryState) -> &str {
+    match outcome {
+        DeliveryState::Rejected(Some(error)) => error.condition.as_str(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn transfers_of_numbered_producers_are_batches_of_their_own_and_stored_once() {
+    let hub = hub(1, LogLimits::default());
+    let links = [link(&hub, 0), numbered_link(&hub, 0, 7), numbered_link(&hub, 0, 8)];
+    let mut burst = Burst::default();
+    let transfers = [
+        (1, FORMAT_BATCH, numbered_batch(1, &[b"a1", b"a2"])),
+        (0, FORMAT_AMQP, event(b"x1")),
+        (1, FORMAT_AMQP, numbered(3, b"a3")),
+        (2, FORMAT_BATCH, numbered_batch(1, &[b"b1"])),
+        (0, FORMAT_AMQP, event(b"x2")),
+        (1, FORMAT_BATCH, numbered_batch(1, &[b"a1", b"a2"])),
+    ];
+    store(&mut burst, &links, &transfers);
+    assert!(burst.are_all_accepted(), "{:?}", burst.refused);
+    let expected = [&["x1", "x2"][..], &["a1", "a2"], &["a3"], &["b1"]].map(payloads).to_vec();
+    assert_eq!(stored(&hub, 0), expected);
+    let counted = hub.counters();
+    assert_eq!((counted.events_in, counted.batches_in, counted.events_duplicate), (6, 5, 2));
+    store(&mut burst, &links, &transfers[2..]);
+    assert_eq!(hub.counters().events_duplicate, 6);
+}
+
+#[test]
+fn what_a_numbered_producer_may_not_send_is_refused_by_its_place() {
+    let hub = hub(1, LogLimits::default());
+    let links = [numbered_link(&hub, 0, 7)];
+    let mut burst = Burst::default();
+    let with_other_id = {
+        let mut message = Vec::new();
+        let name = |name: &str| Symbol::from(&*format!("com.microsoft:producer-{name}"));
+        let annotations = [(name("id"), Value::Long(9)), (name("sequence-number"), Value::Int(1))];
+        encode::message_annotations(&mut message, &annotations);
+        encode::data(&mut message, b"other");
+        message
+    };
+    let uneven = [numbered(1, b"a1"), numbered(3, b"a3")].iter().flat_map(|inner| event(inner)).collect();
+    let transfers = [
+        (0, FORMAT_AMQP, numbered(2, b"a2")),
+        (0, FORMAT_AMQP, event(b"unnumbered")),
+        (0, FORMAT_AMQP, numbered(1, b"a1")),
+        (0, FORMAT_BATCH, uneven),
+        (0, FORMAT_AMQP, with_other_id),
+        (0, FORMAT_AMQP, numbered(-1, b"negative")),
+    ];
+    store(&mut burst, &links, &transfers);
+    let refused: Vec<_> = burst.refused.iter().map(|(place, outcome)| (*place, condition(outcome))).collect();
+    let out_of_order = "com.microsoft:out-of-order-sequence";
+    let argument = "com.microsoft:argument-error";
+    let expected = [(0, out_of_order), (1, argument), (3, out_of_order), (4, argument), (5, argument)];
+    assert_eq!(refused, expected);
+    assert_eq!(stored(&hub, 0), [payloads(&["a1"])]);
+    // Of those that came to the log.
+    assert_eq!(hub.counters().batches_out_of_order, 1);
+
+    let newer = ErrorCondition::PRODUCER_EPOCH_STOLEN;
+    hub.partitions()[0].log().claim_producer(NOW, 7, Some(1), None).unwrap();
+    store(&mut burst, &links, &[(0, FORMAT_AMQP, numbered(2, b"a2"))]);
+    assert_eq!(condition(&burst.refused[0].1), newer.as_str());
+    assert_eq!(hub.counters().batches_of_older_epoch, 1);
 }
