@@ -1,4 +1,4 @@
-// `parshall serve` with queues and topics as a child process on free ports, and the ways to use it.
+// `parshall serve` with a hub, queues and topics as a child process on free ports, and the ways to use it.
 
 "use strict";
 
@@ -26,15 +26,27 @@ const SILENCE_MS = 500;
 
 // A running service. Every test takes a queue of its own.
 class Service {
-  // Starts one; with a data directory it can be killed and started again.
+  // Starts one; with a data directory it can be killed and started again. An option with a colon is a line of its file.
   static async start(...options) {
     const service = new Service();
     service.directory = fs.mkdtempSync(path.join(os.tmpdir(), "compat-javascript-"));
-    service.options = options.map((option) => option.replace("{directory}", service.directory));
+    const isLine = (option) => option.includes(": ");
+    service.options = options.filter((option) => !isLine(option)).map((option) => option.replace("{directory}", service.directory));
     service.unused = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, 0]));
-    fs.writeFileSync(path.join(service.directory, "namespace.yaml"), configuration());
+    service.configure(options.filter(isLine));
     await service.launch();
     return service;
+  }
+
+  configure(lines) {
+    fs.writeFileSync(path.join(this.directory, "namespace.yaml"), [configuration(), ...lines].join("\n"));
+  }
+
+  // Starts it again without the lines that were added to its file.
+  async quieten() {
+    await this.kill();
+    this.configure([]);
+    await this.launch();
   }
 
   async launch() {
@@ -56,6 +68,7 @@ class Service {
         this.told[line.slice(0, LABEL_WIDTH).trim()] = line.slice(LABEL_WIDTH).trim();
       }
     }
+    this.http = new URL(this.told.Health).origin;
     const isOfNamespace = (string) => string.endsWith("UseDevelopmentEmulator=true") && !string.includes("EntityPath");
     this.connectionString = strings.find(isOfNamespace);
     if (!this.connectionString) {
@@ -106,6 +119,19 @@ async function send(client, queue, ...messages) {
   await sender.close();
 }
 
+// The result of `promise`, if it comes in time.
+async function within(promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error("it takes too long")), PATIENCE_MS);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 // So many messages, each of which must come.
 async function receive(receiver, count = 1) {
   const messages = [];
@@ -122,7 +148,7 @@ async function receive(receiver, count = 1) {
 const bodies = (messages) => messages.map((message) => message.body);
 
 function configuration() {
-  const lines = ["queues:"];
+  const lines = ["hubs: [{name: events, partitions: 1}]", "queues:"];
   for (const [kind, options] of Object.entries(KINDS)) {
     for (let number = 0; number < EACH; number++) {
       lines.push(`  - {name: ${kind}-${number}, ${options}}`);
@@ -137,4 +163,4 @@ function configuration() {
   return lines.join("\n");
 }
 
-module.exports = { PATIENCE_MS, SILENCE_MS, Service, bodies, receive, send };
+module.exports = { PATIENCE_MS, SILENCE_MS, Service, bodies, receive, send, within };
