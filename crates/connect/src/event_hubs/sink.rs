@@ -67,7 +67,8 @@ impl Sink for EventHubsSink {
             true => outgoing.partition_key(),
             false => None,
         };
-        let destination = key.map_or(Destination::Partition(outgoing.destination()), Destination::Key);
+        let destination =
+            key.map_or_else(|| Destination::Partition(outgoing.destination()), Destination::Key);
         self.publisher.publish(token, destination, outgoing.messages())
     }
 
