@@ -78,7 +78,7 @@ impl ConnectionTask {
             if removed.waiting_outcomes > 0 {
                 self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.link != link));
             }
-            self.queue_work.awaited_outcomes.forget_link(removed.session, link);
+            self.settlements.awaited_outcomes.forget_link(removed.session, link);
         }
     }
 
@@ -118,7 +118,7 @@ impl ConnectionTask {
                     .is_some_and(|permit| !self.claims.allows(&permit.address, permit.right, now))
             });
             if let Some(LinkEntry { id, session, permit: Some(permit), .. }) = expired {
-                self.queue_work.awaited_outcomes.forget_link(session, id);
+                self.settlements.awaited_outcomes.forget_link(session, id);
                 let error = permit.missing(&self.namespace);
                 self.driver.connection().detach_link(id, Some(error));
             }

@@ -2,7 +2,7 @@
 //!
 //! * `attaching` handles links that come and go; `links` decides which links there can be; a `node` is our end of one.
 //! * `answering` handles requests; `requests` are `$cbs` and what all nodes for requests share.
-//! * `hubs` handles events to hubs, `queues` messages to and from queues and topics.
+//! * `sends` handles what clients send, `settling` the outcomes that they give to what they received.
 //! * `answers` are what clients get later: what waits for a durable log or for a service profile.
 //! * `shaped` is what a service profile makes of a send.
 //! * `proof` bounds what a connection may hold before it has shown a token or a key; `refusal` is what a connection gets
@@ -15,13 +15,13 @@ mod answers;
 mod attaching;
 mod client_quirks;
 pub(super) mod conditions;
-mod hubs;
 mod links;
 pub(super) mod node;
 mod proof;
-mod queues;
 pub(super) mod refusal;
 pub(super) mod requests;
+mod sends;
+mod settling;
 mod shaped;
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use amqp::connection::{Credentials, Deliveries, Delivery, Event, LinkId};
+use amqp::connection::{Credentials, Deliveries, Event, LinkId};
 use amqp::performative::{DeliveryState, Error, ErrorCondition, Open};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
@@ -40,8 +40,8 @@ use attaching::Expiry;
 use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
 use self::conditions::server_busy;
 use self::links::LinkEntry;
-use self::node::{Node, Stopped};
-use self::queues::QueueWork;
+use self::node::Stopped;
+use self::settling::Settlements;
 use self::shaped::Told;
 use crate::front::pending::Pending;
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
@@ -70,7 +70,7 @@ pub(super) struct ConnectionTask {
     /// Reports [`CLOCK_KEY`] when the time of day jumps.
     _clock: Watch,
     pending: Pending<ClientAnswer>,
-    queue_work: QueueWork,
+    settlements: Settlements,
     /// What a service profile does to this connection.
     shaper: Option<Shaper>,
     late_replies: LateReplies,
@@ -104,7 +104,7 @@ impl ConnectionTask {
             expiry: None,
             _clock: clock,
             pending,
-            queue_work: QueueWork::default(),
+            settlements: Settlements::default(),
             shaper,
             late_replies: LateReplies::default(),
             pause: None,
@@ -208,7 +208,7 @@ impl ConnectionTask {
                     for entry in &mut self.links {
                         entry.take_if(|entry| entry.session == session);
                     }
-                    self.queue_work.awaited_outcomes.forget_session(session);
+                    self.settlements.awaited_outcomes.forget_session(session);
                     self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.session != session));
                 }
                 Event::OutcomeProposed { session, first, last, state, is_known } => match is_known {
@@ -220,7 +220,7 @@ impl ConnectionTask {
                 }
                 // No outcome at all: the locks end by themselves.
                 Event::Outcome { session, first, last, state: None } => {
-                    self.queue_work.awaited_outcomes.take(session, first, last, |_, _| {})
+                    self.settlements.awaited_outcomes.take(session, first, last, |_, _| {})
                 }
                 _ => {}
             }
@@ -260,41 +260,22 @@ impl ConnectionTask {
             if entry.id != delivery.link {
                 continue;
             }
-            if let Node::Send(_) = &entry.node {
-                // Those of a burst go to the store together.
-                let same_link = |other: &&Delivery| other.link == delivery.link;
-                let others = rest.iter().take_while(same_link).count();
-                let others = if self.shaper.is_some() { 0 } else { others };
-                let at = deliveries.items().len() - rest.len() - 1;
-                rest = &rest[others..];
-                self.on_messages(&deliveries, at..=at + others, now, answer_at);
-                if self.broken {
-                    break;
-                }
-                continue;
-            }
-            let message = deliveries.message(delivery);
-            let session = entry.session;
-            let told = match &entry.node {
-                Node::Publish(_) if entry.waiting_outcomes >= WAITING_OUTCOMES_MAX => {
+            let told = match (entry.node.stores(), entry.node.requests()) {
+                (true, _) if entry.waiting_outcomes >= WAITING_OUTCOMES_MAX => {
                     Told::now(server_busy(TOO_FAST))
                 }
-                Node::Publish(_) => {
-                    // All that go to hubs are stored together.
-                    let others = rest.iter().take_while(|other| self.is_for_hub(other)).count();
-                    let others = if self.shaper.is_some() { 0 } else { others };
+                (true, _) => {
                     let at = deliveries.items().len() - rest.len() - 1;
+                    let others = self.run_beyond(delivery, rest);
                     rest = &rest[others..];
-                    self.on_events(&deliveries, at..=at + others, UnixTime::from(now), answer_at);
+                    self.on_run(&deliveries, at..=at + others, UnixTime::from(now), answer_at);
                     if self.broken {
                         break;
                     }
                     continue;
                 }
-                Node::Requests(_) => Told::now(DeliveryState::Accepted),
-                Node::Send(_) | Node::Receive(_) | Node::Held(_) | Node::Deliver(_) | Node::Replies(_) => {
-                    continue;
-                }
+                (false, Some(_)) => Told::now(DeliveryState::Accepted),
+                (false, None) => continue,
             };
             let connection = self.driver.connection();
             if !delivery.settled {
@@ -302,9 +283,9 @@ impl ConnectionTask {
                 tell(connection, &mut self.pending, entry, delivery.id, told);
             }
             top_up_credit(connection, entry);
-            if let Node::Requests(node) = &entry.node {
-                let node = node.clone();
-                self.on_request(&node, session, message, now);
+            if let Some(node) = entry.node.requests().cloned() {
+                let session = entry.session;
+                self.on_request(&node, session, deliveries.message(delivery), now);
             }
         }
         self.driver.connection().recycle(deliveries);
@@ -358,7 +339,7 @@ impl ConnectionTask {
         match self.links.get(index) {
             // A reader finds out by itself when it is its turn.
             Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(index),
-            Some(Some(entry)) if entry.node.is_held() => self.look_for_session(index),
+            Some(Some(entry)) if entry.node.is_held() => self.resume_held(index),
             Some(Some(_)) => self.end(index),
             _ => {}
         }
@@ -408,7 +389,7 @@ impl ConnectionTask {
             };
             let connection = self.driver.connection();
             let now = || self.namespace.clock().now().into();
-            let awaited = &mut self.queue_work.awaited_outcomes;
+            let awaited = &mut self.settlements.awaited_outcomes;
             let Some((stopped, delivered)) = entry.node.deliver(connection, now, awaited) else {
                 continue;
             };

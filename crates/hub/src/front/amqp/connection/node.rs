@@ -1,17 +1,22 @@
 //! What is at our end of a link, and what a connection asks of it. What each answers is with the service that it belongs to.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use amqp::Connection;
-use amqp::performative::{Error, Role};
+use amqp::connection::{LinkAcceptance, LinkId, SessionId};
+use amqp::performative::{DeliveryState, Error, Role};
 use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
 use queue_store::{Queue, SessionLock};
+use tokio::time::Instant;
 
 use super::requests::RequestNode;
+use crate::front::amqp::event_hubs::burst::Burst;
 use crate::front::amqp::event_hubs::deliver::DeliverLink;
 use crate::front::amqp::event_hubs::publish::PublishLink;
-use crate::front::amqp::service_bus::{AwaitedOutcomes, HeldAttach, ReceiveLink, SendLink};
+use crate::front::amqp::service_bus::{AwaitedOutcomes, Held, HeldAttach, ReceiveLink, SendLink};
 
 /// What is at our end of a link.
 #[derive(Debug)]
@@ -41,6 +46,26 @@ pub(crate) struct Replies {
     pub(crate) name: String,
     /// Answers for which there is no credit yet.
     pub(crate) waiting: VecDeque<Vec<u8>>,
+}
+
+/// What became of a run of transfers.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    /// What the acknowledgement of each has to wait for, by its place in the run.
+    pub(crate) commits: Vec<CommitNumber>,
+    /// Those that are not stored, by their place, ascending, with the outcome that the client gets.
+    pub(crate) refused: Vec<(usize, DeliveryState)>,
+}
+
+/// What has become of a link that waited to be answered.
+#[derive(Debug)]
+pub(crate) enum Resumed {
+    /// It goes on waiting, until this instant at the latest.
+    Waiting { node: Node, until: Instant },
+    /// It is granted.
+    Granted { node: Node, acceptance: Box<LinkAcceptance> },
+    /// It has waited for too long, or in vain.
+    Refused(Error),
 }
 
 /// What a link sent.
@@ -78,6 +103,109 @@ impl Node {
     /// Whether the client sends here, and needs credit for it.
     pub(crate) const fn is_sender(&self) -> bool {
         matches!(self, Self::Publish(_) | Self::Send(_) | Self::Requests(_))
+    }
+
+    /// Whether it stores what the client sends here.
+    #[inline]
+    pub(crate) const fn stores(&self) -> bool {
+        matches!(self, Self::Publish(_) | Self::Send(_))
+    }
+
+    /// Whether transfers that come here are stored in one run with those that come to `other`: what goes to hubs is gathered
+    /// over all links, what goes to a queue or a topic over one.
+    #[inline]
+    pub(crate) fn stores_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Publish(_), Self::Publish(_)) => true,
+            (Self::Send(_), Self::Send(_)) => std::ptr::eq(self, other),
+            _ => false,
+        }
+    }
+
+    /// Stores a run of transfers, each given by its node, its format and its bytes. All nodes store together.
+    pub(crate) fn store<'a>(
+        transfers: impl Iterator<Item = (&'a Self, u32, &'a [u8])>,
+        now: UnixTime,
+        stored: &mut Stored,
+    ) {
+        let mut transfers = transfers.peekable();
+        match transfers.peek() {
+            Some((Self::Publish(_), ..)) => Burst::with(|burst| {
+                let published = |(node, format, message): (&'a Self, u32, &'a [u8])| match node {
+                    Self::Publish(link) => Some((link, format, message)),
+                    _ => None,
+                };
+                burst.store(transfers.filter_map(published), now);
+                std::mem::swap(&mut burst.commits, &mut stored.commits);
+                std::mem::swap(&mut burst.refused, &mut stored.refused);
+            }),
+            Some((Self::Send(link), ..)) => {
+                stored.commits.clear();
+                let sent = transfers.map(|(_, format, message)| {
+                    stored.commits.push(CommitNumber::DONE);
+                    (format, message)
+                });
+                let sent = link.store(sent, now);
+                // Commits of a run come in order, so the last one speaks for all.
+                stored.commits.fill(sent.commit.unwrap_or(CommitNumber::DONE));
+                stored.refused = sent.refused;
+            }
+            _ => {
+                stored.commits.clear();
+                stored.refused.clear();
+            }
+        }
+    }
+
+    /// The name of the entity in which it stores; empty where it stores nothing.
+    pub(crate) fn entity_name(&self) -> &str {
+        match self {
+            Self::Publish(link) => link.hub_name(),
+            Self::Send(link) => link.entity_name(),
+            _ => "",
+        }
+    }
+
+    /// Counts a transfer that the quota refused.
+    #[cold]
+    pub(crate) fn count_throttled(&self) {
+        if let Self::Publish(link) = self {
+            link.count_throttled();
+        }
+    }
+
+    /// The queue in which what comes from here is settled; `None` if it needs no outcome.
+    pub(crate) fn settled_in(&self) -> Option<&Arc<Queue>> {
+        match self {
+            Self::Receive(link) => Some(link.queue()),
+            _ => None,
+        }
+    }
+
+    /// Looks whether a link that waits can be answered.
+    pub(crate) fn resume(self, link: LinkId, session: SessionId, now: UnixTime) -> Resumed {
+        let Self::Held(held) = self else {
+            return Resumed::Granted { node: self, acceptance: Box::default() };
+        };
+        match held.look(now) {
+            Held::Waiting(held) => {
+                let until = held.deadline();
+                Resumed::Waiting { node: Self::Held(Box::new(held)), until }
+            }
+            Held::Granted { waiter, mode, lock, acceptance } => {
+                let link = ReceiveLink::new(link, session, waiter, mode, Some(lock));
+                Resumed::Granted { node: Self::Receive(Box::new(link)), acceptance: Box::new(acceptance) }
+            }
+            Held::Refused(error) => Resumed::Refused(error),
+        }
+    }
+
+    /// The node that answers requests which come here.
+    pub(crate) const fn requests(&self) -> Option<&RequestNode> {
+        match self {
+            Self::Requests(node) => Some(node),
+            _ => None,
+        }
     }
 
     /// Whether the client grants credit for what comes from here.
@@ -173,6 +301,21 @@ impl Node {
             Self::Receive(link) => link.end_reason().map(EndReason::Error),
             Self::Send(_) | Self::Held(_) | Self::Requests(_) | Self::Replies(_) => None,
         }
+    }
+}
+
+impl Stored {
+    /// Uses the lists of this thread. They serve all connections: a connection at rest is to hold little.
+    pub(crate) fn with<R>(use_it: impl FnOnce(&mut Self) -> R) -> R {
+        thread_local! {
+            static STORED: RefCell<Stored> = RefCell::default();
+        }
+        STORED.with_borrow_mut(use_it)
+    }
+
+    /// Whether all are stored, and nothing has to be waited for.
+    pub(crate) fn are_all_accepted(&self) -> bool {
+        self.refused.is_empty() && self.commits.iter().all(|commit| commit.is_done())
     }
 }
 

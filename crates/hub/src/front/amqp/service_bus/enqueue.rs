@@ -23,7 +23,7 @@ pub(crate) struct SendLink {
 
 /// What became of a run of transfers.
 #[derive(Debug, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredRun {
     /// What the acknowledgement of those that are stored has to wait for.
     pub(crate) commit: Option<CommitNumber>,
     /// Those that are not stored, by their place in the run, with what the client is told.
@@ -41,16 +41,6 @@ struct Burst {
     ends: Vec<(usize, usize)>,
 }
 
-impl Stored {
-    /// What became of a single transfer.
-    pub(crate) fn of(state: DeliveryState, commit: CommitNumber) -> Self {
-        match state {
-            DeliveryState::Accepted => Self { commit: Some(commit), refused: Vec::new() },
-            refusal => Self { commit: None, refused: vec![(0, refusal)] },
-        }
-    }
-}
-
 impl SendLink {
     pub(crate) const fn new(entity: Entity) -> Self {
         Self { entity }
@@ -66,7 +56,7 @@ impl SendLink {
         &self,
         transfers: impl Iterator<Item = (u32, &'a [u8])>,
         now: UnixTime,
-    ) -> Stored {
+    ) -> StoredRun {
         BURST.with_borrow_mut(|burst| self.store_burst(transfers, now, burst))
     }
 
@@ -75,8 +65,8 @@ impl SendLink {
         transfers: impl Iterator<Item = (u32, &'a [u8])>,
         now: UnixTime,
         burst: &mut Burst,
-    ) -> Stored {
-        let mut stored = Stored::default();
+    ) -> StoredRun {
+        let mut stored = StoredRun::default();
         let mut messages: Vec<IncomingMessage<'a>> = emptied(std::mem::take(&mut burst.messages));
         burst.ends.clear();
         for (place, (format, transfer)) in transfers.enumerate() {
@@ -112,7 +102,7 @@ impl SendLink {
         messages: &[NewMessage<'_>],
         ends: &[(usize, usize)],
         now: UnixTime,
-        stored: &mut Stored,
+        stored: &mut StoredRun,
     ) {
         if messages.is_empty() {
             return;
@@ -134,7 +124,7 @@ impl SendLink {
         messages: &[NewMessage<'_>],
         ends: &[(usize, usize)],
         now: UnixTime,
-        stored: &mut Stored,
+        stored: &mut StoredRun,
     ) {
         let mut start = 0;
         for (place, end) in ends {

@@ -24,7 +24,7 @@ mod settle;
 pub(super) use address::EntityAddress;
 pub(super) use attach::{AdmittedEntity, EntityAdmission};
 pub(super) use deliver::{AwaitedOutcomes, LockedDelivery, ReceiveLink};
-pub(super) use enqueue::{SendLink, Stored};
+pub(super) use enqueue::SendLink;
 pub(super) use management::{LockedSession, ManagedEntity, Request, SessionLocks};
 pub(super) use sessions::{Held, HeldAttach};
 pub(super) use settle::{Proposal, SettlementAnswer, Settling, unknown_delivery};

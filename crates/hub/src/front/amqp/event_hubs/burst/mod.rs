@@ -109,11 +109,6 @@ impl Burst {
         self.spare = taken.emptied();
     }
 
-    /// Whether all are stored, and nothing has to be waited for.
-    pub(crate) fn are_all_accepted(&self) -> bool {
-        self.refused.is_empty() && self.commits.iter().all(|commit| commit.is_done())
-    }
-
     fn store_run(&mut self, taken: &Taken<'_>, run: &Run<'_>, now: UnixTime) {
         if run.partition.is_deleted() {
             return self.refused.extend(taken.places(run.first).map(|place| (place, gone())));

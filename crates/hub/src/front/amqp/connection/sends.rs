@@ -1,4 +1,4 @@
-//! Hubs: events that a client sends to them.
+//! What a client sends: stored in runs, and acknowledged in ranges.
 
 use std::ops::RangeInclusive;
 
@@ -9,28 +9,35 @@ use tokio::time::Instant;
 
 use super::answers::{ClientAnswer, Direction, Outcome};
 use super::links::LinkEntry;
-use super::node::Node;
+use super::node::{Node, Stored};
 use super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, WAITING_OUTCOMES_MAX, tell, top_up_credit};
-use crate::front::amqp::event_hubs::burst::Burst;
 use crate::front::pending::{Pending, Until};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 
 impl ConnectionTask {
-    /// Whether a delivery goes to a hub, and its link has not too many outcomes that wait.
+    /// How many deliveries at the beginning of `others` can be stored in one run with `first`: those whose nodes store together,
+    /// and whose links have not too many outcomes that wait.
     #[inline]
-    pub(super) fn is_for_hub(&self, delivery: &Delivery) -> bool {
-        match self.links.get(delivery.link.index()) {
-            Some(Some(LinkEntry { id, node: Node::Publish(_), waiting_outcomes, .. })) => {
-                *id == delivery.link && *waiting_outcomes < WAITING_OUTCOMES_MAX
+    pub(super) fn run_beyond(&self, first: &Delivery, others: &[Delivery]) -> usize {
+        // Under a profile each comes by itself.
+        let Some(Some(entry)) = self.links.get(first.link.index()).filter(|_| self.shaper.is_none()) else {
+            return 0;
+        };
+        let joins = |delivery: &&Delivery| match self.links.get(delivery.link.index()) {
+            Some(Some(LinkEntry { id, node, waiting_outcomes, .. })) => {
+                *id == delivery.link
+                    && *waiting_outcomes < WAITING_OUTCOMES_MAX
+                    && node.stores_with(&entry.node)
             }
             _ => false,
-        }
+        };
+        others.iter().take_while(joins).count()
     }
 
-    /// Stores a run of messages that came on links to hubs, and settles them or remembers to.
-    pub(super) fn on_events(
+    /// Stores a run of deliveries whose nodes store together, and settles them or remembers to.
+    pub(super) fn on_run(
         &mut self,
         deliveries: &Deliveries,
         run: RangeInclusive<usize>,
@@ -38,35 +45,33 @@ impl ConnectionTask {
         answer_at: Option<Instant>,
     ) {
         let items = &deliveries.items()[run];
-        Burst::with(|burst| match self.shaper {
-            // Under a profile each message comes by itself.
+        Stored::with(|stored| match self.shaper {
             Some(_) => items.iter().for_each(|delivery| {
                 let message = deliveries.message(delivery);
-                self.on_shaped_event(burst, delivery, message, now, answer_at);
+                self.on_shaped(stored, delivery, message, now, answer_at);
             }),
             None => {
                 let transfers = items.iter().filter_map(|delivery| {
                     let LinkEntry { node, .. } = self.links.get(delivery.link.index())?.as_ref()?;
-                    let Node::Publish(link) = node else { return None };
-                    Some((link, delivery.format, deliveries.message(delivery)))
+                    Some((node, delivery.format, deliveries.message(delivery)))
                 });
-                burst.store(transfers, now);
-                self.settle_stored(burst, items, answer_at);
+                Node::store(transfers, now, stored);
+                self.settle_stored(stored, items, answer_at);
             }
         });
     }
 
-    /// Settles the deliveries of a burst, or remembers to.
-    fn settle_stored(&mut self, burst: &mut Burst, items: &[Delivery], answer_at: Option<Instant>) {
+    /// Settles the deliveries of a run, or remembers to.
+    fn settle_stored(&mut self, stored: &mut Stored, items: &[Delivery], answer_at: Option<Instant>) {
         if items.len() < self.links.len() {
-            self.settle_each(burst, items, answer_at);
+            self.settle_each(stored, items, answer_at);
             let connection = self.driver.connection();
             let links = items.iter().filter_map(|delivery| self.links.get(delivery.link.index())?.as_ref());
             return links.for_each(|entry| top_up_credit(connection, entry));
         }
         // To look at each link once takes less than to look at that of each delivery.
-        match self.session_of_publishers() {
-            Some(session) if answer_at.is_none() && burst.are_all_accepted() => {
+        match self.session_of_senders() {
+            Some(session) if answer_at.is_none() && stored.are_all_accepted() => {
                 let mut acceptances = Acceptances { pending: &mut self.pending, run: None };
                 let connection = self.driver.connection();
                 for delivery in items.iter().filter(|delivery| !delivery.settled) {
@@ -74,18 +79,18 @@ impl ConnectionTask {
                 }
                 acceptances.settle(connection);
             }
-            _ => self.settle_each(burst, items, answer_at),
+            _ => self.settle_each(stored, items, answer_at),
         }
         let connection = self.driver.connection();
-        let links = self.links.iter().flatten().filter(|entry| matches!(entry.node, Node::Publish(_)));
+        let links = self.links.iter().flatten().filter(|entry| entry.node.stores());
         links.for_each(|entry| top_up_credit(connection, entry));
     }
 
-    fn settle_each(&mut self, burst: &mut Burst, items: &[Delivery], answer_at: Option<Instant>) {
+    fn settle_each(&mut self, stored: &mut Stored, items: &[Delivery], answer_at: Option<Instant>) {
         let connection = self.driver.connection();
-        let mut refused = burst.refused.drain(..).peekable();
+        let mut refused = stored.refused.drain(..).peekable();
         let mut acceptances = Acceptances { pending: &mut self.pending, run: None };
-        for (place, (delivery, &commit)) in items.iter().zip(&burst.commits).enumerate() {
+        for (place, (delivery, &commit)) in items.iter().zip(&stored.commits).enumerate() {
             let refusal = refused.next_if(|(refused, _)| *refused == place);
             let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
                 continue;
@@ -107,19 +112,19 @@ impl ConnectionTask {
         acceptances.settle(connection);
     }
 
-    /// The session of all links to hubs, if they have the same.
-    fn session_of_publishers(&self) -> Option<SessionId> {
-        let publishers = self.links.iter().flatten().filter(|entry| matches!(entry.node, Node::Publish(_)));
-        let mut sessions = publishers.map(|entry| entry.session);
+    /// The session of all links on which the client sends what is stored, if they have the same.
+    fn session_of_senders(&self) -> Option<SessionId> {
+        let senders = self.links.iter().flatten().filter(|entry| entry.node.stores());
+        let mut sessions = senders.map(|entry| entry.session);
         let first = sessions.next()?;
         sessions.all(|session| session == first).then_some(first)
     }
 
     /// Stores a message as a service profile has it.
     #[cold]
-    fn on_shaped_event(
+    fn on_shaped(
         &mut self,
-        burst: &mut Burst,
+        stored: &mut Stored,
         delivery: &Delivery,
         message: &[u8],
         now: UnixTime,
@@ -129,18 +134,16 @@ impl ConnectionTask {
         else {
             return;
         };
-        let Node::Publish(link) = &entry.node else {
-            return;
-        };
+        let node = &entry.node;
         let store = || {
-            burst.store(std::iter::once((link, delivery.format, message)), now);
-            match burst.refused.pop() {
+            Node::store(std::iter::once((node, delivery.format, message)), now, stored);
+            match stored.refused.pop() {
                 Some((_, refusal)) => Err(refusal),
-                None => Ok(burst.commits.first().copied().unwrap_or(CommitNumber::DONE)),
+                None => Ok(stored.commits.first().copied().unwrap_or(CommitNumber::DONE)),
             }
         };
-        let place = (self.namespace.host(), link.hub_name());
-        let count = || link.count_throttled();
+        let place = (self.namespace.host(), node.entity_name());
+        let count = || node.count_throttled();
         match shaped(shaper, place, count, delivery.format, message, store) {
             Ok(told) => {
                 let connection = self.driver.connection();

@@ -1,0 +1,149 @@
+//! The outcomes that a client gives to what it received, and the links that wait to be answered.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::Context;
+
+use amqp::connection::{LinkId, SessionId};
+use amqp::performative::DeliveryState;
+use tokio::time::Sleep;
+
+use super::ConnectionTask;
+use super::answers::{ClientAnswer, Direction, Outcome};
+use super::links::LinkEntry;
+use super::node::Resumed;
+use crate::front::amqp::service_bus::{
+    AwaitedOutcomes, LockedDelivery, Proposal, SettlementAnswer, Settling, unknown_delivery,
+};
+use crate::front::pending::Until;
+
+/// What a connection has to do for deliveries that need an outcome, and for links that wait, beside what is in its links.
+#[derive(Debug, Default)]
+pub(super) struct Settlements {
+    /// The deliveries whose outcome has not come.
+    pub(super) awaited_outcomes: AwaitedOutcomes,
+    settling: Settling,
+    /// Deliveries that an outcome is about; emptied at once.
+    taken: Vec<(u32, LockedDelivery)>,
+    /// When the next link that waits for a session has waited long enough.
+    held_deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl ConnectionTask {
+    /// Gathers an outcome that the client gave for deliveries that wait for one.
+    pub(super) fn on_outcome(
+        &mut self,
+        session: SessionId,
+        first: u32,
+        last: u32,
+        state: &DeliveryState,
+        wants_answer: bool,
+    ) {
+        let mut taken = std::mem::take(&mut self.settlements.taken);
+        self.settlements.awaited_outcomes.take(session, first, last, |id, delivery| {
+            taken.push((id, delivery));
+        });
+        let mut of_link = None;
+        for (id, delivery) in taken.drain(..) {
+            if of_link != Some(delivery.link) {
+                // Ids that wait for an outcome and belong to no queue are an answer to a request, which nobody waits for.
+                let Some(link) = self.link_at(delivery.link) else {
+                    continue;
+                };
+                if !self.settlements.settling.goes_with(link, session, state, wants_answer) {
+                    self.settle_gathered();
+                }
+                of_link = Some(delivery.link);
+                self.settlements.settling.begin(|| Proposal {
+                    link,
+                    session,
+                    state: state.clone(),
+                    wants_answer,
+                });
+            }
+            self.settlements.settling.push(id, delivery.token);
+        }
+        self.settlements.taken = taken;
+    }
+
+    /// Answers an outcome for deliveries that wait for none.
+    #[cold]
+    pub(super) fn on_unknown_outcome(&mut self, session: SessionId, first: u32, last: u32) {
+        // What comes settled needs no outcome; a client that gives it one all the same expects no answer.
+        let expects_outcomes =
+            |entry: &LinkEntry| entry.session == session && entry.node.settled_in().is_some();
+        if self.links.iter().flatten().any(expects_outcomes) {
+            self.driver.connection().answer_outcome(session, first, last, unknown_delivery());
+        }
+    }
+
+    /// Settles the outcomes that were gathered.
+    pub(super) fn settle_gathered(&mut self) {
+        let Some(link) = self.settlements.settling.link() else {
+            return;
+        };
+        let entry = self.links.get(link.index()).and_then(Option::as_ref);
+        let Some(queue) = entry.and_then(|entry| entry.node.settled_in()) else {
+            return;
+        };
+        let (connection, pending) = (self.driver.connection(), &mut self.pending);
+        let now = self.namespace.clock().now().into();
+        let instant = self.shaper.as_mut().and_then(|shaper| shaper.settle(queue.name()));
+        self.settlements.settling.settle(queue, now, |proposal, answer| {
+            let SettlementAnswer { first, last, state, commit } = answer;
+            let until = Until { commit, instant };
+            if until.is_over() {
+                connection.answer_outcome(proposal.session, first, last, state);
+            } else {
+                let session = proposal.session;
+                let outcome = Outcome { link, session, first, last, state, direction: Direction::Sent };
+                pending.push(ClientAnswer::Outcome(outcome), until);
+            }
+        });
+    }
+
+    /// Looks whether a link that waits can be answered.
+    pub(super) fn resume_held(&mut self, index: usize) {
+        let is_held = |entry: &mut LinkEntry| entry.node.is_held();
+        let taken = self.links.get_mut(index).and_then(|entry| entry.take_if(is_held));
+        let Some(LinkEntry { id, session, node, permit, .. }) = taken else {
+            return;
+        };
+        let connection = self.driver.connection();
+        let node = match node.resume(id, session, self.namespace.clock().now().into()) {
+            Resumed::Waiting { node, until } => {
+                if self.settlements.held_deadline.as_ref().is_none_or(|alarm| until < alarm.deadline()) {
+                    self.settlements.held_deadline = Some(Box::pin(tokio::time::sleep_until(until)));
+                }
+                node
+            }
+            Resumed::Granted { node, acceptance } => {
+                connection.accept_link(id, *acceptance);
+                node
+            }
+            Resumed::Refused(error) => return connection.refuse_link(id, error),
+        };
+        self.links[index] = Some(LinkEntry { id, session, permit, node, waiting_outcomes: 0 });
+        self.enqueue(index);
+    }
+
+    /// Looks at the links that wait when one of them has waited long enough.
+    pub(super) fn check_held(&mut self, cx: &mut Context<'_>) {
+        while let Some(alarm) = &mut self.settlements.held_deadline
+            && alarm.as_mut().poll(cx).is_ready()
+        {
+            self.settlements.held_deadline = None;
+            // Each that goes on waiting sets the alarm anew.
+            for index in 0..self.links.len() {
+                if self.links[index].as_ref().is_some_and(|entry| entry.node.is_held()) {
+                    self.resume_held(index);
+                }
+            }
+        }
+    }
+
+    fn link_at(&self, index: u32) -> Option<LinkId> {
+        let entry = self.links.get(index as usize)?.as_ref()?;
+        Some(entry.id)
+    }
+}
