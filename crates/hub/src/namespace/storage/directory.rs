@@ -138,7 +138,13 @@ impl DataDirectory {
                 _ => DataDirectoryError::Foreign { path: path.to_owned() },
             });
         }
-        let lock = take(path)?;
+        Self::take(path)
+    }
+
+    /// Takes the directory at `path`, which is ours or empty.
+    fn take(path: &Path) -> Result<Self, DataDirectoryError> {
+        let unusable = unusable(path);
+        let lock = lock(path)?;
         let manifest =
             Manifest::read(path).map_err(|error| unusable(&format!("{FILE} can't be read"), &error))?;
         let version = version(path).map_err(|error| unusable("VERSION can't be read", &error))?;
@@ -411,7 +417,7 @@ pub fn verify(path: &Path) -> Result<Verification, DataDirectoryError> {
     if !is_marked(path).map_err(|error| unusable("VERSION can't be read", &error))? {
         return Err(DataDirectoryError::NotOne { path: path.to_owned() });
     }
-    let directory = DataDirectory::open(path)?;
+    let directory = DataDirectory::take(path)?;
     partition_log::disk::verify(&directory.path).map_err(|error| unusable("it can't be read", &error))
 }
 
@@ -448,7 +454,7 @@ impl Drop for Lock {
 }
 
 /// Locks the directory, and says who has it where that can't be done.
-fn take(path: &Path) -> Result<Lock, DataDirectoryError> {
+fn lock(path: &Path) -> Result<Lock, DataDirectoryError> {
     let unusable = unusable(path);
     let mut file = owner_only::options()
         .read(true)
