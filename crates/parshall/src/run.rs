@@ -138,8 +138,8 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
         checked.push(&parameters.target);
         // Queues have nothing that must fit; the roles tell of one that is not there.
         let topology = parameters.topology();
-        for name in topology.in_order() {
-            let Entity::Hub(hub) = topology.entity(name) else {
+        for (_, entity) in topology.in_order() {
+            let Entity::Hub(hub) = entity else {
                 continue;
             };
             let unavailable = |error: &dyn std::error::Error| CommandError::Unavailable {

@@ -185,6 +185,43 @@ published:
 }
 
 #[test]
+fn each_role_reaches_a_topic_in_its_own_way_and_every_message_is_accounted_for() {
+    let _machine = alone();
+    let bench = Bench::new();
+    let scenario = "scenario: topics
+topology:
+  entities:
+    in: {topic: orders, subscriptions: [work]}
+    out: {topic: done, subscriptions: [verify, spare]}
+  load: {to: in, transport: web-socket}
+  pipeline: {from: in/work, to: out, tls: true}
+  sink: {from: out/verify, tls: true, transport: web-socket}
+load: {mode: open, rate: 400/s, batch: 4}
+relay: {prefetch: 0, concurrency: 32}
+phases: {warm_up: 200 ms, measure: 1 s, drain: 20 s}
+";
+    bench.file("topics.yaml", scenario);
+    let finished = bench.run(&["./topics.yaml"]);
+    let results = bench.results();
+    let case = &results["cases"][0];
+    let delivery = &case["delivery"];
+    assert!(delivery["sent"].as_u64().unwrap() > 300, "{delivery}\n{}", finished.stderr);
+    for kind in ["lost", "duplicated", "corrupted", "unexpected", "unknown"] {
+        assert_eq!(delivery[kind], 0, "{delivery}");
+    }
+    assert_eq!(case["system"]["transport"], "tls", "{case:#}");
+    let findings = case["findings"].as_array().map_or(&[][..], Vec::as_slice);
+    assert!(findings.iter().all(|finding| finding["severity"] != "failure"), "{findings:#?}");
+    let sent = &delivery["sent"];
+    let counted = &case["trials"][0]["hub"];
+    for place in ["orders/Subscriptions/work", "done/Subscriptions/verify", "done/Subscriptions/spare"] {
+        let counters = counted[place].as_object().unwrap_or_else(|| panic!("{place}: {counted:#}"));
+        assert!(counters["incoming_events"].as_u64().unwrap() <= sent.as_u64().unwrap());
+    }
+    assert_eq!(counted["done/Subscriptions/spare"]["outgoing_events"], 0);
+}
+
+#[test]
 fn a_command_can_be_the_service_that_is_measured() {
     let _machine = alone();
     let bench = Bench::new();

@@ -212,6 +212,17 @@ impl Service {
         self.connection_string_of(self.amqp, TransportSecurity::Plain, hub)
     }
 
+    /// What a client of the whole namespace connects with that speaks AMQP in this form, where that is served.
+    #[must_use]
+    pub fn connection_string_over(
+        &self,
+        protocol: Protocol,
+        security: TransportSecurity,
+    ) -> Option<ConnectionString> {
+        let address = address_of(&self.served, protocol, security)?;
+        Some(self.connection_string_of(address, security, None))
+    }
+
     /// The same over TLS, where that is served.
     #[must_use]
     pub fn tls_connection_string(&self, hub: Option<&str>) -> Option<ConnectionString> {

@@ -12,7 +12,7 @@ pub struct MeasuredSystem {
     pub name: String,
     /// Whether it is our relay, over another transport than usual.
     pub ours: bool,
-    /// How it reached the hubs: `tcp` or `tls`.
+    /// How it reached the service: `tcp`, `tls`, `web-socket` or `web-socket-tls`.
     pub transport: String,
 }
 

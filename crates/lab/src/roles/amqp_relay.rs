@@ -5,8 +5,7 @@ use std::sync::Arc;
 use access::ConnectionString;
 use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{Checkpoint, ConsumerGroup};
-use connect::service::Transport;
-use connect::service_bus::{self, ReceiveOptions};
+use connect::service_bus::ReceiveOptions;
 use connect::sink::SendUnit;
 use connect::source::{SourceOptions, StartPosition};
 use pipeline::{
@@ -18,9 +17,10 @@ use relay::{Relay, RelayError, RelayOptions};
 
 use super::backend::{RelayMetrics, RelayPipeline, RelayReading};
 use super::event_hubs::ends;
-use super::network::BackendError;
-use super::protocol::{CHECKPOINT_CONTAINER, ReadFrom, RelayConfig};
+use super::network::{BackendError, transport};
+use super::protocol::{CHECKPOINT_CONTAINER, Endpoint, ReadFrom, RelayConfig};
 use super::relay_reading::reading;
+use super::service_bus;
 use crate::clock::RunClock;
 use crate::scenario::{CheckpointStore, Entity, Prefetch};
 
@@ -123,7 +123,7 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
                     true => Partitions::All,
                     false => Partitions::EveryNth { first: config.instance, step: scenario.instances },
                 },
-                transport: Transport::Tcp,
+                transport: transport(&config.source),
                 certificate_authority,
                 options: SourceOptions {
                     batch: (&scenario.batch).into(),
@@ -134,46 +134,47 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
                 ownership: scenario.ownership.clone(),
             }))
         }
-        Entity::Queue(queue) => SourceConfig::ServiceBus(Box::new(ServiceBusSourceConfig {
+        Entity::Queue(_) | Entity::Topic(_) => SourceConfig::ServiceBus(Box::new(ServiceBusSourceConfig {
             connection_string,
-            entity: service_bus::Entity::Queue(queue.name.clone()),
+            entity: service_bus::entity(&config.source),
             receive: ReceiveOptions {
                 concurrency: scenario.messages_at_once(),
-                // A scenario between queues has a number.
+                // A scenario that reads a queue has a number.
                 prefetch: scenario.prefetch.events().unwrap_or(0),
                 ..ReceiveOptions::default()
             },
-            transport: Transport::Tcp,
+            transport: transport(&config.source),
             certificate_authority,
         })),
     };
-    let connection_string: ConnectionString = config.destination.connection_string.reveal().parse()?;
-    let certificate_authority = config.destination.certificate_authority.clone();
-    let (sink, fan_out) = match &config.destination.entity {
-        Entity::Hub(hub) => {
-            let hub = EventHubsSinkConfig {
-                connection_string,
-                hub: hub.name.clone(),
-                // The generator's events have none, and the study is about partitions.
-                keep_keys: false,
-                transport: Transport::Tcp,
-                certificate_authority,
-            };
-            (SinkConfig::EventHubs(Box::new(hub)), Some(scenario.fan_out))
-        }
-        Entity::Queue(queue) => {
-            let queue = ServiceBusSinkConfig {
-                connection_string,
-                entity: service_bus::Entity::Queue(queue.name.clone()),
-                // One by one, as the study's consumer does: a batch would be accepted or refused as a whole.
-                unit: SendUnit::Event,
-                transport: Transport::Tcp,
-                certificate_authority,
-            };
-            (SinkConfig::ServiceBus(Box::new(queue)), None)
-        }
-    };
-    Ok(PipelineConfig { source, sinks: vec![sink], fan_out, metrics: None, relay })
+    let fans_out = config.destinations.iter().any(|destination| destination.entity.is_log());
+    let fan_out = fans_out.then_some(scenario.fan_out);
+    let sinks = config.destinations.iter().map(sink).collect::<Result<_, _>>()?;
+    Ok(PipelineConfig { source, sinks, fan_out, metrics: None, relay })
+}
+
+fn sink(destination: &Endpoint) -> Result<SinkConfig, BackendError> {
+    let connection_string: ConnectionString = destination.connection_string.reveal().parse()?;
+    let transport = transport(destination);
+    let certificate_authority = destination.certificate_authority.clone();
+    Ok(match &destination.entity {
+        Entity::Hub(hub) => SinkConfig::EventHubs(Box::new(EventHubsSinkConfig {
+            connection_string,
+            hub: hub.name.clone(),
+            // The generator's events have none, and the study is about partitions.
+            keep_keys: false,
+            transport,
+            certificate_authority,
+        })),
+        Entity::Queue(_) | Entity::Topic(_) => SinkConfig::ServiceBus(Box::new(ServiceBusSinkConfig {
+            connection_string,
+            entity: service_bus::entity(destination),
+            // One by one, as the study's consumer does: a batch would be accepted or refused as a whole.
+            unit: SendUnit::Event,
+            transport,
+            certificate_authority,
+        })),
+    })
 }
 
 fn checkpoint_store(config: &RelayConfig) -> Result<CheckpointStoreConfig, BackendError> {

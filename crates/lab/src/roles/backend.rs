@@ -10,10 +10,10 @@ use connect::{
     source::{AnySource, SourceOptions, StartPosition},
 };
 
-use super::protocol::{Endpoint, Protocol, ReadFrom, RelayConfig, RelayCounters, ServiceConfig, TlsAccess};
+use super::protocol::{Endpoint, EntryPoint, ReadFrom, RelayConfig, RelayCounters, ServiceConfig};
 use crate::{
     results::{EntityCounters, LatencyDistribution, RelayActivity, Size, Stage},
-    scenario::Secret,
+    scenario::{Protocol, Secret},
 };
 
 /// Makes what a role works with. Cloned into each worker's thread.
@@ -62,11 +62,8 @@ pub struct OpenedSource {
 
 /// A running service.
 pub trait RunningService {
-    /// How clients reach it.
-    fn connection_string(&self) -> Secret;
-
-    /// The same over TLS, if it listens for that.
-    fn tls(&self) -> Option<TlsAccess>;
+    /// How clients reach it, AMQP over plain TCP first.
+    fn entry_points(&self) -> Vec<EntryPoint>;
 
     /// How clients reach its storage account, if it has one.
     fn storage_connection_string(&self) -> Option<Secret>;

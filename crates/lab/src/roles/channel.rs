@@ -188,7 +188,10 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufReader, Cursor};
+    use std::{
+        collections::BTreeSet,
+        io::{BufReader, Cursor},
+    };
 
     use super::*;
     use crate::{
@@ -200,14 +203,14 @@ mod tests {
     fn configuration() -> String {
         let config = RoleConfig::Service(Box::new(ServiceConfig {
             clock: RunClock::starting_now(),
-            hubs: Vec::new(),
-            queues: Vec::new(),
-            largest_message: None,
+            entities: Vec::new(),
+            size_of_each: units::ByteSize::from_mebibytes(1),
             when_full: WhenFull::Throttle,
             preallocate: false,
             storage: None,
             profile: hub::profile::ProfileConfig::default(),
-            tls: None,
+            connections: BTreeSet::new(),
+            certificates: "tls".into(),
             blob_containers: None,
             address: None,
         }));

@@ -1,47 +1,51 @@
-//! The embedded service as a role: made of what the scenario says of its hubs and queues.
+//! The embedded service as a role: made of what the scenario says of its entities.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use access::TransportSecurity;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hub::counters::CounterValues;
-use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig};
+use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig};
 use hub::service::{Protocol, Service, ServiceConfig as ListenerConfig};
 use partition_log::{LogLimits, WhenFull};
-use queue_store::{Entity, Queue, QueueCounters, QueueOptions};
+use queue_store::{Queue, QueueCounters, QueueOptions, TopicOptions};
 use units::ByteSize;
 
 use super::backend::RunningService;
 use super::network::BackendError;
-use super::protocol::{QueueEntity, ServiceConfig, TlsAccess};
+use super::protocol::{EntryPoint, ServiceConfig};
 use super::tls;
 use crate::results::EntityCounters;
-use crate::scenario::{self, Secret};
+use crate::scenario::{self, Connection, Entity, Hub, Secret, Topic, Transport};
 
 /// The embedded service with the threads that it runs on.
 #[derive(Debug)]
 pub struct EmbeddedService {
     service: Service,
+    /// Its queues, and those of subscriptions.
     queues: Vec<Arc<Queue>>,
+    /// How it is reached.
+    connections: BTreeSet<Connection>,
     /// The file that says whom to trust over TLS.
     authority: Option<PathBuf>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl RunningService for EmbeddedService {
-    fn connection_string(&self) -> Secret {
-        Secret::new(self.service.connection_string(None).reveal())
-    }
-
-    fn tls(&self) -> Option<TlsAccess> {
-        let connection_string = self.service.tls_connection_string(None)?;
-        Some(TlsAccess {
-            connection_string: Secret::new(connection_string.reveal()),
-            certificate_authority: self.authority.clone()?,
-        })
+    fn entry_points(&self) -> Vec<EntryPoint> {
+        let entry_point = |connection: &Connection| {
+            let string = self.service.connection_string_over(protocol(*connection), security(*connection))?;
+            Some(EntryPoint {
+                connection: *connection,
+                connection_string: Secret::new(string.reveal()),
+                certificate_authority: self.authority.clone().filter(|_| connection.tls),
+            })
+        };
+        self.connections.iter().filter_map(entry_point).collect()
     }
 
     fn storage_connection_string(&self) -> Option<Secret> {
@@ -68,69 +72,125 @@ impl RunningService for EmbeddedService {
 
 /// Starts the service.
 pub(super) async fn start(config: &ServiceConfig) -> Result<EmbeddedService, BackendError> {
-    let hubs = config.hubs.iter().map(|entity| {
-        let partitions = u16::try_from(entity.hub.partitions)?;
-        Ok(HubConfig {
-            consumer_groups: Some(entity.hub.consumer_group.clone())
-                .filter(|group| !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP))
-                .into_iter()
-                .collect(),
-            log: LogLimits {
-                bytes: entity.log_per_partition,
-                when_full: match config.when_full {
-                    scenario::WhenFull::Throttle => WhenFull::Throttle,
-                    scenario::WhenFull::Retention => WhenFull::Retention,
-                },
-                retention: None,
-            },
-            ..HubConfig::new(entity.hub.name.clone(), partitions)
-        })
-    });
-    let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, BackendError>>()?);
-    namespace.queues = config.queues.iter().map(queue).collect();
-    if let Some(bytes) = config.largest_message {
+    let mut namespace = NamespaceConfig::with_hubs(Vec::new());
+    for entity in &config.entities {
+        match entity {
+            Entity::Hub(hub) => namespace.hubs.push(of_scenario(hub, config)?),
+            Entity::Queue(queue) => namespace.queues.push(QueueConfig {
+                name: queue.name.clone(),
+                options: QueueOptions { size_limit: config.size_of_each, ..options(queue) },
+            }),
+            Entity::Topic(topic) => namespace.topics.push(topic_config(topic, config.size_of_each)),
+        }
+    }
+    let of_messages = config.entities.iter().filter_map(Entity::of_messages);
+    if let Some(bytes) = of_messages.map(|queue| queue.largest_message).max() {
         namespace.largest_message = bytes;
     }
     namespace.profile = config.profile.clone();
     namespace.storage.clone_from(&config.storage);
     namespace.blob.containers = config.blob_containers.clone().unwrap_or_default();
     if config.preallocate {
-        let bytes = config
-            .hubs
-            .iter()
-            .map(|entity| entity.log_per_partition.bytes().saturating_mul(u64::from(entity.hub.partitions)));
+        let bytes = namespace.hubs.iter().map(|hub| hub.log.bytes.bytes() * u64::from(hub.partitions));
         namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
     }
     if let Some(address) = &config.address {
         namespace.host.clone_from(&address.advertise);
         close_to_strangers(&mut namespace)?;
     }
-    let mut service = ListenerConfig::loopback(namespace);
+    let mut listeners = ListenerConfig::loopback(namespace);
     if config.blob_containers.is_some() {
-        service = service.and(Protocol::Blob);
+        listeners = listeners.and(Protocol::Blob);
+    }
+    let mut connections = config.connections.clone();
+    connections.insert(Connection::default());
+    let others = connections.iter().filter(|connection| **connection != Connection::default());
+    let (encrypted, plain): (Vec<Connection>, Vec<Connection>) =
+        others.partition(|connection| connection.tls);
+    for connection in plain {
+        listeners = listeners.and(protocol(connection));
     }
     if let Some(address) = &config.address {
-        service.listeners.iter_mut().for_each(|listener| listener.address.set_ip(address.listen));
+        listeners.listeners.iter_mut().for_each(|listener| listener.address.set_ip(address.listen));
     }
     // The role's own loop runs on one thread; the service takes what the machine gives it.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (service, authority) = match &config.tls {
-        Some(directory) => {
-            let started = tls::start(service, directory.clone());
+    let (service, authority) = match encrypted.is_empty() {
+        true => (runtime.spawn(Service::start(listeners)).await??, None),
+        false => {
+            let encrypted = encrypted.into_iter().map(protocol).collect();
+            let started = tls::start(listeners, encrypted, config.certificates.clone());
             let (service, authority) = runtime.spawn(started).await??;
             (service, Some(authority))
         }
-        None => (runtime.spawn(Service::start(service)).await??, None),
     };
     if config.preallocate {
         service.namespace().preallocate();
     }
-    let queues = config.queues.iter();
-    let queues = queues.filter_map(|queue| match service.namespace().queue_or_topic(&queue.name)? {
-        Entity::Queue(queue) => Some(queue),
-        Entity::Topic(_) => None,
+    let entities = config.entities.iter();
+    let entities = entities.filter_map(|entity| service.namespace().queue_or_topic(entity.name()));
+    let queues = entities.flat_map(|entity| match entity {
+        queue_store::Entity::Queue(queue) => vec![queue],
+        queue_store::Entity::Topic(topic) => {
+            topic.subscriptions().iter().map(|subscription| Arc::clone(subscription.queue())).collect()
+        }
     });
-    Ok(EmbeddedService { queues: queues.collect(), service, authority, runtime })
+    Ok(EmbeddedService { queues: queues.collect(), service, connections, authority, runtime })
+}
+
+/// What the service calls the protocol of a connection.
+const fn protocol(connection: Connection) -> Protocol {
+    match (connection.protocol, connection.transport) {
+        (scenario::Protocol::Amqp, Transport::Tcp) => Protocol::Amqp,
+        (scenario::Protocol::Amqp, Transport::WebSocket) => Protocol::AmqpWebSocket,
+    }
+}
+
+const fn security(connection: Connection) -> TransportSecurity {
+    match connection.tls {
+        true => TransportSecurity::Tls,
+        false => TransportSecurity::Plain,
+    }
+}
+
+fn of_scenario(hub: &Hub, config: &ServiceConfig) -> Result<HubConfig, BackendError> {
+    let group = Some(hub.consumer_group.clone());
+    let group = group.filter(|group| !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP));
+    let share = config.size_of_each.bytes() / u64::from(hub.partitions.max(1));
+    Ok(HubConfig {
+        consumer_groups: group.into_iter().collect(),
+        log: LogLimits {
+            bytes: ByteSize::from_bytes(share),
+            when_full: match config.when_full {
+                scenario::WhenFull::Throttle => WhenFull::Throttle,
+                scenario::WhenFull::Retention => WhenFull::Retention,
+            },
+            retention: None,
+        },
+        ..HubConfig::new(hub.name.clone(), u16::try_from(hub.partitions)?)
+    })
+}
+
+fn topic_config(topic: &Topic, size_limit: ByteSize) -> TopicConfig {
+    let subscription = |name: &String| SubscriptionConfig {
+        name: name.clone(),
+        options: options(&topic.queue),
+        rules: None,
+    };
+    TopicConfig {
+        name: topic.queue.name.clone(),
+        options: TopicOptions { size_limit, ..TopicOptions::default() },
+        subscriptions: topic.subscriptions.iter().map(subscription).collect(),
+    }
+}
+
+/// How a queue, or a subscription, treats its messages.
+fn options(queue: &scenario::Queue) -> QueueOptions {
+    QueueOptions {
+        lock_duration: queue.lock_duration,
+        maximum_delivery_count: queue.maximum_delivery_count,
+        ..QueueOptions::default()
+    }
 }
 
 /// Gives the service keys of its own: where other machines reach it, those of the development emulator would let everyone
@@ -170,17 +230,5 @@ fn of_queue(counters: QueueCounters) -> EntityCounters {
         failed_deliveries: Some(counters.abandoned + counters.lock_expirations),
         dead_lettered: Some(counters.dead_lettered),
         ..EntityCounters::default()
-    }
-}
-
-fn queue(entity: &QueueEntity) -> QueueConfig {
-    QueueConfig {
-        name: entity.name.clone(),
-        options: QueueOptions {
-            lock_duration: entity.lock_duration,
-            maximum_delivery_count: entity.maximum_delivery_count,
-            size_limit: entity.size_limit,
-            ..QueueOptions::default()
-        },
     }
 }

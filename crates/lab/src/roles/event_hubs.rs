@@ -8,7 +8,7 @@ use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, Mana
 use connect::source::{AnySource, Source as _, SourceOptions, StartPosition};
 
 use super::backend::OpenedSource;
-use super::network::BackendError;
+use super::network::{BackendError, transport};
 use super::protocol::{Endpoint, ReadFrom};
 use crate::scenario::Hub;
 
@@ -55,6 +55,7 @@ pub(super) async fn ends(client: EventHubsOptions) -> Result<Vec<(PartitionId, i
 fn client_options(endpoint: &Endpoint, hub: &Hub) -> Result<EventHubsOptions, BackendError> {
     let connection_string: ConnectionString = endpoint.connection_string.reveal().parse()?;
     let mut options = EventHubsOptions::new(connection_string, Some(&hub.name))?;
+    options.transport = transport(endpoint);
     options.certificate_authority.clone_from(&endpoint.certificate_authority);
     Ok(options)
 }

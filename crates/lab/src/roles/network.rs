@@ -8,7 +8,7 @@ use access::ConnectionStringError;
 use access::storage::StorageConnectionStringError;
 use connect::checkpoint::StoreError;
 use connect::event_hubs::HubNameError;
-use connect::service::ServiceError;
+use connect::service::{ServiceError, Transport};
 use connect::sink::Sink;
 use connect::source::SourceOptions;
 use hub::service::StartError;
@@ -18,9 +18,9 @@ use super::amqp_codec::AmqpCodec;
 use super::amqp_relay::{self, AmqpRelay};
 use super::backend::{Backend, OpenedSource};
 use super::embedded::{self, EmbeddedService};
-use super::protocol::{Endpoint, Protocol, ReadFrom, RelayConfig, ServiceConfig};
+use super::protocol::{Endpoint, ReadFrom, RelayConfig, ServiceConfig};
 use super::{event_hubs, service_bus};
-use crate::scenario::Entity;
+use crate::scenario::{self, Entity, Protocol};
 
 /// The backend of role processes.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +70,14 @@ pub enum BackendError {
     Pipeline(#[from] ConnectError),
 }
 
+/// What carries the bytes of AMQP to an endpoint.
+pub(super) const fn transport(endpoint: &Endpoint) -> Transport {
+    match endpoint.transport {
+        scenario::Transport::Tcp => Transport::Tcp,
+        scenario::Transport::WebSocket => Transport::WebSocket,
+    }
+}
+
 impl Backend for Network {
     type Service = EmbeddedService;
     type Relay = AmqpRelay;
@@ -93,8 +101,8 @@ impl Backend for Network {
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<Box<dyn Sink>, BackendError> {
         let sink: Box<dyn Sink> = match (endpoint.protocol, &endpoint.entity) {
             (Protocol::Amqp, Entity::Hub(hub)) => Box::new(event_hubs::open_sink(endpoint, hub).await?),
-            (Protocol::Amqp, Entity::Queue(queue)) => {
-                Box::new(service_bus::open_sink(endpoint, &queue.name).await?)
+            (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {
+                Box::new(service_bus::open_sink(endpoint).await?)
             }
         };
         Ok(sink)
@@ -110,8 +118,8 @@ impl Backend for Network {
             (Protocol::Amqp, Entity::Hub(hub)) => {
                 event_hubs::open_source(endpoint, hub, options, read_from).await
             }
-            (Protocol::Amqp, Entity::Queue(queue)) => {
-                service_bus::open_source(endpoint, &queue.name, options).await
+            (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {
+                service_bus::open_source(endpoint, options).await
             }
         }
     }

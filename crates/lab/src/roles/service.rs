@@ -15,8 +15,7 @@ pub(super) async fn run<B: Backend>(
 ) -> Result<Report, RoleError> {
     let service = backend.start_service(&config).await.map_err(RoleError::connect("starting the service"))?;
     channel.reporter.send(&Report::Ready(Ready {
-        connection_string: Some(service.connection_string()),
-        tls: service.tls(),
+        entry_points: service.entry_points(),
         storage_connection_string: service.storage_connection_string(),
     }));
     let counted = || Counted::new(config.clock.now(), Counters::Service(service.counters()));

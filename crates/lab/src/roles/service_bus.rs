@@ -1,26 +1,26 @@
-//! Ends at queues, over AMQP.
+//! Ends at queues, topics and subscriptions, over AMQP.
 
 use access::ConnectionString;
 use connect::event::PartitionId;
 use connect::service::ClientOptions;
-use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
+use connect::service_bus::{Entity, ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::SendUnit;
 use connect::source::{AnySource, SourceOptions, StartPosition};
 
 use super::backend::OpenedSource;
-use super::network::BackendError;
+use super::network::{BackendError, transport};
 use super::protocol::Endpoint;
+use crate::scenario;
 
-/// Connects a worker that sends to the queue.
-pub(super) async fn open_sink(endpoint: &Endpoint, queue: &str) -> Result<ServiceBusSink, BackendError> {
-    Ok(ServiceBusSink::connect(client_options(endpoint, queue)?, SendUnit::Batch).await?)
+/// Connects a worker that sends to the queue or topic.
+pub(super) async fn open_sink(endpoint: &Endpoint) -> Result<ServiceBusSink, BackendError> {
+    Ok(ServiceBusSink::connect(client_options(endpoint)?, SendUnit::Batch).await?)
 }
 
-/// Connects a worker that receives from the queue. It gets first what lies there already, which is of another run, or a
-/// mistake.
+/// Connects a worker that receives from the queue or subscription. It gets first what lies there already, which is of
+/// another run, or a mistake.
 pub(super) async fn open_source(
     endpoint: &Endpoint,
-    queue: &str,
     options: SourceOptions,
 ) -> Result<OpenedSource, BackendError> {
     let receive = ReceiveOptions {
@@ -28,14 +28,25 @@ pub(super) async fn open_source(
         prefetch: 0,
         ..ReceiveOptions::default()
     };
-    let source = ServiceBusSource::connect(client_options(endpoint, queue)?, receive).await?;
+    let source = ServiceBusSource::connect(client_options(endpoint)?, receive).await?;
     let source = AnySource::by_settlement(source);
     Ok(OpenedSource { source, positions: vec![(PartitionId(0), StartPosition::Earliest)] })
 }
 
-fn client_options(endpoint: &Endpoint, queue: &str) -> Result<ClientOptions, BackendError> {
+fn client_options(endpoint: &Endpoint) -> Result<ClientOptions, BackendError> {
     let connection_string: ConnectionString = endpoint.connection_string.reveal().parse()?;
-    let mut options = ClientOptions::new(connection_string, queue);
+    let mut options = ClientOptions::new(connection_string, entity(endpoint).address());
+    options.transport = transport(endpoint);
     options.certificate_authority.clone_from(&endpoint.certificate_authority);
     Ok(options)
+}
+
+/// What the endpoint is to a client.
+pub(super) fn entity(endpoint: &Endpoint) -> Entity {
+    let name = endpoint.entity.name().to_owned();
+    match (&endpoint.entity, &endpoint.subscription) {
+        (_, Some(subscription)) => Entity::Subscription { topic: name, name: subscription.clone() },
+        (scenario::Entity::Topic(_), None) => Entity::Topic(name),
+        (scenario::Entity::Queue(_) | scenario::Entity::Hub(_), None) => Entity::Queue(name),
+    }
 }

@@ -1,6 +1,6 @@
 //! What the role of the embedded service is told.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
 
 use hub::namespace::StorageConfig;
 use hub::profile::ProfileConfig;
@@ -9,7 +9,7 @@ use units::ByteSize;
 
 use crate::{
     clock::RunClock,
-    scenario::{self, WhenFull},
+    scenario::{Connection, Entity, WhenFull},
 };
 
 /// What the embedded service is to offer.
@@ -18,14 +18,10 @@ use crate::{
 pub struct ServiceConfig {
     /// The time of the run.
     pub clock: RunClock,
-    /// The hubs to create.
-    pub hubs: Vec<HubEntity>,
-    /// The queues to create.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queues: Vec<QueueEntity>,
-    /// The largest message that queues take, which clients are told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub largest_message: Option<ByteSize>,
+    /// What to create.
+    pub entities: Vec<Entity>,
+    /// What each of them may hold. The partitions of a hub share it evenly.
+    pub size_of_each: ByteSize,
     /// What happens to a partition whose log is full.
     pub when_full: WhenFull,
     /// Whether the logs' memory is taken before the role is ready.
@@ -36,9 +32,11 @@ pub struct ServiceConfig {
     /// How the service is shaped like the real one.
     #[serde(default)]
     pub profile: ProfileConfig,
-    /// Where the certificate is made with which it listens for TLS as well; not at all, if `None`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<PathBuf>,
+    /// How roles connect. AMQP over plain TCP is served in any case.
+    #[serde(default)]
+    pub connections: BTreeSet<Connection>,
+    /// Where the certificate for TLS is made.
+    pub certificates: PathBuf,
     /// Containers of the storage account to serve blobs from; no blobs are served, if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob_containers: Option<Vec<String>>,
@@ -55,29 +53,4 @@ pub struct ServiceAddress {
     pub listen: IpAddr,
     /// The host by which clients reach it.
     pub advertise: String,
-}
-
-/// One hub of the embedded service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HubEntity {
-    /// Name, partitions, consumer group.
-    pub hub: scenario::Hub,
-    /// Memory for the log of each partition.
-    pub log_per_partition: ByteSize,
-}
-
-/// One queue of the embedded service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QueueEntity {
-    /// Its name.
-    pub name: String,
-    /// How much it may hold.
-    pub size_limit: ByteSize,
-    /// How long a message stays locked.
-    #[serde(with = "units::duration")]
-    pub lock_duration: Duration,
-    /// How often a message is delivered before it goes to the dead-letter queue.
-    pub maximum_delivery_count: u32,
 }

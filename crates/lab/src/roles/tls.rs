@@ -8,6 +8,7 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    sync::Arc,
 };
 
 use access::TransportSecurity;
@@ -15,10 +16,11 @@ use hub::service::{Listener, Protocol, Service, ServiceConfig, StartError};
 
 use super::network::BackendError;
 
-/// Starts the service with TLS beside what `config` says already, with a certificate made below `directory`. The path
-/// is that of the authority that clients are to trust.
+/// Starts the service with these protocols over TLS beside what `config` says already, with a certificate made below
+/// `directory`. The path is that of the authority that clients are to trust.
 pub(super) async fn start(
     config: ServiceConfig,
+    protocols: Vec<Protocol>,
     directory: PathBuf,
 ) -> Result<(Service, PathBuf), BackendError> {
     let mut taken = None;
@@ -32,11 +34,11 @@ pub(super) async fn start(
             config.namespace.host = address.to_string();
             config.listeners.iter_mut().for_each(|listener| listener.address.set_ip(address.into()));
         }
-        config.listeners.push(Listener {
-            protocol: Protocol::Amqp,
-            address: SocketAddr::from((address, PORT)),
-            tls: Some(development.server),
-        });
+        config.listeners.extend(protocols.iter().map(|protocol| Listener {
+            protocol: *protocol,
+            address: SocketAddr::from((address, if *protocol == Protocol::Amqp { PORT } else { ANY_PORT })),
+            tls: Some(Arc::clone(&development.server)),
+        }));
         match Service::start(config).await {
             Ok(service) => return Ok((service, development.authority)),
             Err(error) if is_taken(&error) => taken = Some(error),
@@ -62,6 +64,9 @@ fn is_taken(error: &StartError) -> bool {
 /// Registered for AMQP over TLS.
 const PORT: u16 = 5671;
 
+/// Clients of other protocols go by their connection string.
+const ANY_PORT: u16 = 0;
+
 /// Whoever has the port on all of them has it on every address.
 const OTHER_ADDRESSES: u8 = 8;
 
@@ -79,9 +84,11 @@ mod tests {
     async fn two_services_at_once_have_the_port_on_addresses_of_their_own() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
-        let (one, one_authority) = start(config(), one).await.expect("an address is free");
-        let (two, two_authority) = start(config(), two).await.expect("another is free");
+        let start = |folder| start(config(), vec![Protocol::Amqp, Protocol::AmqpWebSocket], folder);
+        let (one, one_authority) = start(one).await.expect("an address is free");
+        let (two, two_authority) = start(two).await.expect("another is free");
         let told = |service: &Service| {
+            assert!(service.tls_address(Protocol::AmqpWebSocket).is_some());
             let told = service.tls_connection_string(None);
             told.expect("it listens for TLS").endpoint.to_string()
         };

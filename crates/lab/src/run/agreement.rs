@@ -64,22 +64,25 @@ pub(super) fn disagreements(
             format!("{what}: the service counted {counted}, the clients {clients}"),
         ));
     };
-    for name in topology.in_order() {
-        let entity = topology.entity(name);
-        let counted = service.get(entity.name()).copied().unwrap_or_default();
-        let pipeline = topology.pipeline.as_ref();
-        let to_it = (pipeline.is_some_and(|pipeline| pipeline.to == name), topology.load == name);
-        let from_it = (pipeline.is_some_and(|pipeline| pipeline.from == name), topology.sink == name);
-        let written = [
-            to_it.0.then(|| clients.sent_by_pipeline(topology.of_sink())).flatten(),
-            to_it.1.then(|| clients.sent_by_load()),
-        ];
-        let read = [
-            from_it.0.then(|| clients.received_by_pipeline(entity)).flatten(),
-            from_it.1.then(|| clients.received_by_sink(entity)),
-        ];
-        compare(format!("appended to the {name}"), counted.incoming_events, Range::sum(written));
-        compare(format!("read from the {name}"), counted.outgoing_events, Range::sum(read));
+    for (name, entity) in topology.in_order() {
+        for place in topology.places_of(name) {
+            let counted = service.get(&topology.address(place)).copied().unwrap_or_default();
+            let pipeline = topology.pipeline.as_ref();
+            let is_destination =
+                pipeline.is_some_and(|pipeline| pipeline.to.iter().any(|to| to.entity == name));
+            let is_source = pipeline.is_some_and(|pipeline| pipeline.from.is_same_place(place));
+            let is_read = topology.sinks.iter().any(|sink| sink.is_same_place(place));
+            let written = [
+                is_destination.then(|| clients.sent_by_pipeline(entity)).flatten(),
+                (topology.load.entity == name).then(|| clients.sent_by_load()),
+            ];
+            let read = [
+                is_source.then(|| clients.received_by_pipeline(entity)).flatten(),
+                is_read.then(|| clients.received_by_sink(entity)),
+            ];
+            compare(format!("appended to the {place}"), counted.incoming_events, Range::sum(written));
+            compare(format!("read from the {place}"), counted.outgoing_events, Range::sum(read));
+        }
     }
     found
 }
@@ -100,13 +103,13 @@ impl ClientCounters {
         })
     }
 
-    fn sent_by_pipeline(&self, of_sink: &Entity) -> Option<Range> {
+    fn sent_by_pipeline(&self, destination: &Entity) -> Option<Range> {
         Some(match self.pipeline {
             PipelineCounters::Own(relay) => {
                 Range { least: relay.forwarded, most: relay.forwarded.saturating_add(relay.doubtful) }
             }
             // A partition that the sink opened again was read again.
-            PipelineCounters::Unknown if self.sink.opened > u64::from(of_sink.partitions()) => {
+            PipelineCounters::Unknown if self.sink.opened > u64::from(destination.partitions()) => {
                 Range { least: self.sink.distinct, most: u64::MAX }
             }
             PipelineCounters::Unknown => Range { least: self.seen(), most: u64::MAX },
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
     use crate::{
         load::LoadCounts,
-        scenario::{Hub, Measured, Pipeline},
+        scenario::{Connection, End, Hub, Measured, Pipeline},
         verify::Counts,
     };
 
@@ -164,10 +167,11 @@ mod tests {
             Entity::Hub(Hub { name: name.to_owned(), partitions: 1, consumer_group })
         };
         let [source, destination] = ["source", "destination"].map(|name| (name.to_owned(), hub(name)));
+        let end = |name: &str| End::of(name, Connection::default());
         Topology {
-            load: source.0.clone(),
-            pipeline: Some(Pipeline { from: source.0.clone(), to: destination.0.clone() }),
-            sink: destination.0.clone(),
+            load: end("source"),
+            pipeline: Some(Pipeline { from: end("source"), to: vec![end("destination")] }),
+            sinks: vec![end("destination")],
             entities: [source, destination].into(),
             measure: Measured::Pipeline,
         }
@@ -276,7 +280,7 @@ mod tests {
     fn without_a_pipeline_the_sink_reads_what_the_load_appends() {
         let mut topology = hubs();
         topology.pipeline = None;
-        topology.sink.clone_from(&topology.load);
+        topology.sinks = vec![topology.load.clone()];
         let mut clients = clients();
         clients.pipeline = PipelineCounters::Absent;
         let found = |counters| disagreements(&topology, &service(counters, (0, 0)), &clients).len();

@@ -25,7 +25,7 @@ use crate::{
         Trial, TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters},
-    scenario::{Entity, LoadMode},
+    scenario::LoadMode,
     verify,
 };
 
@@ -422,10 +422,9 @@ fn own_figures(supervisor: &Supervisor, forwarded_per_s: Option<f64>) -> Option<
 
 /// What the embedded service counted over the whole trial of what the pipeline reads, if that is a queue.
 fn source_of(plan: &TrialPlan<'_>, hub: &BTreeMap<String, EntityCounters>) -> Option<EntityCounters> {
-    match plan.topology.of_pipeline()?.0 {
-        Entity::Queue(queue) => hub.get(&queue.name).copied(),
-        Entity::Hub(_) => None,
-    }
+    let from = &plan.topology.pipeline.as_ref()?.from;
+    let is_log = plan.topology.entity(from).is_log();
+    (!is_log).then(|| hub.get(&plan.topology.address(from)).copied())?
 }
 
 fn delivery(verdict: &verify::Delivery, source: Option<EntityCounters>) -> Delivery {

@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::{peers::Peers, plan::TrialPlan};
+use super::{
+    peers::Peers,
+    plan::{TrialPlan, transport_name},
+};
 use crate::{
     roles::protocol::{CHECKPOINT_CONTAINER, ExternalConfig, Ready},
-    scenario::{Entity, Hub, Queue, Relay, Secret},
+    scenario::{Entity, Hub, Relay, Secret},
 };
 
 impl TrialPlan<'_> {
@@ -34,13 +37,14 @@ impl TrialPlan<'_> {
 
     fn instructions(&self, embedded: Option<&Ready>, folder: &Path) -> Option<BTreeMap<String, Secret>> {
         let parameters = self.parameters;
-        let (read, written) = self.topology.of_pipeline()?;
-        let source = self.measured_endpoint(embedded, read.clone());
-        let destination = self.measured_endpoint(embedded, written.clone());
+        let pipeline = self.topology.pipeline.as_ref()?;
+        let source = self.endpoint(embedded, &pipeline.from);
+        // The checks of the scenario leave a command one.
+        let destination = self.endpoint(embedded, pipeline.to.first()?);
         let mut told = Told::default();
         told.secret("SOURCE_CONNECTION_STRING", source.connection_string);
         told.secret("DESTINATION_CONNECTION_STRING", destination.connection_string);
-        told.text("TRANSPORT", parameters.sut.transport.name());
+        told.text("TRANSPORT", transport_name(pipeline.from.connection));
         if let Some(authority) = source.certificate_authority {
             told.text("TLS_CA_FILE", absolute(&authority));
         }
@@ -55,7 +59,7 @@ impl TrialPlan<'_> {
         if let Some(memory) = parameters.limits.relay.memory {
             told.text("MEMORY_BYTES", memory.bytes());
         }
-        match read {
+        match &source.entity {
             Entity::Hub(hub) => {
                 told.reading_hub(hub, &parameters.relay);
                 let storage = embedded.and_then(|ready| ready.storage_connection_string.clone());
@@ -64,9 +68,17 @@ impl TrialPlan<'_> {
                     told.text("CHECKPOINT_CONTAINER", CHECKPOINT_CONTAINER);
                 }
             }
-            Entity::Queue(queue) => told.reading_queue(queue, &parameters.relay),
+            Entity::Queue(queue) => {
+                told.text("SOURCE_QUEUE", &queue.name);
+                told.settling(&parameters.relay);
+            }
+            Entity::Topic(topic) => {
+                told.text("SOURCE_TOPIC", &topic.queue.name);
+                told.text("SOURCE_SUBSCRIPTION", pipeline.from.subscription.as_deref().unwrap_or_default());
+                told.settling(&parameters.relay);
+            }
         }
-        told.sending_to(written);
+        told.sending_to(&destination.entity, &parameters.relay);
         Some(told.0)
     }
 }
@@ -82,25 +94,25 @@ impl Told {
         self.text("CONSUMER_GROUP", &hub.consumer_group);
         self.text("BATCH", relay.batch.events);
         self.text("MAX_WAIT_MS", milliseconds(relay.batch.wait));
-        self.text("FAN_OUT", relay.fan_out);
         self.text("RESTART_AFTER_MS", milliseconds(relay.restart_after));
     }
 
-    fn reading_queue(&mut self, queue: &Queue, relay: &Relay) {
-        self.text("SOURCE_QUEUE", &queue.name);
+    fn settling(&mut self, relay: &Relay) {
         self.text("CONCURRENCY", relay.messages_at_once());
         if let Some(threads) = relay.threads {
             self.text("THREADS", threads);
         }
     }
 
-    fn sending_to(&mut self, entity: &Entity) {
+    fn sending_to(&mut self, entity: &Entity, relay: &Relay) {
         match entity {
             Entity::Hub(hub) => {
                 self.text("DESTINATION_HUB", &hub.name);
                 self.text("DESTINATION_PARTITIONS", hub.partitions);
+                self.text("FAN_OUT", relay.fan_out);
             }
             Entity::Queue(queue) => self.text("DESTINATION_QUEUE", &queue.name),
+            Entity::Topic(topic) => self.text("DESTINATION_TOPIC", &topic.queue.name),
         }
     }
 
@@ -129,8 +141,8 @@ mod tests {
     use super::*;
     use crate::{
         clock::RunClock,
-        roles::protocol::TlsAccess,
-        scenario::{CaseOptions, Scenario},
+        roles::protocol::EntryPoint,
+        scenario::{CaseOptions, Connection, Scenario},
     };
 
     /// The variables that a command of the scenario gets, `relay` and `limits` being of the text.
@@ -139,18 +151,29 @@ mod tests {
         let scenario = Scenario::parse("s.yaml", &scenario).expect("a scenario");
         let cases = scenario.cases(&CaseOptions::default()).expect("cases");
         let plan = TrialPlan::new(&cases[0].parameters, RunClock::starting_now(), 1);
+        let entry_point = |tls, text, certificate_authority| EntryPoint {
+            connection: Connection { tls, ..Connection::default() },
+            connection_string: Secret::new(text),
+            certificate_authority,
+        };
         let ready = Ready {
-            connection_string: Some(Secret::new("plain")),
+            entry_points: vec![
+                entry_point(false, "plain", None),
+                entry_point(true, "encrypted", Some("/ca.pem".into())),
+            ],
             storage_connection_string: Some(Secret::new("storage")),
-            tls: Some(TlsAccess {
-                connection_string: Secret::new("encrypted"),
-                certificate_authority: "/ca.pem".into(),
-            }),
         };
         let config = plan.external(Some(&ready), Path::new("/folder"), &Peers::default()).expect("a command");
         let environment = config.environment.into_iter();
         environment.map(|(name, value)| (name, value.reveal().to_owned())).collect()
     }
+
+    const BETWEEN_TOPICS: &str = "topology:
+  entities: {in: {topic: orders, subscriptions: [work]}, out: {topic: done, subscriptions: [verify]}}
+  load: in
+  pipeline: {from: in/work, to: out}
+  sink: out/verify
+";
 
     #[test]
     fn every_variable_is_in_the_document_and_every_one_of_the_document_is_set() {
@@ -162,9 +185,11 @@ mod tests {
         let both = "sut: {command: [x], transport: tls}\nlimits: {relay: {cores: 1, memory: 1 GiB}}\n";
         let of_hubs = told(both);
         let of_queues = told(&format!("{both}queues: {{}}\nrelay: {{threads: 20}}"));
+        let of_topics = told(&format!("{both}{BETWEEN_TOPICS}"));
         let told: Vec<&str> = of_hubs
             .keys()
             .chain(of_queues.keys())
+            .chain(of_topics.keys())
             .map(|name| name.strip_prefix("PARSHALL_").expect("ours"))
             .collect();
         for name in &told {

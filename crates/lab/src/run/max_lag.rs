@@ -2,11 +2,11 @@
 //!
 //! Our relay between hubs gets what the scenario says. The speed of a command is unknown beforehand, and what it has not carried when
 //! the load ends must arrive before the trial ends. So the load is ahead of a command by a few seconds of its own work,
-//! and by little while the command has not carried anything yet. The same goes for our relay between queues, whose speed
+//! and by little while the command has not carried anything yet. The same goes for our relay from or to queues, whose speed
 //! follows from how many messages it may work on at once.
 
 use super::plan::TrialPlan;
-use crate::scenario::{Entity, LoadMode};
+use crate::scenario::LoadMode;
 
 /// The lead of a saturating load, in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +25,11 @@ impl MaxLag {
             return None;
         }
         let most = plan.parameters.lag_limit();
-        Some(match plan.topology.of_load() {
-            Entity::Hub(_) if !plan.is_external() => Self::constant(most),
-            Entity::Hub(_) => Self::following(LEAST, most),
-            Entity::Queue(_) => Self::following(LEAST_OF_QUEUE, most),
+        let mut entities = plan.topology.in_order().into_iter();
+        Some(match entities.all(|(_, entity)| entity.is_log()) {
+            true if !plan.is_external() => Self::constant(most),
+            true => Self::following(LEAST, most),
+            false => Self::following(LEAST_OF_QUEUE, most),
         })
     }
 

@@ -110,8 +110,9 @@ impl Pipeline {
 
 impl Ends {
     fn of(topology: &Topology) -> Option<Self> {
-        let (source, destination) = topology.of_pipeline()?;
-        Some(Self { source: source.name().to_owned(), destination: destination.name().to_owned() })
+        let pipeline = topology.pipeline.as_ref()?;
+        let written = topology.written_at(pipeline.to.first()?);
+        Some(Self { source: topology.address(&pipeline.from), destination: written })
     }
 }
 

@@ -15,12 +15,12 @@ use crate::{
         SourceShape,
     },
     roles::protocol::{
-        CHECKPOINT_CONTAINER, Endpoint, ExternalConfig, HubEntity, LoadConfig, Protocol, QueueEntity,
-        ReadFrom, Ready, RelayConfig, ServiceAddress, ServiceConfig, SinkConfig,
+        CHECKPOINT_CONTAINER, Endpoint, EntryPoint, ExternalConfig, LoadConfig, ReadFrom, Ready, RelayConfig,
+        ServiceAddress, ServiceConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Entity, LoadMode, Parameters, Readiness, RoleLimits, Secret, ServiceCommand,
-        SystemUnderTest, Target, Topology, Transport, WhenFull,
+        self, Case, Connection, End, Entity, LoadMode, Parameters, Queue, Readiness, RoleLimits, Secret,
+        ServiceCommand, SystemUnderTest, Target, Topic, Topology, Transport, WhenFull,
     },
     verify::Expectation,
 };
@@ -57,7 +57,8 @@ impl<'a> TrialPlan<'a> {
 
     /// What is measured, for sentences about it.
     pub(super) fn measured(&self) -> MeasuredComponent {
-        MeasuredComponent::of(system(&self.parameters.sut).as_ref(), self.topology.measured_role())
+        let system = system(&self.parameters.sut, &self.topology);
+        MeasuredComponent::of(system.as_ref(), self.topology.measured_role())
     }
 
     /// What its sentences call the things that are carried.
@@ -67,8 +68,8 @@ impl<'a> TrialPlan<'a> {
 
     /// Whether instances of our relay claim the partitions of the source.
     pub(super) fn claims_partitions(&self) -> bool {
-        let reads_a_hub = matches!(self.topology.of_pipeline(), Some((Entity::Hub(_), _)));
-        !self.is_external() && reads_a_hub && self.parameters.relay.ownership.is_shared()
+        let reads_a_log = self.topology.of_pipeline().is_some_and(Entity::is_log);
+        !self.is_external() && reads_a_log && self.parameters.relay.ownership.is_shared()
     }
 
     /// How many processes the relay's role has. A command is one, whatever it starts.
@@ -117,8 +118,12 @@ impl<'a> TrialPlan<'a> {
             ready_within: service.ready_within,
             stop_within: service.stop_within,
         };
-        let connection_string = Some(secret(&service.namespace.connection_string));
-        Some((config, Ready { connection_string, ..Ready::default() }))
+        let entry_point = EntryPoint {
+            connection: Connection::default(),
+            connection_string: secret(&service.namespace.connection_string),
+            certificate_authority: service.namespace.certificate_authority.clone(),
+        };
+        Some((config, Ready { entry_points: vec![entry_point], ..Ready::default() }))
     }
 
     /// How much longer than the embedded service a command in its place may take to be ready, and to end.
@@ -146,17 +151,16 @@ impl<'a> TrialPlan<'a> {
             directory: data.to_owned(),
             options: StorageOptions { sync: parameters.embedded.sync, ..StorageOptions::default() },
         });
-        let (hubs, queues) = self.entities();
         ServiceConfig {
             clock: self.clock,
-            hubs,
-            queues,
-            largest_message: self.queues().map(|queue| queue.largest_message).max(),
+            entities: self.topology.entities.values().cloned().collect(),
+            size_of_each: parameters.log_per_hub(),
             when_full: parameters.embedded.when_full,
             preallocate: parameters.preallocates(),
             storage,
             profile: parameters.embedded.profile.clone(),
-            tls: (parameters.sut.transport == Transport::Tls).then(|| tls.to_owned()),
+            connections: self.topology.ends().map(|end| end.connection).collect(),
+            certificates: tls.to_owned(),
             blob_containers: Some(vec![CHECKPOINT_CONTAINER.to_owned()]),
             address: parameters.embedded.listen.map(|listen| ServiceAddress {
                 listen,
@@ -165,36 +169,11 @@ impl<'a> TrialPlan<'a> {
         }
     }
 
-    /// What the embedded service is to have.
-    fn entities(&self) -> (Vec<HubEntity>, Vec<QueueEntity>) {
-        let parameters = self.parameters;
-        let hubs = self.topology.entities.values().filter_map(|entity| match entity {
-            Entity::Hub(hub) => {
-                Some(HubEntity { hub: hub.clone(), log_per_partition: parameters.log_per_partition(hub) })
-            }
-            Entity::Queue(_) => None,
-        });
-        let queues = self.queues().map(|queue| QueueEntity {
-            name: queue.name.clone(),
-            size_limit: parameters.log_per_hub(),
-            lock_duration: queue.lock_duration,
-            maximum_delivery_count: queue.maximum_delivery_count,
-        });
-        (hubs.collect(), queues.collect())
-    }
-
-    fn queues(&self) -> impl Iterator<Item = &scenario::Queue> {
-        self.topology.entities.values().filter_map(|entity| match entity {
-            Entity::Queue(queue) => Some(queue),
-            Entity::Hub(_) => None,
-        })
-    }
-
     pub(super) fn load(&self, embedded: Option<&Ready>) -> LoadConfig {
         let load = &self.parameters.load;
         LoadConfig {
             clock: self.clock,
-            source: self.endpoint(embedded, self.topology.of_load().clone()),
+            source: self.endpoint(embedded, &self.topology.load),
             run: self.run,
             plan: self.load_plan(),
             workers: workers(load.workers),
@@ -211,11 +190,11 @@ impl<'a> TrialPlan<'a> {
         checkpoints: &Path,
     ) -> Option<RelayConfig> {
         let parameters = self.parameters;
-        let (source, destination) = self.topology.of_pipeline()?;
+        let pipeline = self.topology.pipeline.as_ref()?;
         Some(RelayConfig {
             clock: self.clock,
-            source: self.measured_endpoint(embedded, source.clone()),
-            destination: self.measured_endpoint(embedded, destination.clone()),
+            source: self.endpoint(embedded, &pipeline.from),
+            destinations: pipeline.to.iter().map(|to| self.endpoint(embedded, to)).collect(),
             relay: parameters.relay.clone(),
             instance,
             read_from: self.read_from(),
@@ -231,7 +210,7 @@ impl<'a> TrialPlan<'a> {
         let destinations = u16::try_from(destination.partitions()).unwrap_or(u16::MAX);
         SinkConfig {
             clock: self.clock,
-            destination: self.endpoint(embedded, destination.clone()),
+            destination: self.endpoint(embedded, &self.topology.sinks[0]),
             dead_letters: self.dead_letters(embedded),
             expectation: Expectation {
                 run: self.run,
@@ -309,40 +288,34 @@ impl<'a> TrialPlan<'a> {
         if self.is_embedded() { ReadFrom::Beginning } else { ReadFrom::Now }
     }
 
-    /// The way of what is measured to a hub or queue, which may be over TLS.
-    pub(super) fn measured_endpoint(&self, embedded: Option<&Ready>, entity: Entity) -> Endpoint {
-        let plain = self.endpoint(embedded, entity);
-        let tls = embedded.and_then(|ready| ready.tls.as_ref());
-        match tls.filter(|_| self.parameters.sut.transport == Transport::Tls) {
-            Some(access) => Endpoint {
-                connection_string: access.connection_string.clone(),
-                certificate_authority: Some(access.certificate_authority.clone()),
-                ..plain
-            },
-            None => plain,
-        }
-    }
-
-    /// The dead-letter queue of what the pipeline reads, if it is a queue of our own service.
+    /// The dead-letter queue of what the pipeline reads, if it is one of our own service.
     fn dead_letters(&self, embedded: Option<&Ready>) -> Option<Endpoint> {
-        let (Entity::Queue(queue), _) = self.topology.of_pipeline()? else {
-            return None;
-        };
-        let mut queue = queue.clone();
-        queue.name.push_str("/$DeadLetterQueue");
-        self.is_embedded().then(|| self.endpoint(embedded, Entity::Queue(queue)))
+        let from = &self.topology.pipeline.as_ref()?.from;
+        let queue = self.topology.entity(from).of_messages()?;
+        let name = format!("{}/$DeadLetterQueue", self.topology.address(from));
+        let dead_letters = Entity::Queue(Queue { name, ..queue.clone() });
+        let endpoint = self.endpoint(embedded, &self.topology.load);
+        self.is_embedded().then_some(Endpoint { entity: dead_letters, subscription: None, ..endpoint })
     }
 
-    /// The way of the lab's own roles to a hub or queue.
-    fn endpoint(&self, embedded: Option<&Ready>, entity: Entity) -> Endpoint {
+    /// The way of a role to an end of it.
+    pub(super) fn endpoint(&self, embedded: Option<&Ready>, end: &End) -> Endpoint {
+        let own = embedded.and_then(|ready| ready.entry_point(end.connection));
+        let own = own.map(|own| (&own.connection_string, &own.certificate_authority));
         let namespace = self.parameters.target.namespace();
-        let certificate_authority = namespace.and_then(|namespace| namespace.certificate_authority.clone());
-        let own = embedded.and_then(|ready| ready.connection_string.as_ref());
-        let connection_string = own
-            .or_else(|| namespace.map(|namespace| &namespace.connection_string))
-            .expect("a service of the lab's own has said how to reach it before a role is configured")
-            .clone();
-        Endpoint { protocol: Protocol::Amqp, connection_string, certificate_authority, entity }
+        let namespace =
+            namespace.map(|namespace| (&namespace.connection_string, &namespace.certificate_authority));
+        let (connection_string, certificate_authority) = own
+            .or(namespace)
+            .expect("a service of the lab's own has said how to reach it before a role is configured");
+        Endpoint {
+            protocol: end.connection.protocol,
+            transport: end.connection.transport,
+            connection_string: connection_string.clone(),
+            certificate_authority: certificate_authority.clone(),
+            entity: self.topology.entity(end).clone(),
+            subscription: end.subscription.clone(),
+        }
     }
 }
 
@@ -355,8 +328,8 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
     // messages of a queue that are worked on at once, even where none fails.
     let keeps_order = match topology.of_pipeline() {
         None => true,
-        Some((Entity::Hub(_), _)) => relay.in_flight <= 1 || relay.failure_ratio == 0.0,
-        Some((Entity::Queue(_), _)) => false,
+        Some(source) if source.is_log() => relay.in_flight <= 1 || relay.failure_ratio == 0.0,
+        Some(_) => false,
     };
     // Nobody knows what a command promises.
     let keeps_order = keeps_order && sut.is_ours();
@@ -367,7 +340,7 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
         sweep: case.sweep.clone(),
         params,
         shape: shape(&case.parameters, &topology),
-        system: system(sut),
+        system: system(sut, &topology),
         measured_role: topology.measured_role(),
         trials: case.parameters.trials,
         published: case.published.clone(),
@@ -380,7 +353,7 @@ fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
     let relay = &parameters.relay;
     let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let of_all_instances = |count: u32| u64::from(count) * u64::from(relay.instances.max(1));
-    let pipeline = topology.of_pipeline().map(|(source, _)| PipelineShape {
+    let pipeline = topology.of_pipeline().map(|source| PipelineShape {
         source: match source {
             Entity::Hub(hub) => SourceShape::Log {
                 partitions: hub.partitions.into(),
@@ -388,7 +361,7 @@ fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
                 batch_wait_us: microseconds(relay.batch.wait),
                 in_flight: relay.in_flight.into(),
             },
-            Entity::Queue(queue) => SourceShape::Queue {
+            Entity::Queue(queue) | Entity::Topic(Topic { queue, .. }) => SourceShape::Queue {
                 messages_at_once: of_all_instances(relay.messages_at_once()),
                 threads: relay.threads.map(of_all_instances),
                 maximum_delivery_count: queue.maximum_delivery_count.into(),
@@ -416,13 +389,25 @@ fn time_of(ready: &Readiness, within: Duration) -> Duration {
     }
 }
 
-fn system(sut: &SystemUnderTest) -> Option<MeasuredSystem> {
-    let is_usual = sut.is_ours() && sut.transport == Transport::Tcp;
+/// What is measured in the pipeline's place, unless it is our relay over plain TCP.
+fn system(sut: &SystemUnderTest, topology: &Topology) -> Option<MeasuredSystem> {
+    let connection = topology.pipeline.as_ref().map(|pipeline| pipeline.from.connection).unwrap_or_default();
+    let is_usual = sut.is_ours() && connection == Connection::default();
     (!is_usual).then(|| MeasuredSystem {
         name: sut.name.clone(),
         ours: sut.is_ours(),
-        transport: sut.transport.name().to_owned(),
+        transport: transport_name(connection).to_owned(),
     })
+}
+
+/// What results call the way of a pipeline to the service.
+pub(super) const fn transport_name(connection: Connection) -> &'static str {
+    match (connection.transport, connection.tls) {
+        (Transport::Tcp, false) => "tcp",
+        (Transport::Tcp, true) => "tls",
+        (Transport::WebSocket, false) => "web-socket",
+        (Transport::WebSocket, true) => "web-socket-tls",
+    }
 }
 
 /// Nested settings by their dotted path.

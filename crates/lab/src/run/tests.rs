@@ -398,7 +398,7 @@ async fn a_role_that_never_gets_ready_is_given_up_and_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_role_that_stops_reporting_is_given_up_for_its_standstill() {
-    let ready = "{\"ready\":{\"connection_string\":\"x\"}}\n";
+    let ready = "{\"ready\":{\"entry_points\":[{\"connection\":{},\"connection_string\":\"x\"}]}}\n";
     let (message, ended) = message_of_scripted(ready).await;
     assert_eq!(message, "filling the backlog made no progress for 1 min");
     assert_eq!(ended, 4, "hub, load, relay and sink");
@@ -415,7 +415,7 @@ async fn a_role_that_talks_nonsense_is_quoted() {
 struct Timetable;
 
 impl Timetable {
-    const READY: &str = "{\"ready\":{\"connection_string\":\"x\"}}\n";
+    const READY: &str = "{\"ready\":{\"entry_points\":[{\"connection\":{},\"connection_string\":\"x\"}]}}\n";
     const FAILED: &str = "{\"failed\":{\"error\":\"the connection is gone\"}}\n";
 
     /// What a role says after how long, and when it ends.

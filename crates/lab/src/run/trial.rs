@@ -264,7 +264,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
     /// find one another comes twice, and what nobody has claimed yet is not carried.
     async fn until_claimed(&mut self) -> Result<(), TrialError> {
         let parameters = self.plan.parameters;
-        let read = self.plan.topology.of_pipeline().map(|(source, _)| source);
+        let read = self.plan.topology.of_pipeline();
         let partitions = read.map_or(0, Entity::partitions);
         let instances = self.plan.relay_processes() as usize;
         let patience = Patience {

@@ -50,14 +50,18 @@ impl Case {
             launch.into_iter().for_each(|launch| launch.truncate(1));
         }
         // What nothing looks at need not be compared or changed.
-        match self.parameters.topology().of_pipeline() {
-            None => drop(params.remove("relay")),
-            Some((Entity::Queue(_), _)) => {
-                if let Some(Value::Object(relay)) = params.get_mut("relay") {
-                    relay.retain(|key, _| !ONLY_BETWEEN_HUBS.contains(&key.as_str()));
-                }
+        let topology = self.parameters.topology();
+        match (topology.of_pipeline(), params.get_mut("relay")) {
+            (None, _) => drop(params.remove("relay")),
+            (Some(source), Some(Value::Object(relay))) => {
+                let has_partitions = topology.destinations().any(Entity::is_log);
+                relay.retain(|key, _| {
+                    let key = key.as_str();
+                    (source.is_log() || !ONLY_FROM_LOGS.contains(&key))
+                        && (has_partitions || !ONLY_TO_LOGS.contains(&key))
+                });
             }
-            Some((Entity::Hub(_), _)) => {}
+            (Some(_), _) => {}
         }
         match &self.parameters.target {
             Target::Embedded => {}
@@ -95,14 +99,9 @@ impl Case {
     }
 }
 
-/// Keys of the section `relay` that mean nothing to a relay between queues.
-const ONLY_BETWEEN_HUBS: [&str; 8] = [
-    "batch",
-    "route",
-    "fan_out",
-    "checkpoint",
-    "checkpoint_store",
-    "ownership",
-    "in_flight",
-    "restart_after",
-];
+/// Keys of the section `relay` that mean nothing to a relay that settles messages.
+const ONLY_FROM_LOGS: [&str; 6] =
+    ["batch", "checkpoint", "checkpoint_store", "ownership", "in_flight", "restart_after"];
+
+/// Keys that mean nothing where every destination is one place.
+const ONLY_TO_LOGS: [&str; 2] = ["route", "fan_out"];

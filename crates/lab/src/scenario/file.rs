@@ -357,8 +357,9 @@ fn choose_target(document: &mut Document, target: TargetName) -> Result<(), Sett
         TargetName::Namespace => {
             let entities = document.value("topology.entities");
             let mut entities = entities.into_iter().flat_map(Node::entries);
-            let has_queues = document.value("queues").is_some()
-                || entities.any(|entity| entity.value.value("queue").is_some());
+            let is_of_messages =
+                |entity: &Entry| ["queue", "topic"].iter().any(|key| entity.value.value(key).is_some());
+            let has_queues = document.value("queues").is_some() || entities.any(is_of_messages);
             let variable = match has_queues {
                 true => "SERVICE_BUS_CONNECTION_STRING",
                 false => "EVENT_HUBS_CONNECTION_STRING",

@@ -15,7 +15,9 @@
 
 mod capacity;
 mod case;
+mod end;
 mod entities;
+mod entity;
 mod file;
 mod glob;
 mod load;
@@ -32,7 +34,9 @@ mod validate;
 pub use crate::results::Published;
 pub use capacity::{Capacity, Percent, PercentError, PurposefulFailures};
 pub use case::{Axis, Case};
+pub use end::{ByName, Connection, End, Named, Protocol, Receiving, Sending, Transport};
 pub use entities::{Entities, Hub, Hubs, Queue, QueueName, Queues};
+pub use entity::{Entity, EntitySection, Topic};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
 pub use parameters::{Embedded, Limits, Parameters, Phases, RoleLimits, Secret, Sink, WhenFull};
@@ -40,6 +44,6 @@ pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Ownership, OwnershipMode
 pub use prefetch::Prefetch;
 pub use relay::{CheckpointStore, Relay};
 pub use roles::{Launch, Roles};
-pub use system::{Readiness, SystemUnderTest, Transport};
+pub use system::{Readiness, SystemTransport, SystemUnderTest};
 pub use target::{Namespace, ServiceCommand, Target};
-pub use topology::{Entity, EntitySection, Measured, Pipeline, Topology, TopologySection};
+pub use topology::{Measured, Pipeline, PipelineSection, Topology, TopologySection};

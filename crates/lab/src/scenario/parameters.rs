@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
 use super::{
-    Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, Roles, SystemUnderTest, Target,
-    Topology,
+    Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, Roles, SystemTransport,
+    SystemUnderTest, Target, Topology,
 };
 use crate::record::LatencyRecording;
 
@@ -151,7 +151,7 @@ impl Parameters {
     /// The graph of entities and roles, whatever form the scenario gives it.
     #[must_use]
     pub fn topology(&self) -> Topology {
-        Topology::of(&self.entities)
+        Topology::of(&self.entities, self.sut.transport == SystemTransport::Tls)
     }
 
     /// What each hub of the embedded service may hold: [`Embedded::log_per_hub`], or else what the load needs.

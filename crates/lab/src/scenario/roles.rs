@@ -4,7 +4,7 @@ use access::Endpoint;
 use serde::{Deserialize, Serialize};
 use settings::{Document, SettingsError};
 
-use super::{CheckpointStore, Parameters, RoleLimits, Target, Transport};
+use super::{CheckpointStore, Parameters, RoleLimits, SystemTransport, Target};
 use crate::results::Role;
 
 /// The section `roles`: a role that is not named runs on the lab's machine.
@@ -102,7 +102,7 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
 
 /// Why a role can't run elsewhere, and what to do.
 fn impossible(parameters: &Parameters, role: Role) -> Option<(&'static str, &'static str)> {
-    let is_tls = parameters.sut.transport == Transport::Tls;
+    let is_tls = parameters.sut.transport == SystemTransport::Tls;
     let shares_files =
         parameters.relay.ownership.is_shared() && parameters.relay.checkpoint_store == CheckpointStore::File;
     let limits = match role {
@@ -152,7 +152,7 @@ fn address(document: &Document, parameters: &Parameters) -> Result<(), SettingsE
     let mistake = |key: &str, reason: &str, advice: &str| {
         Err(document.mistake(&format!("embedded.{key}"), reason, advice))
     };
-    if parameters.sut.transport == Transport::Tls && embedded.listen.is_some() {
+    if parameters.sut.transport == SystemTransport::Tls && embedded.listen.is_some() {
         let reason = "over TLS the service listens on the loopback interface only";
         return mistake("listen", reason, "choose `sut.transport: tcp`, or leave it out");
     }

@@ -18,7 +18,7 @@ pub struct SystemUnderTest {
     /// What it is called in results and messages.
     pub name: String,
     /// How it reaches the hubs of the embedded service.
-    pub transport: Transport,
+    pub transport: SystemTransport,
     /// Program and arguments; without them it is our relay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
@@ -44,7 +44,7 @@ pub struct SystemUnderTest {
 /// How a system under test reaches the hubs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Transport {
+pub enum SystemTransport {
     /// AMQP over plain TCP.
     #[default]
     Tcp,
@@ -97,7 +97,7 @@ impl Default for SystemUnderTest {
     fn default() -> Self {
         Self {
             name: OURS.to_owned(),
-            transport: Transport::Tcp,
+            transport: SystemTransport::Tcp,
             command: None,
             env: BTreeMap::new(),
             ready: Readiness::FirstEvent,
@@ -105,17 +105,6 @@ impl Default for SystemUnderTest {
             stop_within: Duration::from_secs(10),
             requires: Vec::new(),
             build: None,
-        }
-    }
-}
-
-impl Transport {
-    /// The name that users read.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Tls => "tls",
         }
     }
 }

@@ -11,12 +11,13 @@
 //! form.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use units::ByteSize;
+use serde::{Deserialize, Serialize};
 
-use super::{Entities, Hub, Queue};
+use super::end::is_usual;
+use super::{
+    ByName, Connection, End, Entities, Entity, EntitySection, Protocol, Queue, Receiving, Sending, Transport,
+};
 use crate::results::{Noun, Role};
 
 /// A resolved graph.
@@ -25,23 +26,22 @@ pub struct Topology {
     /// What the service has, by the names that the roles use.
     pub entities: BTreeMap<String, Entity>,
     /// Where the load sends.
-    pub load: String,
+    pub load: End,
     /// What forwards events; `None` where the load's entity is also the sink's.
     pub pipeline: Option<Pipeline>,
-    /// Where the sink receives.
-    pub sink: String,
+    /// Where the sinks receive, one end for each; the figures of the case are of the first.
+    pub sinks: Vec<End>,
     /// What is measured.
     pub measure: Measured,
 }
 
 /// Between which entities the pipeline is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     /// What it reads.
-    pub from: String,
-    /// Where it sends.
-    pub to: String,
+    pub from: End,
+    /// Where it sends: every event to each of these.
+    pub to: Vec<End>,
 }
 
 /// What a case measures: whose CPU and memory, and whose throughput.
@@ -59,16 +59,6 @@ pub enum Measured {
     Service,
 }
 
-/// Something in the service that is sent to and received from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Entity {
-    /// An event hub: logs of partitions, read by position.
-    Hub(Hub),
-    /// A queue: messages that are locked, settled and gone.
-    Queue(Queue),
-}
-
 /// The section `topology`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,51 +66,52 @@ pub struct TopologySection {
     /// The entities by their names.
     pub entities: BTreeMap<String, EntitySection>,
     /// The entity that the load sends to.
-    pub load: String,
+    pub load: ByName<Sending>,
     /// Where the pipeline reads and sends; without it there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pipeline: Option<Pipeline>,
+    pub pipeline: Option<PipelineSection>,
     /// The entity that the sink receives from.
-    pub sink: String,
+    pub sink: ByName<Receiving>,
     /// What is measured.
     #[serde(default)]
     pub measure: Measured,
 }
 
-/// An entity as a scenario writes it: `{hub: events, partitions: 4}` or `{queue: orders}`. The key that says what it is has
-/// its name in the service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntitySection(pub Entity);
-
-/// The keys of [`EntitySection`], all of which may be left out.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Written {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hub: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    partitions: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    consumer_group: Option<String>,
-    #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
-    lock_duration: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    maximum_delivery_count: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    largest_message: Option<ByteSize>,
+/// The section `topology.pipeline`. Both of its ends are reached in the same way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineSection {
+    /// What it reads: an entity, and of a topic a subscription after a `/`.
+    pub from: String,
+    /// The entity that it sends to.
+    pub to: String,
+    /// What is spoken.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub protocol: Protocol,
+    /// Whether it is encrypted.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub tls: bool,
+    /// What carries the bytes.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub transport: Transport,
 }
 
 impl Topology {
-    /// The graph that a form of it means.
-    pub(super) fn of(entities: &Entities) -> Self {
-        let straight = |source: Entity, destination: Entity| Self {
-            entities: [(SOURCE.to_owned(), source), (DESTINATION.to_owned(), destination)].into(),
-            load: SOURCE.to_owned(),
-            pipeline: Some(Pipeline { from: SOURCE.to_owned(), to: DESTINATION.to_owned() }),
-            sink: DESTINATION.to_owned(),
-            measure: Measured::Pipeline,
+    /// The graph that a form of it means. `tls` is whether the system under test is to use it, whatever the form says.
+    pub(super) fn of(entities: &Entities, tls: bool) -> Self {
+        let straight = |source: Entity, destination: Entity| {
+            let usual = Connection::default();
+            let connection = Connection { tls, ..usual };
+            Self {
+                entities: [(SOURCE.to_owned(), source), (DESTINATION.to_owned(), destination)].into(),
+                load: End::of(SOURCE, usual),
+                pipeline: Some(Pipeline {
+                    from: End::of(SOURCE, connection),
+                    to: vec![End::of(DESTINATION, connection)],
+                }),
+                sinks: vec![End::of(DESTINATION, usual)],
+                measure: Measured::Pipeline,
+            }
         };
         match entities {
             Entities::Hubs(hubs) => {
@@ -137,37 +128,42 @@ impl Topology {
                 };
                 straight(queue(&queues.source.name), queue(&queues.destination.name))
             }
-            Entities::Topology(section) => Self {
-                entities: section
-                    .entities
-                    .iter()
-                    .map(|(name, entity)| (name.clone(), entity.0.clone()))
-                    .collect(),
-                load: section.load.clone(),
-                pipeline: section.pipeline.clone(),
-                sink: section.sink.clone(),
-                measure: section.measure,
-            },
+            Entities::Topology(section) => {
+                let entities = section.entities.iter();
+                Self {
+                    entities: entities.map(|(name, entity)| (name.clone(), entity.0.clone())).collect(),
+                    load: End::from(&section.load.0),
+                    pipeline: section.pipeline.as_ref().map(|pipeline| pipeline.resolve(tls)),
+                    sinks: vec![End::from(&section.sink.0)],
+                    measure: section.measure,
+                }
+            }
         }
     }
 
     /// An entity that a role names. The checks of the scenario have seen that there is one.
     #[must_use]
-    pub fn entity(&self, name: &str) -> &Entity {
-        self.entities.get(name).expect("roles name entities of the topology, which is checked")
+    pub fn entity(&self, end: &End) -> &Entity {
+        self.entities.get(&end.entity).expect("roles name entities of the topology, which is checked")
     }
 
-    /// The entities along the way of an event, each once.
+    /// Every end of every role, along the way of an event.
+    pub fn ends(&self) -> impl Iterator<Item = &End> {
+        let pipeline = self.pipeline.iter();
+        let pipeline = pipeline.flat_map(|pipeline| std::iter::once(&pipeline.from).chain(&pipeline.to));
+        std::iter::once(&self.load).chain(pipeline).chain(&self.sinks)
+    }
+
+    /// The entities along the way of an event, each once, with their names.
     #[must_use]
-    pub fn in_order(&self) -> Vec<&str> {
-        let ends = self.pipeline.iter().flat_map(|pipeline| [&pipeline.from, &pipeline.to]);
-        let mut names: Vec<&str> = Vec::new();
-        for name in [&self.load].into_iter().chain(ends).chain([&self.sink]) {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
+    pub fn in_order(&self) -> Vec<(&str, &Entity)> {
+        let mut entities: Vec<(&str, &Entity)> = Vec::new();
+        for end in self.ends() {
+            if !entities.iter().any(|(name, _)| *name == end.entity) {
+                entities.push((&end.entity, self.entity(end)));
             }
         }
-        names
+        entities
     }
 
     /// What the load sends to.
@@ -176,17 +172,52 @@ impl Topology {
         self.entity(&self.load)
     }
 
-    /// What the sink receives from.
+    /// What the first sink receives from.
     #[must_use]
     pub fn of_sink(&self) -> &Entity {
-        self.entity(&self.sink)
+        self.entity(&self.sinks[0])
     }
 
-    /// What the pipeline reads, and what it sends to.
+    /// What the pipeline reads, if there is one.
     #[must_use]
-    pub fn of_pipeline(&self) -> Option<(&Entity, &Entity)> {
-        let pipeline = self.pipeline.as_ref()?;
-        Some((self.entity(&pipeline.from), self.entity(&pipeline.to)))
+    pub fn of_pipeline(&self) -> Option<&Entity> {
+        self.pipeline.as_ref().map(|pipeline| self.entity(&pipeline.from))
+    }
+
+    /// What it sends to.
+    pub fn destinations(&self) -> impl Iterator<Item = &Entity> {
+        self.pipeline.iter().flat_map(|pipeline| &pipeline.to).map(|to| self.entity(to))
+    }
+
+    /// The address of what is read at an end, which is also what the service counts it under.
+    #[must_use]
+    pub fn address(&self, end: &End) -> String {
+        let name = self.entity(end).name();
+        match &end.subscription {
+            Some(subscription) => format!("{name}/Subscriptions/{subscription}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// The address that shows what arrived at an end that is written: of a topic it is that of a subscription with a sink,
+    /// since each gets every message.
+    #[must_use]
+    pub fn written_at(&self, to: &End) -> String {
+        let reader = self.sinks.iter().find(|sink| sink.entity == to.entity);
+        self.address(reader.unwrap_or(to))
+    }
+
+    /// The places of an entity that are read, each once: itself, or subscriptions of it.
+    #[must_use]
+    pub fn places_of(&self, entity: &str) -> Vec<&End> {
+        let readers = self.pipeline.iter().map(|pipeline| &pipeline.from).chain(&self.sinks);
+        let mut places: Vec<&End> = Vec::new();
+        for reader in readers.filter(|reader| reader.entity == entity) {
+            if !places.iter().any(|place| place.is_same_place(reader)) {
+                places.push(reader);
+            }
+        }
+        places
     }
 
     /// The role whose processes are measured.
@@ -203,117 +234,18 @@ impl Topology {
     /// What sentences call the things that the load sends.
     #[must_use]
     pub fn noun(&self) -> Noun {
-        match self.of_load() {
-            Entity::Hub(_) => Noun::Events,
-            Entity::Queue(_) => Noun::Messages,
+        match self.of_load().is_log() {
+            true => Noun::Events,
+            false => Noun::Messages,
         }
     }
 }
 
-impl Entity {
-    /// Its name in the service.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Hub(hub) => &hub.name,
-            Self::Queue(queue) => &queue.name,
-        }
-    }
-
-    /// How many parts it has that are read side by side: a queue is one.
-    #[must_use]
-    pub const fn partitions(&self) -> u32 {
-        match self {
-            Self::Hub(hub) => hub.partitions,
-            Self::Queue(_) => 1,
-        }
-    }
-}
-
-impl Serialize for EntitySection {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = match self.0.clone() {
-            Entity::Hub(hub) => Written {
-                hub: Some(hub.name),
-                partitions: Some(hub.partitions),
-                consumer_group: Some(hub.consumer_group),
-                ..Written::default()
-            },
-            Entity::Queue(queue) => Written {
-                queue: Some(queue.name),
-                lock_duration: Some(queue.lock_duration),
-                maximum_delivery_count: Some(queue.maximum_delivery_count),
-                largest_message: Some(queue.largest_message),
-                ..Written::default()
-            },
-        };
-        written.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for EntitySection {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let written = Written::deserialize(deserializer)?;
-        let of_queue = written.lock_duration.is_some()
-            || written.maximum_delivery_count.is_some()
-            || written.largest_message.is_some();
-        let of_hub = written.partitions.is_some() || written.consumer_group.is_some();
-        let entity = match (written.hub, written.queue) {
-            (Some(name), None) if !of_queue => Entity::Hub(Hub {
-                name,
-                partitions: written.partitions.unwrap_or(DEFAULT_PARTITIONS),
-                consumer_group: written.consumer_group.unwrap_or_else(|| "$Default".to_owned()),
-            }),
-            (None, Some(name)) if !of_hub => {
-                let usual = Queue::named(name);
-                Entity::Queue(Queue {
-                    lock_duration: written.lock_duration.unwrap_or(usual.lock_duration),
-                    maximum_delivery_count: written
-                        .maximum_delivery_count
-                        .unwrap_or(usual.maximum_delivery_count),
-                    largest_message: written.largest_message.unwrap_or(usual.largest_message),
-                    ..usual
-                })
-            }
-            (Some(_), None) => {
-                return Err(de::Error::custom(
-                    "a hub has `partitions` and `consumer_group`, and no settings of a queue",
-                ));
-            }
-            (None, Some(_)) => {
-                return Err(de::Error::custom("a queue has neither `partitions` nor `consumer_group`"));
-            }
-            (None, None) | (Some(_), Some(_)) => {
-                return Err(de::Error::custom(
-                    "an entity is a `hub` or a `queue`, with its name in the service",
-                ));
-            }
-        };
-        Ok(Self(entity))
-    }
-}
-
-/// A duration that may be absent.
-mod optional_duration {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(transparent)]
-    struct Text(#[serde(with = "units::duration")] Duration);
-
-    pub(super) fn serialize<S: Serializer>(
-        value: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        value.map(Text).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<Text>::deserialize(deserializer)?.map(|text| text.0))
+impl PipelineSection {
+    fn resolve(&self, tls: bool) -> Pipeline {
+        let tls = tls || self.tls;
+        let connection = Connection { protocol: self.protocol, tls, transport: self.transport };
+        Pipeline { from: End::read(&self.from, connection), to: vec![End::of(&self.to, connection)] }
     }
 }
 
@@ -322,6 +254,3 @@ const SOURCE: &str = "source";
 
 /// What they call the one that the sink receives from.
 const DESTINATION: &str = "destination";
-
-/// Of a hub that does not say.
-const DEFAULT_PARTITIONS: u32 = 32;

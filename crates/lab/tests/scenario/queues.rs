@@ -1,6 +1,6 @@
 //! Scenarios between queues: the published study, and what only hubs have.
 
-use lab::scenario::{CaseOptions, Entities, LoadMode, Payload, Prefetch, Scenario, Transport};
+use lab::scenario::{CaseOptions, Entities, LoadMode, Payload, Prefetch, Scenario, SystemTransport};
 use serde_json::json;
 use units::ByteSize;
 
@@ -44,7 +44,7 @@ fn every_figure_that_the_study_published_stands_beside_a_case_that_has_its_setti
         ("memory=6 GiB", 256, 260, 6),
     ] {
         let parameters = &case(name).parameters;
-        assert_eq!(parameters.sut.transport, Transport::Tls, "{name}");
+        assert_eq!(parameters.sut.transport, SystemTransport::Tls, "{name}");
         assert_eq!(parameters.relay.messages_at_once(), concurrency, "{name}");
         assert_eq!(parameters.relay.threads, Some(threads), "{name}");
         let memory = Some(ByteSize::from_mebibytes(gibibytes * 1024));

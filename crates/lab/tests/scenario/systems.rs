@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::scenario::{CaseOptions, Readiness, ScenarioError, SystemUnderTest, Transport};
+use lab::scenario::{CaseOptions, Readiness, ScenarioError, SystemTransport, SystemUnderTest};
 use serde_json::json;
 
 use super::{cases, names, set, told};
@@ -32,8 +32,8 @@ fn a_sweep_goes_through_systems_by_their_names() {
     assert_eq!(names(&cases), expected);
     let [ours, tls, mine] = [0, 1, 2].map(|index| cases[index].parameters.sut.clone());
     assert_eq!(ours, SystemUnderTest::default());
-    assert!(tls.is_ours() && tls.transport == Transport::Tls && tls.name == "parshall-tls");
-    assert!(!mine.is_ours() && mine.transport == Transport::Tcp);
+    assert!(tls.is_ours() && tls.transport == SystemTransport::Tls && tls.name == "parshall-tls");
+    assert!(!mine.is_ours() && mine.transport == SystemTransport::Tcp);
     assert_eq!(mine.command.unwrap(), ["./mine", "--fast"]);
     assert_eq!(mine.ready, Readiness::Line("listening".to_owned()));
     assert_eq!(mine.stop_within, Duration::from_secs(2));

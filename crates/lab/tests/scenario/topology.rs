@@ -1,7 +1,9 @@
 //! The section `topology`: what it means, what the short forms mean, and what it can't mean.
 
 use lab::results::{Noun, Role};
-use lab::scenario::{CaseOptions, Entity, Measured, Parameters, Pipeline, Target};
+use lab::scenario::{
+    CaseOptions, Connection, End, Entity, Measured, Parameters, Pipeline, Target, Transport,
+};
 use serde_json::json;
 
 use super::{cases, set, told};
@@ -23,8 +25,9 @@ fn the_short_forms_are_a_pipeline_between_a_source_and_a_destination() {
     for text in ["hubs: {}\n", "queues: {}\nrelay: {prefetch: 0}\n"] {
         let topology = parameters(text, &[]).topology();
         assert_eq!(topology.entities.keys().collect::<Vec<_>>(), ["destination", "source"]);
-        assert_eq!((topology.load.as_str(), topology.sink.as_str()), ("source", "destination"));
-        let pipeline = Pipeline { from: "source".to_owned(), to: "destination".to_owned() };
+        let end = |name: &str| End::of(name, Connection::default());
+        assert_eq!((&topology.load, &topology.sinks), (&end("source"), &vec![end("destination")]));
+        let pipeline = Pipeline { from: end("source"), to: vec![end("destination")] };
         assert_eq!(topology.pipeline, Some(pipeline));
         assert_eq!((topology.measure, topology.measured_role()), (Measured::Pipeline, Role::Relay));
     }
@@ -79,7 +82,7 @@ fn what_does_not_fit_together_is_refused_at_its_place() {
     for (arguments, message) in [
         (&["topology.sink=out"][..], "`topology.sink`: there is no entity `out`"),
         (&["topology.measure=pipeline"], "`topology.measure`: there is no pipeline to measure"),
-        (&["topology.entities.in.queue=q"], "an entity is a `hub` or a `queue`"),
+        (&["topology.entities.in.queue=q"], "an entity is a `hub`, a `queue` or a `topic`"),
         (&["topology.entities.in.lock_duration=1 s"], "a hub has `partitions` and `consumer_group`"),
         (&["topology.entities.in.partitions=0"], "`topology.entities.in.partitions`: 0 is out of range"),
         (&["topology.entities.out={hub: EVENTS}"], "`out` has the same name in the service"),
@@ -92,18 +95,103 @@ fn what_does_not_fit_together_is_refused_at_its_place() {
         (&["load.mode=backlog"], "`load.mode`: a backlog is drained by a pipeline"),
         (&["sut={command: [x]}"], "`sut`: a command replaces a pipeline"),
         (&["hubs.source.partitions=1"], "a topology or hubs, not both"),
-        (
-            &[
-                "topology.entities.out={queue: q}",
-                "topology.sink=out",
-                "topology.pipeline={from: in, to: out}",
-            ],
-            "`topology.pipeline`: a pipeline connects two hubs or two queues",
-        ),
     ] {
         let error = told(WITHOUT_PIPELINE, arguments);
         assert!(error.contains(message), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_pipeline_can_lead_from_a_hub_to_a_queue() {
+    let text = "topology:
+  entities: {in: {hub: events, partitions: 2}, out: {queue: orders}}
+  load: in
+  pipeline: {from: in, to: out}
+  sink: out
+";
+    let case = &cases(&format!("scenario: s\n{text}"), &CaseOptions::default()).unwrap()[0];
+    let params = case.params();
+    let relay = params["relay"].as_object().unwrap();
+    assert!(relay.contains_key("checkpoint") && relay.contains_key("in_flight"), "{relay:#?}");
+    assert!(!relay.contains_key("fan_out") && !relay.contains_key("route"), "one place needs no route");
+    let error = told(text, &["relay.prefetch=0"]);
+    assert!(error.contains("`relay.prefetch`: 0 is out of range"), "{error}");
+}
+
+const TOPICS: &str = "topology:
+  entities:
+    in: {topic: orders, subscriptions: [work, spare], lock_duration: 5 s}
+    out: {topic: done, subscriptions: [verify]}
+  load: {to: in, transport: web-socket}
+  pipeline: {from: in/work, to: out, tls: true}
+  sink: {from: out, subscription: verify, tls: true, transport: web-socket}
+relay: {prefetch: 0}
+";
+
+#[test]
+fn a_topic_is_sent_to_and_its_subscriptions_are_read() {
+    let parameters = parameters(TOPICS, &[]);
+    let topology = parameters.topology();
+    let Entity::Topic(topic) = topology.of_load() else { panic!("it is a topic") };
+    assert_eq!((topic.queue.name.as_str(), topic.subscriptions.len()), ("orders", 2));
+    assert_eq!(topic.queue.lock_duration, std::time::Duration::from_secs(5));
+    let pipeline = topology.pipeline.as_ref().unwrap();
+    assert_eq!(topology.address(&pipeline.from), "orders/Subscriptions/work");
+    assert_eq!(topology.written_at(&pipeline.to[0]), "done/Subscriptions/verify");
+    assert_eq!(topology.places_of("in").into_iter().map(End::to_string).collect::<Vec<_>>(), ["in/work"]);
+    assert_eq!((topology.noun(), topology.of_load().partitions()), (Noun::Messages, 1));
+    // What it says in full is the same as in short.
+    let short = ["topology.sink=out/verify", "topology.load=in"];
+    let short = self::parameters(TOPICS, &short).topology();
+    assert_eq!((short.sinks[0].to_string(), short.load.to_string()), ("out/verify".into(), "in".into()));
+    let json = serde_json::to_string(&parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), parameters);
+}
+
+#[test]
+fn each_role_has_its_own_way_to_the_service() {
+    let topology = parameters(TOPICS, &[]).topology();
+    let way = |end: &End| (end.connection.tls, end.connection.transport);
+    assert_eq!(way(&topology.load), (false, Transport::WebSocket));
+    assert_eq!(way(&topology.sinks[0]), (true, Transport::WebSocket));
+    let pipeline = topology.pipeline.unwrap();
+    assert_eq!([way(&pipeline.from), way(&pipeline.to[0])], [(true, Transport::Tcp); 2]);
+    // In a short form it is the system under test alone that can have another one.
+    let topology = parameters("sut: {transport: tls}\n", &[]).topology();
+    let pipeline = topology.pipeline.unwrap();
+    assert_eq!([way(&topology.load), way(&topology.sinks[0])], [(false, Transport::Tcp); 2]);
+    assert_eq!([way(&pipeline.from), way(&pipeline.to[0])], [(true, Transport::Tcp); 2]);
+}
+
+#[test]
+fn an_end_that_cannot_be_reached_is_refused_at_its_place() {
+    const NAMESPACE: &str = "target={connection_string: \
+                             Endpoint=sb://n.example;SharedAccessKeyName=a;SharedAccessKey=YmI=}";
+    for (arguments, message) in [
+        (&["topology.sink=out"][..], "`topology.sink`: `out` is a topic, which is read by a subscription"),
+        (&["topology.sink.subscription=audit"], "`topology.sink.from`: `out` has no subscription `audit`"),
+        (&["topology.pipeline.from=in"], "`topology.pipeline.from`: `in` is a topic"),
+        (&["topology.pipeline.to=audit"], "`topology.pipeline.to`: there is no entity `audit`"),
+        (&["topology.load.to=in/work"], "`topology.load.to`: there is no entity `in/work`"),
+        (&["topology.load.transport=udp"], "`topology.load.transport`"),
+        (&["topology.load.protocol=kafka"], "`topology.load.protocol`"),
+        (&["topology.load.from=in"], "`topology.load"),
+        (&["topology.entities.in.subscriptions=[]"], "a topic without a subscription drops"),
+        (&["topology.entities.in.subscriptions=[work, WORK]"], "`WORK` is named twice"),
+        (&["topology.entities.in.subscriptions=[\"a b\"]"], "can't be the names of subscriptions"),
+        (&["topology.entities.in.partitions=4"], "a topic has neither `partitions` nor"),
+        (&["topology.entities.a/b={queue: q}"], "must not contain a `/`"),
+        (&[NAMESPACE], "`topology.sink.tls`: only the embedded service is reached in both ways"),
+        (
+            &["sut={command: [x]}", "topology.pipeline.transport=web-socket"],
+            "`topology.pipeline.transport`: a command chooses",
+        ),
+    ] {
+        let error = told(TOPICS, arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+    let error = told(WITHOUT_PIPELINE, &["topology.sink=in/verify"]);
+    assert!(error.contains("`topology.sink`: `in` has no subscription `verify`"), "{error}");
 }
 
 const COMMAND: &str = "target:

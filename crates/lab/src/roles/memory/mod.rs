@@ -35,12 +35,12 @@ use connect::{
 use self::relay::Kept;
 use super::{
     backend::{Backend, DecodedMessage, MessageCodec, OpenedSource, RunningService},
-    protocol::{Endpoint, Protocol, QueueEntity, ReadFrom, RelayConfig, ServiceConfig, TlsAccess},
+    protocol::{Endpoint, EntryPoint, ReadFrom, RelayConfig, ServiceConfig},
 };
 use crate::{
     clock::{RunClock, RunTime},
     results::EntityCounters,
-    scenario::Secret,
+    scenario::{Connection, Entity, Protocol, Secret},
 };
 
 /// What goes wrong in the world.
@@ -187,20 +187,18 @@ impl Backend for MemoryBackend {
     async fn start_service(&self, config: &ServiceConfig) -> Result<MemoryService, SinkError> {
         let mut hubs = self.hubs();
         hubs.clear();
-        let of_hubs = config.hubs.iter().map(|entity| (&entity.hub.name, entity.hub.partitions));
-        // A queue that nobody abandons anything in does what a log of one partition does.
-        let dead_letters = |queue: &QueueEntity| format!("{}/$DeadLetterQueue", queue.name);
-        let dead_letters: Vec<String> = config.queues.iter().map(dead_letters).collect();
-        let queues = config.queues.iter().map(|queue| &queue.name);
-        let of_queues = queues.chain(&dead_letters).map(|name| (name, 1));
-        for (name, partitions) in of_hubs.chain(of_queues) {
+        // A queue in which nothing is abandoned does what a log of one partition does, and its dead letters another one.
+        let dead_letters = |queue: &Entity| (format!("{}/$DeadLetterQueue", queue.name()), 1);
+        let queues = config.entities.iter().filter(|entity| !entity.is_log());
+        let entities = config.entities.iter().map(|entity| (entity.name().to_owned(), entity.partitions()));
+        for (name, partitions) in entities.chain(queues.map(dead_letters)) {
             let hub = MemoryHub {
                 log: MemoryLog::new(partitions),
                 clock: config.clock,
                 incoming: Arc::default(),
                 outgoing: Arc::default(),
             };
-            hubs.insert(name.clone(), hub);
+            hubs.insert(name, hub);
         }
         drop(hubs);
         Ok(MemoryService { backend: self.clone() })
@@ -218,8 +216,11 @@ impl Backend for MemoryBackend {
             clock: config.clock,
             source,
             positions: positions(&config.source),
-            destination: self.hub(&config.destination)?,
-            fan_out: config.relay.fan_out.min(config.destination.entity.partitions()),
+            destinations: config.destinations.iter().map(|to| self.hub(to)).collect::<Result<_, _>>()?,
+            fan_out: config
+                .destinations
+                .iter()
+                .fold(config.relay.fan_out, |least, to| least.min(to.entity.partitions())),
             reading: Rc::default(),
             kept: Kept::new(self.faults.delay),
             free_at: RunTime::EPOCH,
@@ -256,12 +257,10 @@ pub struct MemoryService {
 }
 
 impl RunningService for MemoryService {
-    fn connection_string(&self) -> Secret {
-        Secret::new("in memory")
-    }
-
-    fn tls(&self) -> Option<TlsAccess> {
-        None
+    fn entry_points(&self) -> Vec<EntryPoint> {
+        let connection_string = Secret::new("in memory");
+        let connection = Connection::default();
+        vec![EntryPoint { connection, connection_string, certificate_authority: None }]
     }
 
     fn storage_connection_string(&self) -> Option<Secret> {

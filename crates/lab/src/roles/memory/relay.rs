@@ -52,7 +52,7 @@ pub struct MemoryRelay {
     pub(super) clock: RunClock,
     pub(super) source: CountedSource,
     pub(super) positions: Vec<(PartitionId, StartPosition)>,
-    pub(super) destination: MemoryHub,
+    pub(super) destinations: Vec<MemoryHub>,
     pub(super) fan_out: u32,
     pub(super) reading: Rc<RefCell<RelayReading>>,
     pub(super) kept: Kept,
@@ -275,7 +275,9 @@ impl MemoryRelay {
     fn forward(&self, destination: PartitionId, message: &[u8]) {
         let counters = &mut self.reading.borrow_mut().counters;
         let now = self.clock.now();
-        self.destination.append(destination, message);
+        for hub in &self.destinations {
+            hub.append(destination, message);
+        }
         counters.forwarded += 1;
         counters.first_forwarded.get_or_insert(now);
         counters.last_forwarded = Some(now);

@@ -10,7 +10,7 @@ use crate::{
     record::LatencyRecording,
     results::Role,
     roles::service_config::ServiceConfig,
-    scenario::{self, Payload, Readiness, Secret},
+    scenario::{self, Entity, Payload, Protocol, Readiness, Secret, Transport},
     verify::Expectation,
 };
 
@@ -32,15 +32,6 @@ pub enum RoleConfig {
     Sink(SinkConfig),
 }
 
-/// What is spoken with a service.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// AMQP 1.0.
-    #[default]
-    Amqp,
-}
-
 /// One end of a role: an entity, where it is, and how to get in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,13 +39,19 @@ pub struct Endpoint {
     /// What is spoken there.
     #[serde(default)]
     pub protocol: Protocol,
+    /// What carries the bytes. Whether it is encrypted, the connection string says.
+    #[serde(default)]
+    pub transport: Transport,
     /// The namespace's connection string.
     pub connection_string: Secret,
     /// A file of certificates to trust besides those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<PathBuf>,
     /// The entity in it.
-    pub entity: scenario::Entity,
+    pub entity: Entity,
+    /// The subscription that is read, if the entity is a topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<String>,
 }
 
 /// Where a reader without a checkpoint begins.
@@ -95,8 +92,8 @@ pub struct RelayConfig {
     pub clock: RunClock,
     /// Where events come from.
     pub source: Endpoint,
-    /// Where they go.
-    pub destination: Endpoint,
+    /// Where they go: every event to each of these.
+    pub destinations: Vec<Endpoint>,
     /// What happens in between.
     pub relay: scenario::Relay,
     /// Which of [`scenario::Relay::instances`] this process is, from 0.

@@ -27,20 +27,18 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::config::{
-    Endpoint, ExternalConfig, LoadConfig, Protocol, ReadFrom, RelayConfig, RoleConfig, SinkConfig,
-};
+pub use self::config::{Endpoint, ExternalConfig, LoadConfig, ReadFrom, RelayConfig, RoleConfig, SinkConfig};
 pub use self::counters::{
     Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters, SocketUse,
 };
 pub use self::remote::{Assignment, Build, ClockAnswer, ClockQuestion, Hello, Line};
-pub use super::service_config::{HubEntity, QueueEntity, ServiceAddress, ServiceConfig};
+pub use super::service_config::{ServiceAddress, ServiceConfig};
 
 use crate::{
     load::LoadRecordings,
     record::{EncodedDistribution, Recording},
     results::{RelayActivity, Size, Stage},
-    scenario::Secret,
+    scenario::{Connection, Secret},
     verify::{Delivery, StreamSends},
 };
 
@@ -116,25 +114,34 @@ pub enum Report {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// Service: how to reach it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connection_string: Option<Secret>,
+    /// Service: how to reach it, in each way that it was asked for. The first is AMQP over plain TCP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entry_points: Vec<EntryPoint>,
     /// Service: how to reach its storage account, where it serves one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_connection_string: Option<Secret>,
-    /// Service: how to reach it over TLS, if it was asked to listen for that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<TlsAccess>,
 }
 
-/// How to reach the embedded service over TLS.
+/// One way to reach a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TlsAccess {
+pub struct EntryPoint {
+    /// Which way.
+    pub connection: Connection,
     /// The namespace's connection string.
     pub connection_string: Secret,
-    /// The file of the authority that is to be trusted.
-    pub certificate_authority: PathBuf,
+    /// The file of the authority that is to be trusted, over TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authority: Option<PathBuf>,
+}
+
+impl Ready {
+    /// The way that a role wants, or the first where there is no choice.
+    #[must_use]
+    pub fn entry_point(&self, wanted: Connection) -> Option<&EntryPoint> {
+        let exact = self.entry_points.iter().find(|entry_point| entry_point.connection == wanted);
+        exact.or_else(|| self.entry_points.first())
+    }
 }
 
 /// What a role found out.
@@ -234,11 +241,11 @@ mod tests {
             sockets: SocketUse::default(),
         };
         comes_back(&Report::Ready(Ready {
-            connection_string: Some(Secret::new("Endpoint=sb://x")),
-            tls: Some(TlsAccess {
+            entry_points: vec![EntryPoint {
+                connection: Connection { tls: true, ..Connection::default() },
                 connection_string: Secret::new("Endpoint=sb://y"),
-                certificate_authority: PathBuf::from("/tmp/ca.pem"),
-            }),
+                certificate_authority: Some(PathBuf::from("/tmp/ca.pem")),
+            }],
             storage_connection_string: Some(Secret::new("AccountName=x")),
         }));
         comes_back(&Report::Progress(Counted {
@@ -262,7 +269,8 @@ mod tests {
     #[test]
     fn the_relays_configuration_comes_back_with_its_secret() {
         let endpoint = Endpoint {
-            protocol: Protocol::Amqp,
+            protocol: scenario::Protocol::Amqp,
+            transport: scenario::Transport::WebSocket,
             connection_string: Secret::new("key"),
             certificate_authority: None,
             entity: scenario::Entity::Hub(scenario::Hub {
@@ -270,11 +278,12 @@ mod tests {
                 partitions: 4,
                 consumer_group: "$Default".to_owned(),
             }),
+            subscription: None,
         };
         let config = RoleConfig::Relay(Box::new(RelayConfig {
             clock: RunClock::starting_now(),
             source: endpoint.clone(),
-            destination: endpoint,
+            destinations: vec![endpoint],
             relay: scenario::Relay::default(),
             instance: 0,
             read_from: ReadFrom::Now,

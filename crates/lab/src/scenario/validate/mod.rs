@@ -3,6 +3,8 @@
 //! Every rule names the path that it is about, and the document knows where that stands: in the file, in its section
 //! `quick`, in a list of a sweep or in an argument of `--set`.
 
+mod topology;
+
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,11 +13,10 @@ use relay::ownership::{RENEW_MIN, outlasts_a_failed_renewal};
 use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
-use super::parameters::SMALLEST_LOG;
 use super::{
-    Capacity, CheckpointPolicy, CheckpointStore, Entities, Entity, Hub, Hubs, LoadMode, Measured, Ownership,
-    Parameters, Payload, Percent, Prefetch, Queue, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD,
-    ServiceCommand, Target, TopologySection, roles, system,
+    Capacity, CheckpointPolicy, CheckpointStore, Entities, Entity, Hub, LoadMode, Ownership, Parameters,
+    Payload, Percent, Prefetch, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, ServiceCommand, Target,
+    Topology, roles, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -32,8 +33,9 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
         Entities::Topology(topology) => rules.topology(topology, parameters)?,
     }
     rules.load(parameters)?;
-    if let Some((source, destination)) = parameters.topology().of_pipeline() {
-        rules.relay(parameters, source, destination)?;
+    let topology = parameters.topology();
+    if let Some(source) = topology.of_pipeline() {
+        rules.relay(parameters, source, &topology)?;
     }
     rules.system(parameters)?;
     roles::check(document, parameters)?;
@@ -100,167 +102,6 @@ impl Rules<'_> {
         self.duration("target.stop_within", service.stop_within, Duration::ZERO)
     }
 
-    fn hubs(&self, hubs: &Hubs, parameters: &Parameters) -> Result<(), SettingsError> {
-        for (role, hub) in [("source", &hubs.source), ("destination", &hubs.destination)] {
-            let at = format!("hubs.{role}");
-            self.hub([&at, "name"], role, hub, parameters)?;
-        }
-        if hubs.source.name.eq_ignore_ascii_case(&hubs.destination.name) {
-            let reason = "source and destination are the same hub, so events would loop";
-            return Err(self.document.mistake("hubs.destination.name", reason, "give it another name"));
-        }
-        Ok(())
-    }
-
-    fn queues(&self, queues: &Queues) -> Result<(), SettingsError> {
-        if self.document.value("hubs").is_some() {
-            let reason = "a scenario has hubs or queues, not both";
-            let advice = "leave one of the two sections out";
-            return Err(self.document.mistake("queues", reason, advice));
-        }
-        for (role, queue) in [("source", &queues.source), ("destination", &queues.destination)] {
-            self.queue_name(&format!("queues.{role}.name"), &queue.name)?;
-        }
-        let names = [&queues.source.name, &queues.destination.name];
-        if names[0].eq_ignore_ascii_case(names[1]) {
-            let reason = "source and destination are the same queue, so messages would loop";
-            return Err(self.document.mistake("queues.destination.name", reason, "give it another name"));
-        }
-        let Queues { lock_duration, maximum_delivery_count, largest_message, .. } = *queues;
-        let name = queues.source.name.clone();
-        self.queue("queues", &Queue { name, lock_duration, maximum_delivery_count, largest_message })
-    }
-
-    fn queue(&self, at: &str, queue: &Queue) -> Result<(), SettingsError> {
-        self.duration(&format!("{at}.lock_duration"), queue.lock_duration, Duration::from_secs(1))?;
-        let count = format!("{at}.maximum_delivery_count");
-        self.within(&count, queue.maximum_delivery_count, 1..=2000)?;
-        self.within(
-            &format!("{at}.largest_message"),
-            queue.largest_message,
-            ByteSize::from_kibibytes(64)..=ByteSize::from_mebibytes(100),
-        )
-    }
-
-    fn topology(&self, topology: &TopologySection, parameters: &Parameters) -> Result<(), SettingsError> {
-        let mistake = |path: &str, reason: String, advice: &str| {
-            Err(self.document.mistake(&format!("topology{path}"), reason, advice))
-        };
-        for section in ["hubs", "queues"] {
-            if self.document.value(section).is_some() {
-                let advice = "leave one of the two sections out";
-                let reason = format!("a scenario has a topology or {section}, not both");
-                return mistake("", reason, advice);
-            }
-        }
-        for (name, entity) in &topology.entities {
-            let at = format!("topology.entities.{name}");
-            match &entity.0 {
-                Entity::Hub(hub) => self.hub([&at, "hub"], name, hub, parameters)?,
-                Entity::Queue(queue) => {
-                    self.queue_name(&format!("{at}.queue"), &queue.name)?;
-                    self.queue(&at, queue)?;
-                }
-            }
-            let is_same = |other: &&String| {
-                *other != name && topology.entities[*other].0.name().eq_ignore_ascii_case(entity.0.name())
-            };
-            if let Some(other) = topology.entities.keys().find(is_same) {
-                let reason = format!("`{other}` has the same name in the service");
-                return mistake(&format!(".entities.{name}"), reason, "give it another one");
-            }
-        }
-        let mut ends = vec![(".load", &topology.load), (".sink", &topology.sink)];
-        if let Some(pipeline) = &topology.pipeline {
-            ends.extend([(".pipeline.from", &pipeline.from), (".pipeline.to", &pipeline.to)]);
-        }
-        for (path, name) in ends {
-            if !topology.entities.contains_key(name) {
-                let known: Vec<&str> = topology.entities.keys().map(String::as_str).collect();
-                let reason = format!("there is no entity `{name}`");
-                return mistake(path, reason, &format!("the entities are: {}", known.join(", ")));
-            }
-        }
-        match &topology.pipeline {
-            Some(pipeline) if pipeline.from == pipeline.to => mistake(
-                ".pipeline.to",
-                "the pipeline reads and writes the same entity, so events would loop".to_owned(),
-                "name another entity",
-            ),
-            Some(pipeline) if topology.load != pipeline.from || topology.sink != pipeline.to => mistake(
-                ".pipeline",
-                "the pipeline does not connect the load's entity with the sink's".to_owned(),
-                "read from the load's entity, and send to the sink's",
-            ),
-            None if topology.load != topology.sink => mistake(
-                ".sink",
-                "without a pipeline, nothing that the load sends arrives there".to_owned(),
-                "name the load's entity, or add `pipeline: {from: …, to: …}`",
-            ),
-            None if topology.measure == Measured::Pipeline => mistake(
-                ".measure",
-                "there is no pipeline to measure".to_owned(),
-                "measure `load`, `sink` or `service`, or add `pipeline: {from: …, to: …}`",
-            ),
-            None if self.document.value("relay").is_some() => Err(self.document.mistake(
-                "relay",
-                "it needs a pipeline, and the topology has none",
-                "leave it out, or add `topology.pipeline`",
-            )),
-            None if parameters.load.mode == LoadMode::Backlog => Err(self.document.mistake(
-                "load.mode",
-                "a backlog is drained by a pipeline, and there is none",
-                "choose another mode",
-            )),
-            None if !parameters.sut.is_ours() => Err(self.document.mistake(
-                "sut",
-                "a command replaces a pipeline, and there is none",
-                "leave it out, or add `topology.pipeline`",
-            )),
-            _ if topology.measure == Measured::Service && !parameters.target.is_started() => mistake(
-                ".measure",
-                "only a service that the lab starts can be measured".to_owned(),
-                "measure another role, or choose `target: embedded` or a command",
-            ),
-            _ => Ok(()),
-        }
-    }
-
-    fn queue_name(&self, path: &str, name: &str) -> Result<(), SettingsError> {
-        if is_name(name, ".-_/") {
-            return Ok(());
-        }
-        let advice = "1 to 256 letters, digits, `.`, `-`, `_` and `/`";
-        Err(self.document.mistake(path, "can't be the name of a queue", advice))
-    }
-
-    /// A hub of the section at a path, whose name has this key there. Messages call it `called`.
-    fn hub(
-        &self,
-        [at, key]: [&str; 2],
-        called: &str,
-        hub: &Hub,
-        parameters: &Parameters,
-    ) -> Result<(), SettingsError> {
-        let advice = "1 to 256 letters, digits, `.`, `-` and `_`";
-        if !is_name(&hub.name, ".-_") {
-            return Err(self.document.mistake(&format!("{at}.{key}"), "can't be the name of a hub", advice));
-        }
-        if !is_name(&hub.consumer_group, ".-_$") {
-            let path = format!("{at}.consumer_group");
-            return Err(self.document.mistake(&path, "can't be the name of a consumer group", advice));
-        }
-        self.within(&format!("{at}.partitions"), hub.partitions, 1..=1024)?;
-        let share = parameters.log_per_partition(hub);
-        if parameters.target == Target::Embedded && share < SMALLEST_LOG {
-            let reason =
-                format!("leaves {share} to each of the {} partitions of the {called}", hub.partitions);
-            let advice = format!("at least {SMALLEST_LOG} per partition");
-            return Err(self.document.mistake("embedded.log_per_hub", reason, advice));
-        }
-        Ok(())
-    }
-
     fn load(&self, parameters: &Parameters) -> Result<(), SettingsError> {
         let load = &parameters.load;
         if load.mode == LoadMode::Open && load.rate.is_none() {
@@ -308,19 +149,16 @@ impl Rules<'_> {
         &self,
         parameters: &Parameters,
         source: &Entity,
-        destination: &Entity,
+        topology: &Topology,
     ) -> Result<(), SettingsError> {
         let relay = &parameters.relay;
-        match (source, destination) {
-            (Entity::Hub(source), Entity::Hub(destination)) => {
-                self.between_hubs(relay, source, destination)?;
-            }
-            (Entity::Queue(_), Entity::Queue(_)) => self.between_queues(relay)?,
-            (Entity::Hub(_), Entity::Queue(_)) | (Entity::Queue(_), Entity::Hub(_)) => {
-                let reason = "a pipeline connects two hubs or two queues";
-                let advice = "use the same kind at both ends";
-                return Err(self.document.mistake("topology.pipeline", reason, advice));
-            }
+        match source {
+            Entity::Hub(source) => self.from_hub(relay, source)?,
+            Entity::Queue(_) | Entity::Topic(_) => self.from_queue(relay)?,
+        }
+        let logs = topology.destinations().filter(|destination| destination.is_log());
+        if let Some(partitions) = logs.map(Entity::partitions).max() {
+            self.fan_out(relay, partitions)?;
         }
         self.within("relay.batch.events", relay.batch.events, 1..=10_000)?;
         self.duration("relay.batch.wait", relay.batch.wait, Duration::ZERO)?;
@@ -337,7 +175,7 @@ impl Rules<'_> {
         Ok(())
     }
 
-    fn between_queues(&self, relay: &Relay) -> Result<(), SettingsError> {
+    fn from_queue(&self, relay: &Relay) -> Result<(), SettingsError> {
         self.within("relay.instances", relay.instances, 1..=MOST_INSTANCES)?;
         let Some(prefetch) = relay.prefetch.events() else {
             let reason = "`adaptive` is for hubs: prefetched messages of a queue are locked";
@@ -348,12 +186,16 @@ impl Rules<'_> {
         self.within("relay.threads", relay.threads.unwrap_or(1), 1..=10_000)
     }
 
-    fn between_hubs(&self, relay: &Relay, source: &Hub, destination: &Hub) -> Result<(), SettingsError> {
+    fn from_hub(&self, relay: &Relay, source: &Hub) -> Result<(), SettingsError> {
         self.within("relay.instances", relay.instances, 1..=source.partitions)?;
-        if let Some(prefetch) = relay.prefetch.events() {
-            self.within("relay.prefetch", prefetch, 1..=100_000)?;
+        match relay.prefetch.events() {
+            Some(prefetch) => self.within("relay.prefetch", prefetch, 1..=100_000),
+            None => Ok(()),
         }
-        let partitions = destination.partitions;
+    }
+
+    /// Whether so many partitions of the destination that has the most are enough.
+    fn fan_out(&self, relay: &Relay, partitions: u32) -> Result<(), SettingsError> {
         if relay.fan_out > partitions {
             let reason = format!(
                 "a fan-out of {} needs more partitions than the {partitions} of the destination",
@@ -504,16 +346,8 @@ impl Rules<'_> {
     }
 }
 
-/// Whether `text` can be a name: of letters, digits and the characters of `also`.
-fn is_name(text: &str, also: &str) -> bool {
-    let is_allowed = |character: char| character.is_ascii_alphanumeric() || also.contains(character);
-    (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(is_allowed)
-}
-
 /// Each is a process of its own.
 const MOST_INSTANCES: u32 = 64;
-/// As in Azure.
-const LONGEST_NAME: usize = 256;
 /// What a send may carry, less the room that its other sections take.
 const LARGEST_PAYLOAD: ByteSize = ByteSize::from_kibibytes(1000);
 /// A growing lag takes a few readings to be told from an uneven one.

@@ -1,0 +1,221 @@
+//! Where a role sends or receives: an entity of the topology, and how the role gets there.
+//!
+//! A role that only names its entity writes its name: `load: in`, `sink: out/verify` for a subscription. In full it is a
+//! mapping: `load: {to: in, tls: true}`, `sink: {from: out, subscription: verify, transport: web-socket}`.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// One end of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The entity, by its name in the topology.
+    pub entity: String,
+    /// The subscription that is read, if the entity is a topic.
+    pub subscription: Option<String>,
+    /// How the role gets there.
+    pub connection: Connection,
+}
+
+/// How a role connects to the service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Connection {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Whether it is encrypted where the service offers both. Elsewhere the connection string says it.
+    pub tls: bool,
+    /// What carries the bytes.
+    pub transport: Transport,
+}
+
+/// What is spoken with a service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// AMQP 1.0.
+    #[default]
+    Amqp,
+}
+
+/// What carries the bytes of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// TCP alone.
+    #[default]
+    Tcp,
+    /// The messages of a WebSocket.
+    WebSocket,
+}
+
+/// Where a role sends. The keys of its mapping.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sending {
+    /// The entity.
+    pub to: String,
+    /// What is spoken.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub protocol: Protocol,
+    /// Whether it is encrypted.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub tls: bool,
+    /// What carries the bytes.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub transport: Transport,
+}
+
+/// Where a role receives. The keys of its mapping.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receiving {
+    /// The entity; of a topic with `/` and a subscription, unless that is the next key.
+    pub from: String,
+    /// The subscription, if the entity is a topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<String>,
+    /// What is spoken.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub protocol: Protocol,
+    /// Whether it is encrypted.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub tls: bool,
+    /// What carries the bytes.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub transport: Transport,
+}
+
+impl End {
+    /// An end without a subscription.
+    #[must_use]
+    pub fn of(entity: impl Into<String>, connection: Connection) -> Self {
+        Self { entity: entity.into(), subscription: None, connection }
+    }
+
+    /// An end that is read: `out`, or `out/verify`.
+    #[must_use]
+    pub fn read(text: &str, connection: Connection) -> Self {
+        match text.split_once('/') {
+            Some((entity, subscription)) => {
+                Self { subscription: Some(subscription.to_owned()), ..Self::of(entity, connection) }
+            }
+            None => Self::of(text, connection),
+        }
+    }
+
+    /// Whether both are the same entity, and of a topic the same subscription, however they are reached.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        (&self.entity, &self.subscription) == (&other.entity, &other.subscription)
+    }
+}
+
+/// As a scenario writes it: `out`, `out/verify`.
+impl fmt::Display for End {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.entity)?;
+        match &self.subscription {
+            Some(subscription) => write!(formatter, "/{subscription}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<&Sending> for End {
+    fn from(sending: &Sending) -> Self {
+        let Sending { to, protocol, tls, transport } = sending;
+        Self::of(to, Connection { protocol: *protocol, tls: *tls, transport: *transport })
+    }
+}
+
+impl From<&Receiving> for End {
+    fn from(receiving: &Receiving) -> Self {
+        let Receiving { from, subscription, protocol, tls, transport } = receiving;
+        let connection = Connection { protocol: *protocol, tls: *tls, transport: *transport };
+        let end = Self::read(from, connection);
+        Self { subscription: subscription.clone().or(end.subscription), ..end }
+    }
+}
+
+/// A mapping that is written as the name of its entity where that says all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByName<T>(pub T);
+
+/// What [`ByName`] is for.
+pub trait Named: Sized {
+    /// What a scenario may say.
+    const EXPECTED: &'static str;
+
+    /// What the name of an entity means.
+    fn named(name: String) -> Self;
+
+    /// The name, if it says all.
+    fn name(&self) -> Option<&str>;
+}
+
+impl Named for Sending {
+    const EXPECTED: &'static str = "the name of an entity, or `{to: in, tls: true}`";
+
+    fn named(to: String) -> Self {
+        Self { to, protocol: Protocol::default(), tls: false, transport: Transport::default() }
+    }
+
+    fn name(&self) -> Option<&str> {
+        (*self == Self::named(self.to.clone())).then_some(&self.to)
+    }
+}
+
+impl Named for Receiving {
+    const EXPECTED: &'static str = "the name of an entity, or `{from: out, tls: true}`";
+
+    fn named(from: String) -> Self {
+        let Sending { to: from, protocol, tls, transport } = Sending::named(from);
+        Self { from, subscription: None, protocol, tls, transport }
+    }
+
+    fn name(&self) -> Option<&str> {
+        (*self == Self::named(self.from.clone())).then_some(&self.from)
+    }
+}
+
+impl<T: Named + Serialize> Serialize for ByName<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.name() {
+            Some(name) => serializer.serialize_str(name),
+            None => self.0.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: Named + Deserialize<'de>> Deserialize<'de> for ByName<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+
+        impl<'de, T: Named + Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+            type Value = T;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(T::EXPECTED)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+                Ok(T::named(text.to_owned()))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor(PhantomData)).map(Self)
+    }
+}
+
+/// Whether a key need not be written.
+pub(super) fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

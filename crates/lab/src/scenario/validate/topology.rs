@@ -1,0 +1,299 @@
+//! Rules of what events pass through: entities and their names, and the roles between them.
+
+use std::time::Duration;
+
+use settings::SettingsError;
+use units::ByteSize;
+
+use super::Rules;
+use crate::scenario::parameters::SMALLEST_LOG;
+use crate::scenario::{
+    Connection, End, Entity, Hub, Hubs, LoadMode, Measured, Parameters, Pipeline, Queue, Queues, Target,
+    Topic, Topology, TopologySection, Transport,
+};
+
+impl Rules<'_> {
+    pub(super) fn hubs(&self, hubs: &Hubs, parameters: &Parameters) -> Result<(), SettingsError> {
+        for (role, hub) in [("source", &hubs.source), ("destination", &hubs.destination)] {
+            let at = format!("hubs.{role}");
+            self.hub([&at, "name"], role, hub, parameters)?;
+        }
+        if hubs.source.name.eq_ignore_ascii_case(&hubs.destination.name) {
+            let reason = "source and destination are the same hub, so events would loop";
+            return Err(self.document.mistake("hubs.destination.name", reason, "give it another name"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn queues(&self, queues: &Queues) -> Result<(), SettingsError> {
+        if self.document.value("hubs").is_some() {
+            let reason = "a scenario has hubs or queues, not both";
+            let advice = "leave one of the two sections out";
+            return Err(self.document.mistake("queues", reason, advice));
+        }
+        for (role, queue) in [("source", &queues.source), ("destination", &queues.destination)] {
+            self.queue_name(&format!("queues.{role}.name"), &queue.name, "queue")?;
+        }
+        let names = [&queues.source.name, &queues.destination.name];
+        if names[0].eq_ignore_ascii_case(names[1]) {
+            let reason = "source and destination are the same queue, so messages would loop";
+            return Err(self.document.mistake("queues.destination.name", reason, "give it another name"));
+        }
+        let Queues { lock_duration, maximum_delivery_count, largest_message, .. } = *queues;
+        let name = queues.source.name.clone();
+        self.queue("queues", &Queue { name, lock_duration, maximum_delivery_count, largest_message })
+    }
+
+    pub(super) fn topology(
+        &self,
+        section: &TopologySection,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        for other in ["hubs", "queues"] {
+            if self.document.value(other).is_some() {
+                let advice = "leave one of the two sections out";
+                let reason = format!("a scenario has a topology or {other}, not both");
+                return Err(self.document.mistake("topology", reason, advice));
+            }
+        }
+        self.entities(section, parameters)?;
+        let topology = parameters.topology();
+        self.end("topology.load", "to", &topology, &topology.load, parameters)?;
+        self.end("topology.sink", "from", &topology, &topology.sinks[0], parameters)?;
+        match &topology.pipeline {
+            Some(pipeline) => {
+                self.pipeline(&topology, pipeline, parameters)?;
+            }
+            None => self.without_pipeline(&topology, parameters)?,
+        }
+        if topology.measure == Measured::Service && !parameters.target.is_started() {
+            let reason = "only a service that the lab starts can be measured";
+            let advice = "measure another role, or choose `target: embedded` or a command";
+            return Err(self.document.mistake("topology.measure", reason, advice));
+        }
+        Ok(())
+    }
+
+    fn entities(&self, topology: &TopologySection, parameters: &Parameters) -> Result<(), SettingsError> {
+        for (name, entity) in &topology.entities {
+            let at = format!("topology.entities.{name}");
+            if name.contains('/') {
+                let reason = "what roles call it must not contain a `/`, which comes before a subscription";
+                return Err(self.document.mistake(&at, reason, "call it something else"));
+            }
+            match &entity.0 {
+                Entity::Hub(hub) => self.hub([&at, "hub"], name, hub, parameters)?,
+                Entity::Queue(queue) => {
+                    self.queue_name(&format!("{at}.queue"), &queue.name, "queue")?;
+                    self.queue(&at, queue)?;
+                }
+                Entity::Topic(topic) => self.topic(&at, topic)?,
+            }
+            let is_same = |other: &&String| {
+                *other != name && topology.entities[*other].0.name().eq_ignore_ascii_case(entity.0.name())
+            };
+            if let Some(other) = topology.entities.keys().find(is_same) {
+                let reason = format!("`{other}` has the same name in the service");
+                return Err(self.document.mistake(&at, reason, "give it another one"));
+            }
+        }
+        Ok(())
+    }
+
+    /// An end of a role, which stands at a path: as a name, or as a mapping with its name under `key`.
+    fn end(
+        &self,
+        path: &str,
+        key: &str,
+        topology: &Topology,
+        end: &End,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        let of_name = format!("{path}.{key}");
+        let at = if self.document.value(&of_name).is_some() { &of_name } else { path };
+        let Some(entity) = topology.entities.get(&end.entity) else {
+            let known: Vec<&str> = topology.entities.keys().map(String::as_str).collect();
+            let reason = format!("there is no entity `{}`", end.entity);
+            return Err(self.document.mistake(at, reason, format!("the entities are: {}", known.join(", "))));
+        };
+        let subscriptions = entity.subscriptions();
+        match &end.subscription {
+            Some(subscription) if !subscriptions.contains(subscription) => {
+                let reason = format!("`{}` has no subscription `{subscription}`", end.entity);
+                let advice = match subscriptions {
+                    [] => "only topics have subscriptions".to_owned(),
+                    known => format!("its subscriptions are: {}", known.join(", ")),
+                };
+                return Err(self.document.mistake(at, reason, advice));
+            }
+            None if key == "from" && !subscriptions.is_empty() => {
+                let reason = format!("`{}` is a topic, which is read by a subscription", end.entity);
+                let advice = format!("such as `{}/{}`", end.entity, subscriptions[0]);
+                return Err(self.document.mistake(at, reason, advice));
+            }
+            Some(_) | None => {}
+        }
+        self.connection(path, end.connection, parameters)
+    }
+
+    fn connection(
+        &self,
+        path: &str,
+        connection: Connection,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        let tls = format!("{path}.tls");
+        // What `sut.transport` asks for is not written here, and another target knows what it means.
+        if self.document.value(&tls).is_some() && parameters.target != Target::Embedded {
+            let reason = "only the embedded service is reached in both ways";
+            let advice = "leave it out: the connection string says whether TLS is used";
+            return Err(self.document.mistake(&tls, reason, advice));
+        }
+        if connection.transport == Transport::WebSocket && matches!(parameters.target, Target::Command(_)) {
+            let reason = "a command that is the service has one port, for AMQP over TCP";
+            return Err(self.document.mistake(&format!("{path}.transport"), reason, "leave it out"));
+        }
+        Ok(())
+    }
+
+    fn pipeline(
+        &self,
+        topology: &Topology,
+        pipeline: &Pipeline,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        let path = "topology.pipeline";
+        let mistake = |path: &str, reason: String, advice: &str| {
+            Err(self.document.mistake(&format!("topology.pipeline{path}"), reason, advice))
+        };
+        self.end(path, "from", topology, &pipeline.from, parameters)?;
+        for to in &pipeline.to {
+            self.end(path, "to", topology, to, parameters)?;
+        }
+        if pipeline.to.iter().any(|to| to.entity == pipeline.from.entity) {
+            let reason = "the pipeline reads and writes the same entity, so events would loop";
+            return mistake(".to", reason.to_owned(), "name another entity");
+        }
+        let is_read = |to: &End| topology.sinks.iter().any(|sink| sink.entity == to.entity);
+        let is_written = |sink: &End| pipeline.to.iter().any(|to| to.entity == sink.entity);
+        if topology.load.entity != pipeline.from.entity
+            || !pipeline.to.iter().all(is_read)
+            || !topology.sinks.iter().all(is_written)
+        {
+            let reason = "the pipeline does not connect the load's entity with the sink's";
+            let advice = "read from the load's entity, and send to the sink's";
+            return mistake("", reason.to_owned(), advice);
+        }
+        if !parameters.sut.is_ours() && pipeline.from.connection.transport == Transport::WebSocket {
+            let reason = "a command chooses what carries its bytes";
+            return mistake(".transport", reason.to_owned(), "leave it out");
+        }
+        Ok(())
+    }
+
+    fn without_pipeline(&self, topology: &Topology, parameters: &Parameters) -> Result<(), SettingsError> {
+        let mistake =
+            |path: &str, reason: &str, advice: &str| Err(self.document.mistake(path, reason, advice));
+        if topology.sinks.iter().any(|sink| sink.entity != topology.load.entity) {
+            let reason = "without a pipeline, nothing that the load sends arrives there";
+            let advice = "name the load's entity, or add `pipeline: {from: …, to: …}`";
+            return mistake("topology.sink", reason, advice);
+        }
+        if topology.measure == Measured::Pipeline {
+            let reason = "there is no pipeline to measure";
+            let advice = "measure `load`, `sink` or `service`, or add `pipeline: {from: …, to: …}`";
+            return mistake("topology.measure", reason, advice);
+        }
+        if self.document.value("relay").is_some() {
+            let reason = "it needs a pipeline, and the topology has none";
+            return mistake("relay", reason, "leave it out, or add `topology.pipeline`");
+        }
+        if parameters.load.mode == LoadMode::Backlog {
+            let reason = "a backlog is drained by a pipeline, and there is none";
+            return mistake("load.mode", reason, "choose another mode");
+        }
+        if !parameters.sut.is_ours() {
+            let reason = "a command replaces a pipeline, and there is none";
+            return mistake("sut", reason, "leave it out, or add `topology.pipeline`");
+        }
+        Ok(())
+    }
+
+    /// The name of a queue or topic.
+    fn queue_name(&self, path: &str, name: &str, kind: &str) -> Result<(), SettingsError> {
+        if is_name(name, ".-_/") {
+            return Ok(());
+        }
+        let advice = "1 to 256 letters, digits, `.`, `-`, `_` and `/`";
+        Err(self.document.mistake(path, format!("can't be the name of a {kind}"), advice))
+    }
+
+    fn queue(&self, at: &str, queue: &Queue) -> Result<(), SettingsError> {
+        self.duration(&format!("{at}.lock_duration"), queue.lock_duration, Duration::from_secs(1))?;
+        let count = format!("{at}.maximum_delivery_count");
+        self.within(&count, queue.maximum_delivery_count, 1..=2000)?;
+        self.within(
+            &format!("{at}.largest_message"),
+            queue.largest_message,
+            ByteSize::from_kibibytes(64)..=ByteSize::from_mebibytes(100),
+        )
+    }
+
+    fn topic(&self, at: &str, topic: &Topic) -> Result<(), SettingsError> {
+        self.queue_name(&format!("{at}.topic"), &topic.queue.name, "topic")?;
+        self.queue(at, &topic.queue)?;
+        let path = format!("{at}.subscriptions");
+        if topic.subscriptions.is_empty() {
+            let reason = "a topic without a subscription drops what is sent to it";
+            return Err(self.document.mistake(&path, reason, "such as `subscriptions: [verify]`"));
+        }
+        for (index, name) in topic.subscriptions.iter().enumerate() {
+            if !is_name(name, ".-_") || name.len() > LONGEST_SUBSCRIPTION {
+                let advice = "1 to 50 letters, digits, `.`, `-` and `_`";
+                return Err(self.document.mistake(&path, "can't be the names of subscriptions", advice));
+            }
+            if topic.subscriptions[..index].iter().any(|other| other.eq_ignore_ascii_case(name)) {
+                let reason = format!("`{name}` is named twice");
+                return Err(self.document.mistake(&path, reason, "give it another name"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A hub of the section at a path, whose name has this key there. Messages call it `called`.
+    fn hub(
+        &self,
+        [at, key]: [&str; 2],
+        called: &str,
+        hub: &Hub,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        let advice = "1 to 256 letters, digits, `.`, `-` and `_`";
+        if !is_name(&hub.name, ".-_") {
+            return Err(self.document.mistake(&format!("{at}.{key}"), "can't be the name of a hub", advice));
+        }
+        if !is_name(&hub.consumer_group, ".-_$") {
+            let path = format!("{at}.consumer_group");
+            return Err(self.document.mistake(&path, "can't be the name of a consumer group", advice));
+        }
+        self.within(&format!("{at}.partitions"), hub.partitions, 1..=1024)?;
+        let share = parameters.log_per_partition(hub);
+        if parameters.target == Target::Embedded && share < SMALLEST_LOG {
+            let reason =
+                format!("leaves {share} to each of the {} partitions of the {called}", hub.partitions);
+            let advice = format!("at least {SMALLEST_LOG} per partition");
+            return Err(self.document.mistake("embedded.log_per_hub", reason, advice));
+        }
+        Ok(())
+    }
+}
+
+/// Whether `text` can be a name: of letters, digits and the characters of `also`.
+fn is_name(text: &str, also: &str) -> bool {
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || also.contains(character);
+    (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(is_allowed)
+}
+
+/// As in Azure.
+const LONGEST_NAME: usize = 256;
+const LONGEST_SUBSCRIPTION: usize = 50;
