@@ -222,6 +222,64 @@ phases: {warm_up: 200 ms, measure: 1 s, drain: 20 s}
 }
 
 #[test]
+fn a_relay_to_several_destinations_is_verified_at_each_of_them() {
+    let _machine = alone();
+    let hubs = "{hub: events, partitions: 2}, out: {hub: out, partitions: 2}, audit: {queue: audit}";
+    let queues = "{queue: orders}, out: {queue: out}, audit: {queue: audit}";
+    // Sends to one of them take long, and one in thirty sends fails: what is sent again goes where it was not accepted.
+    let slow = "profile: {service_time: {entities: {audit: {send: 3 ms}}}}";
+    for (entities, relay, faults) in [
+        (hubs, "fan_out: 2, restart_after: 10 ms", slow),
+        (queues, "prefetch: 0, concurrency: 16", slow),
+        (hubs, "fan_out: 2, restart_after: 10 ms, failure_ratio: 0.03, dispatch: {sinks: 1}", ""),
+    ] {
+        let bench = Bench::new();
+        let scenario = format!(
+            "scenario: both
+topology:
+  entities: {{in: {entities}}}
+  load: in
+  pipeline: {{from: in, to: [out, audit]}}
+  sinks: [out, audit]
+embedded: {{log_per_hub: 64 MiB, {faults}}}
+load: {{mode: open, rate: 300/s, batch: 3}}
+relay: {{{relay}}}
+phases: {{warm_up: 200 ms, measure: 2 s, drain: 20 s}}
+"
+        );
+        bench.file("both.yaml", &scenario);
+        let finished = bench.run(&["./both.yaml"]);
+        let results = bench.results();
+        let case = &results["cases"][0];
+        let sent = case["delivery"]["sent"].as_u64().unwrap();
+        assert!(sent > 400, "{case:#}\n{}", finished.stderr);
+        assert_eq!(case["destinations"]["out"]["delivery"], case["delivery"], "the headline is the first's");
+        for name in ["out", "audit"] {
+            let destination = &case["destinations"][name];
+            let delivery = &destination["delivery"];
+            for kind in ["lost", "corrupted", "unexpected", "unknown"] {
+                assert_eq!(delivery[kind], 0, "{name}: {delivery}");
+            }
+            let duplicated = delivery["duplicated"].as_u64().unwrap();
+            assert_eq!(delivery["received"].as_u64().unwrap(), sent + duplicated, "{name}: {delivery}");
+            assert!(destination["consumed_per_s"]["median"].as_f64().unwrap() > 0.0, "{name}");
+            assert!(destination["latency_us"]["p50"].as_f64().unwrap() > 0.0, "{name}");
+            assert!(finished.stdout.lines().any(|line| line.starts_with(name)), "{}", finished.stdout);
+        }
+        let findings = case["findings"].as_array().map_or(&[][..], Vec::as_slice);
+        assert!(findings.iter().all(|finding| finding["severity"] != "failure"), "{findings:#?}");
+        let failed = case["relay"]["batches"]["failed"].as_u64().unwrap();
+        assert_eq!(failed > 0, faults.is_empty(), "{:#}", case["relay"]);
+        if !faults.is_empty() {
+            let p50 = |name: &str| case["destinations"][name]["latency_us"]["p50"].as_f64().unwrap();
+            assert!(p50("audit") > p50("out"), "{:#}", case["destinations"]);
+        }
+        let log = bench.folder.path().join("results/logs/both.1/sink-2.log");
+        assert!(log.exists(), "each sink is a process of its own");
+    }
+}
+
+#[test]
 fn a_command_can_be_the_service_that_is_measured() {
     let _machine = alone();
     let bench = Bench::new();

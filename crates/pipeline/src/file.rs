@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, de};
 use units::ByteSize;
 
 use super::service_bus::{ServiceBusSink, ServiceBusSource};
-use super::vocabulary::{Batch, CheckpointPolicy, Ownership, Retry, Route};
+use super::vocabulary::{Batch, CheckpointPolicy, Dispatch, Ownership, Retry, Route};
 use super::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
     SinkConfig, SourceConfig,
@@ -93,16 +93,6 @@ pub(super) struct EventHubsSource {
     #[serde(default)]
     pub(super) transport: Transport,
     pub(super) certificate_authority: Option<PathBuf>,
-}
-
-/// How much is in work at once; without a bound where it is left out.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Dispatch {
-    /// Events of all partitions that not every sink has accepted.
-    pub(super) events: Option<u32>,
-    /// Sinks that have the events of one batch.
-    pub(super) sinks: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -234,8 +224,8 @@ impl Pipeline {
     fn relay_options(&self) -> RelayOptions {
         RelayOptions {
             route: self.route,
-            events_at_once: self.dispatch.events.map_or(usize::MAX, |events| events as usize),
-            sinks_at_once: self.dispatch.sinks.map_or(usize::MAX, |sinks| sinks as usize),
+            events_at_once: self.dispatch.events_at_once(),
+            sinks_at_once: self.dispatch.sinks_at_once(),
             seed: self.seed,
             in_flight: self.in_flight as usize,
             max_held_bytes: self.held.as_usize(),

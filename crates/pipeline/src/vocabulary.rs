@@ -51,6 +51,18 @@ pub struct RetryKeys {
     max_delay: Option<Duration>,
 }
 
+/// How much is in progress at once where every event goes to several sinks; without a bound where it is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dispatch {
+    /// Events of all partitions that not every sink has accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u32>,
+    /// Sinks that have the events of one batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sinks: Option<u32>,
+}
+
 /// How several relays divide the partitions of a source among them. Written as `greedy`, or as
 /// `{mode: greedy, renew: 1 s, expire: 6 s}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +88,20 @@ pub enum OwnershipMode {
     Balanced,
     /// By claims in the checkpoint store, all that are missing to an equal share at once.
     Greedy,
+}
+
+impl Dispatch {
+    /// [`Dispatch::events`] as the engine takes it.
+    #[must_use]
+    pub fn events_at_once(&self) -> usize {
+        self.events.map_or(usize::MAX, |events| events as usize)
+    }
+
+    /// [`Dispatch::sinks`] as the engine takes it.
+    #[must_use]
+    pub fn sinks_at_once(&self) -> usize {
+        self.sinks.map_or(usize::MAX, |sinks| sinks as usize)
+    }
 }
 
 impl From<&Batch> for BatchOptions {

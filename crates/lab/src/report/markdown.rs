@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use super::columns::{Cell, columns, table_begins};
+use super::destinations;
 use super::search::{HEADINGS, rows};
 use super::verdict::{Verdict, provenance, remarks};
 use super::{Report, ReportError};
-use crate::results::{Capacity, Results, Status};
+use crate::results::{Capacity, Case, Results, Status};
 
 /// Verdict, table, findings and environment as Markdown.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,6 +35,7 @@ fn write(text: &mut String, results: &Results) -> std::fmt::Result {
         write_table(text, results)?;
     }
     for case in &results.cases {
+        write_destinations(text, case)?;
         if let Some(capacity) = &case.capacity {
             write_search(text, &case.name, capacity)?;
         }
@@ -51,6 +53,21 @@ fn write(text: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(text, "{}  ", escaped(&line))?;
     }
     writeln!(text, "`{}`", results.environment.command.replace('`', "'"))
+}
+
+fn write_destinations(text: &mut String, case: &Case) -> std::fmt::Result {
+    let rows = destinations::rows(case);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(text, "\n{}, each destination:\n", escaped(&case.name))?;
+    writeln!(text, "| {} |", destinations::HEADINGS.join(" | "))?;
+    writeln!(text, "|---|{}", "---:|".repeat(destinations::HEADINGS.len() - 1))?;
+    for row in rows {
+        let cells: Vec<String> = row.cells.iter().map(|cell| escaped(cell)).collect();
+        writeln!(text, "| {} |", cells.join(" | "))?;
+    }
+    Ok(())
 }
 
 fn write_search(text: &mut String, case: &str, capacity: &Capacity) -> std::fmt::Result {

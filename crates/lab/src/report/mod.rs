@@ -6,6 +6,7 @@
 
 mod columns;
 mod csv;
+mod destinations;
 mod folder;
 mod html;
 mod json;

@@ -317,6 +317,7 @@ fn record(case: usize, number: u32) -> TrialRecord {
             length: Duration::from_secs(1),
             latency: latencies(2_000, 900.0 * slower, 0.55),
         }],
+        ..Distributions::default()
     };
     TrialRecord::new(trial, distributions)
 }

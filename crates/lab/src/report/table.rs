@@ -6,10 +6,11 @@
 use std::fmt::{self, Write as _};
 
 use super::columns::{Cell, Column, columns, table_begins};
+use super::destinations;
 use super::search::{HEADINGS, rows};
 use super::verdict::{Verdict, provenance, remarks};
 use super::{Report, ReportError};
-use crate::results::{Capacity, Results, Severity, Status};
+use crate::results::{Capacity, Case, Results, Severity, Status};
 
 /// Verdict, table, findings and environment for a terminal or a log.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +52,7 @@ impl TableReport {
             }
         }
         for case in &results.cases {
+            self.write_destinations(text, case)?;
             if let Some(capacity) = &case.capacity {
                 self.write_search(text, &case.name, capacity)?;
             }
@@ -122,6 +124,43 @@ impl TableReport {
                     writeln!(text, "  {:width$}  {interval}", "")?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A line for each of several destinations; on a narrow terminal a sentence each.
+    fn write_destinations(&self, text: &mut String, case: &Case) -> fmt::Result {
+        let rows = destinations::rows(case);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let name = single_line(&format!("{}, each destination:", case.name));
+        writeln!(text, "\n{}", self.paint(&name, Emphasis::Strong))?;
+        let heading = destinations::HEADINGS.map(str::to_owned);
+        let lines = || std::iter::once(&heading).chain(rows.iter().map(|row| &row.cells));
+        let widths: Vec<usize> = (0..heading.len())
+            .map(|column| lines().map(|cells| length(&cells[column])).max().unwrap_or(0))
+            .collect();
+        let total = widths.iter().sum::<usize>() + GAP.len() * widths.len();
+        if self.width.is_some_and(|width| total > width) {
+            for row in &rows {
+                let figures = heading.iter().zip(&row.cells).skip(1).filter(|(_, cell)| !cell.is_empty());
+                let figures: Vec<String> =
+                    figures.map(|(heading, cell)| format!("{heading} {cell}")).collect();
+                let line = single_line(&format!("{}: {}", row.cells[0], figures.join(", ")));
+                for line in wrapped(&line, self.width) {
+                    writeln!(text, "{line}")?;
+                }
+            }
+            return Ok(());
+        }
+        let alarming = std::iter::once(false).chain(rows.iter().map(|row| row.alarming));
+        for (cells, alarming) in lines().zip(alarming) {
+            let first = format!("{:width$}", single_line(&cells[0]), width = widths[0]);
+            let rest = cells.iter().zip(&widths).skip(1).map(|(cell, width)| format!("{GAP}{cell:>width$}"));
+            let line: String = std::iter::once(first).chain(rest).collect();
+            let emphasis = if alarming { Emphasis::Bad } else { Emphasis::None };
+            writeln!(text, "{}", self.paint(line.trim_end(), emphasis))?;
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures, RelayActivity,
-    RemoteRole, Role, RoleUsage, Size, Stage,
+    Delivery, Destination, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures,
+    RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
 };
 
 /// The figures of one trial. Rates are means over the measured phase.
@@ -53,6 +53,9 @@ pub struct Trial {
     /// What became of the events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
+    /// Where every event goes to several destinations: the figures of each, by the name that the scenario has for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub destinations: BTreeMap<String, Destination>,
     /// The service's own counters over the measured phase, by entity name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hub: BTreeMap<String, EntityCounters>,
@@ -159,6 +162,8 @@ pub struct Distributions {
     pub latency: LatencyDistribution,
     /// End to end, from the real send.
     pub uncorrected_latency: LatencyDistribution,
+    /// End to end, from the intended instant, at each of several destinations.
+    pub destinations: BTreeMap<String, LatencyDistribution>,
     /// Per stage.
     pub stages: BTreeMap<Stage, LatencyDistribution>,
     /// Sizes inside the relay.
@@ -215,7 +220,12 @@ impl TrialRecord {
     pub fn new(trial: Trial, distributions: Distributions) -> Self {
         let stages = distributions.stages.iter();
         let seconds = distributions.intervals.iter();
+        let mut destinations = trial.destinations;
+        for (name, latency) in &distributions.destinations {
+            destinations.entry(name.clone()).or_default().latency_us = latency.summary();
+        }
         let trial = Trial {
+            destinations,
             latency_us: distributions
                 .latency
                 .summary_of_seconds(seconds.map(|second| &second.latency), distributions.clock_us),

@@ -95,6 +95,8 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
     let scenario = &config.relay;
     let mut relay = RelayOptions {
         route: scenario.route,
+        events_at_once: scenario.dispatch.events_at_once(),
+        sinks_at_once: scenario.dispatch.sinks_at_once(),
         seed: config.seed,
         in_flight: scenario.in_flight as usize,
         retry: scenario.retry.policy(scenario.try_timeout, config.seed),

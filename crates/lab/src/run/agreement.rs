@@ -13,11 +13,12 @@ use crate::{
 };
 
 /// What the clients counted from the first event to the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClientCounters {
     pub(super) load: LoadCounters,
     pub(super) pipeline: PipelineCounters,
-    pub(super) sink: SinkCounters,
+    /// In the order of the topology.
+    pub(super) sinks: Vec<SinkCounters>,
 }
 
 /// What is known of the pipeline's own counters.
@@ -64,27 +65,53 @@ pub(super) fn disagreements(
             format!("{what}: the service counted {counted}, the clients {clients}"),
         ));
     };
+    let to = topology.pipeline.as_ref().map(|pipeline| pipeline.to.as_slice()).unwrap_or_default();
+    let incoming = |address: &str| service.get(address).copied().unwrap_or_default().incoming_events;
     for (name, entity) in topology.in_order() {
         for place in topology.places_of(name) {
-            let counted = service.get(&topology.address(place)).copied().unwrap_or_default();
-            let pipeline = topology.pipeline.as_ref();
-            let is_destination =
-                pipeline.is_some_and(|pipeline| pipeline.to.iter().any(|to| to.entity == name));
-            let is_source = pipeline.is_some_and(|pipeline| pipeline.from.is_same_place(place));
-            let is_read = topology.sinks.iter().any(|sink| sink.is_same_place(place));
-            let written = [
-                is_destination.then(|| clients.sent_by_pipeline(entity)).flatten(),
-                (topology.load.entity == name).then(|| clients.sent_by_load()),
-            ];
+            let address = topology.address(place);
+            let sinks = topology.sinks.iter().zip(&clients.sinks);
+            let sink =
+                sinks.filter(|(sink, _)| sink.is_same_place(place)).map(|(_, counters)| counters).next();
+            let is_source =
+                topology.pipeline.as_ref().is_some_and(|pipeline| pipeline.from.is_same_place(place));
+            let written_by_pipeline = match (to, sink) {
+                _ if !to.iter().any(|to| to.entity == name) => None,
+                ([_only], Some(sink)) => clients.sent_by_pipeline(sink, entity),
+                // Of several destinations the pipeline counts the sends together.
+                (_, Some(sink)) => Some(Range { least: sink.seen(), most: u64::MAX }),
+                (_, None) => None,
+            };
+            let written =
+                [written_by_pipeline, (topology.load.entity == name).then(|| clients.sent_by_load())];
             let read = [
                 is_source.then(|| clients.received_by_pipeline(entity)).flatten(),
-                is_read.then(|| clients.received_by_sink(entity)),
+                sink.map(|sink| clients.received_by_sink(sink, entity)),
             ];
-            compare(format!("appended to the {place}"), counted.incoming_events, Range::sum(written));
-            compare(format!("read from the {place}"), counted.outgoing_events, Range::sum(read));
+            let outgoing = service.get(&address).copied().unwrap_or_default().outgoing_events;
+            compare(format!("appended to the {place}"), incoming(&address), Range::sum(written));
+            compare(format!("read from the {place}"), outgoing, Range::sum(read));
         }
     }
+    if let (PipelineCounters::Own(relay), [_, _, ..]) = (clients.pipeline, to) {
+        let names: Vec<String> = to.iter().map(ToString::to_string).collect();
+        let appended = to.iter().map(|to| incoming(&topology.written_at(to))).sum();
+        compare(format!("appended to {} together", names.join(" and ")), appended, Some(relay.sent()));
+    }
     found
+}
+
+impl RelayCounters {
+    /// What it sent, as far as it knows.
+    fn sent(self) -> Range {
+        Range { least: self.forwarded, most: self.forwarded.saturating_add(self.doubtful) }
+    }
+}
+
+impl SinkCounters {
+    const fn seen(&self) -> u64 {
+        self.events.received + self.events.corrupted + self.events.foreign
+    }
 }
 
 impl ClientCounters {
@@ -98,39 +125,38 @@ impl ClientCounters {
                 let most = self.handed_out(relay.received, relay.opened, entity);
                 Range { least: relay.received, most }
             }
-            PipelineCounters::Unknown => Range { least: self.sink.distinct, most: u64::MAX },
+            PipelineCounters::Unknown => {
+                let distinct = self.sinks.iter().map(|sink| sink.distinct).max();
+                Range { least: distinct.unwrap_or(0), most: u64::MAX }
+            }
             PipelineCounters::Absent => return None,
         })
     }
 
-    fn sent_by_pipeline(&self, destination: &Entity) -> Option<Range> {
+    /// What the pipeline sent to its only destination, which `sink` reads.
+    fn sent_by_pipeline(&self, sink: &SinkCounters, destination: &Entity) -> Option<Range> {
         Some(match self.pipeline {
-            PipelineCounters::Own(relay) => {
-                Range { least: relay.forwarded, most: relay.forwarded.saturating_add(relay.doubtful) }
-            }
+            PipelineCounters::Own(relay) => relay.sent(),
             // A partition that the sink opened again was read again.
-            PipelineCounters::Unknown if self.sink.opened > u64::from(destination.partitions()) => {
-                Range { least: self.sink.distinct, most: u64::MAX }
+            PipelineCounters::Unknown if sink.opened > u64::from(destination.partitions()) => {
+                Range { least: sink.distinct, most: u64::MAX }
             }
-            PipelineCounters::Unknown => Range { least: self.seen(), most: u64::MAX },
+            PipelineCounters::Unknown => Range { least: sink.seen(), most: u64::MAX },
             PipelineCounters::Absent => return None,
         })
     }
 
-    fn received_by_sink(&self, entity: &Entity) -> Range {
-        let seen = self.seen();
-        Range { least: seen, most: self.handed_out(seen, self.sink.opened, entity) }
-    }
-
-    const fn seen(&self) -> u64 {
-        self.sink.events.received + self.sink.events.corrupted + self.sink.events.foreign
+    fn received_by_sink(&self, sink: &SinkCounters, entity: &Entity) -> Range {
+        let seen = sink.seen();
+        Range { least: seen, most: self.handed_out(seen, sink.opened, entity) }
     }
 
     /// What the service may have handed out at most. Where everything that was sent was seen, and no partition was closed
     /// under its reader, nothing can have been on the way: then it is exactly what was received.
     fn handed_out(&self, received: u64, opened: u64, entity: &Entity) -> u64 {
         let load = &self.load.events;
-        let is_drained = load.sent == load.acknowledged && self.sink.missing == Some(0);
+        let is_drained =
+            load.sent == load.acknowledged && self.sinks.iter().all(|sink| sink.missing == Some(0));
         match is_drained && opened <= u64::from(entity.partitions()) {
             true => received,
             false => u64::MAX,
@@ -196,10 +222,10 @@ mod tests {
                 ..LoadCounters::default()
             },
             pipeline: PipelineCounters::Own(RELAY),
-            sink: SinkCounters {
+            sinks: vec![SinkCounters {
                 events: Counts { received: 95, ..Counts::default() },
                 ..SinkCounters::default()
-            },
+            }],
         }
     }
 
@@ -236,7 +262,7 @@ mod tests {
     fn what_was_handed_out_must_have_arrived_once_nothing_is_on_the_way() {
         let mut clients = clients();
         clients.load.events.acknowledged = 100;
-        clients.sink.missing = Some(0);
+        clients.sinks[0].missing = Some(0);
         let found = |clients: &ClientCounters, source, destination| {
             disagreements(&hubs(), &service((100, source), (100, destination)), clients).len()
         };
@@ -245,10 +271,10 @@ mod tests {
         assert_eq!(found(&clients, 95, 96), 1);
         // A partition that was closed and opened again explains more.
         let opened = |opened| PipelineCounters::Own(RelayCounters { opened, ..RELAY });
-        (clients.pipeline, clients.sink.opened) = (opened(2), 2);
+        (clients.pipeline, clients.sinks[0].opened) = (opened(2), 2);
         assert_eq!(found(&clients, 96, 96), 0);
         // So does an end before everything had arrived.
-        (clients.pipeline, clients.sink.missing) = (opened(1), Some(1));
+        (clients.pipeline, clients.sinks[0].missing) = (opened(1), Some(1));
         assert_eq!(found(&clients, 96, 96), 0);
     }
 
@@ -256,7 +282,7 @@ mod tests {
     fn a_command_may_read_and_send_an_event_twice_but_not_less_than_arrived() {
         let mut clients = clients();
         clients.pipeline = PipelineCounters::Unknown;
-        clients.sink.distinct = 90;
+        clients.sinks[0].distinct = 90;
         let found = |source, destination| {
             disagreements(&hubs(), &service((90, source), (destination, 95)), &clients).len()
         };
@@ -287,5 +313,35 @@ mod tests {
         assert_eq!(found((95, 95)), 0, "the entity that nobody uses is not looked at");
         assert_eq!(found((89, 95)), 1, "the load had more of it acknowledged");
         assert_eq!(found((95, 94)), 1, "the sink saw more");
+    }
+
+    #[test]
+    fn several_destinations_are_held_together_against_the_sends_and_each_against_its_sink() {
+        let mut topology = hubs();
+        let audit = End::of("audit", Connection::default());
+        topology.entities.insert("audit".to_owned(), topology.entities["source"].clone());
+        let Some(Entity::Hub(hub)) = topology.entities.get_mut("audit") else { panic!("it is a hub") };
+        hub.name = "audit".to_owned();
+        topology.sinks.push(audit.clone());
+        topology.pipeline.as_mut().unwrap().to.push(audit);
+        let mut clients = clients();
+        clients.pipeline = PipelineCounters::Own(RelayCounters { forwarded: 190, ..RELAY });
+        clients.sinks.push(clients.sinks[0]);
+        let found = |destination, audit| {
+            let mut service = service((90, 95), (destination, 95));
+            let counters =
+                EntityCounters { incoming_events: audit, outgoing_events: 95, ..EntityCounters::default() };
+            service.insert("audit".to_owned(), counters);
+            disagreements(&topology, &service, &clients)
+        };
+        assert_eq!(found(95, 95), []);
+        assert_eq!(found(95, 100), [], "five sends have no answer");
+        let one_more = &found(96, 100)[0].message;
+        assert_eq!(
+            one_more,
+            "appended to destination and audit together: the service counted 196 events, the clients 190 to 195"
+        );
+        let beyond = &found(100, 94)[0].message;
+        assert_eq!(beyond, "appended to the audit: the service counted 94 events, the clients at least 95");
     }
 }

@@ -8,7 +8,7 @@ use super::{
     clock_correction::{ClockCorrection, clock_finding, remote_roles},
     error::TrialError,
     findings::{limit_findings, missed_by_sink, outside_findings, sink_finding, what_limited},
-    monitor::{Monitor, load_counters, relay_counters, sink_counters},
+    monitor::{Monitor, load_counters, rate_between, relay_counters, sinks_counters},
     pipeline::{Pipeline, rate},
     plan::TrialPlan,
     supervisor::{Member, Running, Supervisor},
@@ -20,11 +20,11 @@ use crate::{
     probe::Work,
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
-        Delivery, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
+        Delivery, Destination, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
         LatencyDistribution, OwnFigures, Refusals, RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
         Trial, TrialRecord,
     },
-    roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters},
+    roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters, SinkCounters},
     scenario::LoadMode,
     verify,
 };
@@ -54,7 +54,7 @@ pub(super) fn collect(
     let mut findings = limit_findings(&measured, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
     let mut distributions = outcomes.distributions(begin_of(supervisor))?;
-    if let Some(correction) = ClockCorrection::of(supervisor) {
+    if let Some(correction) = ClockCorrection::of(supervisor, 0) {
         findings.extend(outcomes.correct(&correction, begin_of(supervisor), &mut distributions)?);
     }
     let remote = remote_roles(supervisor, begin_of(supervisor).zip(end_of(supervisor)));
@@ -62,6 +62,28 @@ pub(super) fn collect(
     findings.extend(
         remote.iter().filter_map(|each| clock_finding(&measured.called(each.role, member(each)), each)),
     );
+    let destinations = destinations(plan, supervisor, &ending.hub);
+    let unreadable = |source| TrialError::Recording { role: Role::Sink, source };
+    let sinks = (0..).zip(&outcomes.sinks).zip(&plan.topology.sinks);
+    for ((instance, sink), end) in sinks.filter(|_| !destinations.is_empty()) {
+        let correction = ClockCorrection::of(supervisor, instance);
+        let latency = match (sink.latency, correction) {
+            (None, _) => LatencyDistribution::default(),
+            (Some(latency), None) => latency.total.decode().map_err(unreadable)?,
+            (Some(latency), Some(correction)) => {
+                let corrected = correction.apply(latency, RunTime::EPOCH).map_err(unreadable)?;
+                match corrected.doubt() {
+                    None => corrected.total,
+                    Some(doubt) => {
+                        // The first one's is among the findings already.
+                        findings.extend(Some(doubt).filter(|_| instance > 0));
+                        LatencyDistribution::default()
+                    }
+                }
+            }
+        };
+        distributions.destinations.insert(end.to_string(), latency);
+    }
     // A service of its own has a clock of its own; and how long a backlog lay there is nobody's latency.
     let is_elsewhere = |role| remote.iter().any(|remote| remote.role == role);
     for (stage, reader) in [(Stage::InHub, Role::Relay), (Stage::Delivery, Role::Sink)] {
@@ -75,17 +97,18 @@ pub(super) fn collect(
             let clients = ClientCounters {
                 load: load_counters(supervisor),
                 pipeline: match pipeline {
-                    Pipeline::Ours => PipelineCounters::Own(relay_counters(supervisor)),
+                    Pipeline::Ours { .. } => PipelineCounters::Own(relay_counters(supervisor)),
                     Pipeline::Between(_) | Pipeline::Unobserved => PipelineCounters::Unknown,
                     Pipeline::Absent => PipelineCounters::Absent,
                 },
-                sink: sink_counters(supervisor),
+                sinks: sinks_counters(supervisor),
             };
             findings.extend(disagreements(&plan.topology, &ending.hub, &clients));
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
-        findings.extend(missed_by_sink(sink_counters(supervisor).missed, plan.noun()));
+        let missed = sinks_counters(supervisor).iter().map(|sink| sink.missed).sum();
+        findings.extend(missed_by_sink(missed, plan.noun()));
     }
     let hub = service_growth(supervisor);
     let relay = RelayActivity::sum(outcomes.activities.iter().copied());
@@ -128,7 +151,8 @@ pub(super) fn collect(
         produced_per_s: rates.produced_per_s,
         consumed_per_s: rates.consumed_per_s,
         roles,
-        delivery: outcomes.delivery.map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
+        delivery: outcomes.first().delivery.map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
+        destinations,
         hub,
         relay,
         refusals,
@@ -152,12 +176,19 @@ struct Outcomes<'a> {
     relays: Vec<&'a BTreeMap<Stage, Recording>>,
     sizes: Vec<&'a BTreeMap<Size, EncodedDistribution>>,
     activities: Vec<&'a RelayActivity>,
+    /// In the order of the topology.
+    sinks: Vec<SinkOutcome<'a>>,
+    /// A command did not end when it was asked to.
+    was_killed: bool,
+}
+
+/// What one sink found out.
+#[derive(Debug, Clone, Copy, Default)]
+struct SinkOutcome<'a> {
     delivery: Option<&'a verify::Delivery>,
     latency: Option<&'a Recording>,
     uncorrected_latency: Option<&'a Recording>,
     delivery_time: Option<&'a Recording>,
-    /// A command did not end when it was asked to.
-    was_killed: bool,
 }
 
 impl<'a> Outcomes<'a> {
@@ -179,20 +210,28 @@ impl<'a> Outcomes<'a> {
                 }
                 Outcome::External { was_killed } => all.was_killed |= *was_killed && role == Role::Relay,
                 Outcome::Sink { delivery, latency, uncorrected_latency, delivery_time } => {
-                    all.delivery = delivery.as_ref();
-                    all.latency = latency.as_ref();
-                    all.uncorrected_latency = uncorrected_latency.as_ref();
-                    all.delivery_time = delivery_time.as_ref();
+                    all.sinks.push(SinkOutcome {
+                        delivery: delivery.as_ref(),
+                        latency: latency.as_ref(),
+                        uncorrected_latency: uncorrected_latency.as_ref(),
+                        delivery_time: delivery_time.as_ref(),
+                    });
                 }
             }
         }
         all
     }
 
+    /// Of the sink whose figures are those of the case.
+    fn first(&self) -> SinkOutcome<'a> {
+        self.sinks.first().copied().unwrap_or_default()
+    }
+
     fn distributions(&self, begin: Option<RunTime>) -> Result<Distributions, TrialError> {
         let unreadable = |role| move |source: DecodeError| TrialError::Recording { role, source };
         let mut distributions = Distributions::default();
-        if let Some(latency) = self.latency {
+        let sink = self.first();
+        if let Some(latency) = sink.latency {
             distributions.latency = latency.total.decode().map_err(unreadable(Role::Sink))?;
             let begin = begin.unwrap_or_default();
             for interval in &latency.intervals {
@@ -203,10 +242,10 @@ impl<'a> Outcomes<'a> {
                 });
             }
         }
-        if let Some(latency) = self.uncorrected_latency {
+        if let Some(latency) = sink.uncorrected_latency {
             distributions.uncorrected_latency = latency.total.decode().map_err(unreadable(Role::Sink))?;
         }
-        if let Some(recording) = self.delivery_time {
+        if let Some(recording) = sink.delivery_time {
             let delivery = recording.total.decode().map_err(unreadable(Role::Sink))?;
             distributions.stages.insert(Stage::Delivery, delivery);
         }
@@ -244,13 +283,13 @@ impl Outcomes<'_> {
             let corrected = corrected.map_err(|source| TrialError::Recording { role: Role::Sink, source })?;
             Ok::<_, TrialError>(corrected.unwrap_or_default())
         };
-        let mut latency = corrected(self.latency)?;
-        let mut uncorrected = corrected(self.uncorrected_latency)?;
+        let mut latency = corrected(self.first().latency)?;
+        let mut uncorrected = corrected(self.first().uncorrected_latency)?;
         let doubt = latency.doubt();
         if doubt.is_some() {
             (latency, uncorrected) = Default::default();
         }
-        distributions.clock_us = self.latency.map(|_| latency.bound_us);
+        distributions.clock_us = self.first().latency.map(|_| latency.bound_us);
         distributions.latency = latency.total;
         distributions.intervals = latency.seconds;
         distributions.uncorrected_latency = uncorrected.total;
@@ -291,16 +330,22 @@ impl Rates {
             produced_per_s: without_pipeline(Role::Load, |told| Some(told.load()?.events.acknowledged)),
             consumed_per_s: without_pipeline(Role::Sink, |told| Some(told.sink()?.events.received)),
         };
-        if plan.mode() == LoadMode::Backlog { rates.between_first_and_last(supervisor) } else { rates }
+        match (plan.mode(), pipeline) {
+            (LoadMode::Backlog, Pipeline::Ours { destinations }) => {
+                rates.between_first_and_last(supervisor, *destinations)
+            }
+            _ => rates,
+        }
     }
 
     /// A backlog ends by itself, between two readings: what counts is the time from its first event to its last.
-    fn between_first_and_last(self, supervisor: &Supervisor) -> Self {
+    fn between_first_and_last(self, supervisor: &Supervisor, destinations: u64) -> Self {
         let ended = supervisor.edges(Role::Relay).filter_map(|(_, ended)| ended.counters.relay());
         let relay = ended.fold(RelayCounters::default(), |sum, relay| sum.plus(relay));
         let (Some(first), Some(last)) = (relay.first_forwarded, relay.last_forwarded) else {
             return self;
         };
+        let forwarded = relay.forwarded / destinations;
         let seconds = last.saturating_since(first).as_secs_f64();
         if seconds <= 0.0 {
             return self;
@@ -309,7 +354,7 @@ impl Rates {
             duration_s: seconds,
             offered_per_s: None,
             received_per_s: Some(relay.received as f64 / seconds),
-            forwarded_per_s: Some(relay.forwarded as f64 / seconds),
+            forwarded_per_s: Some(forwarded as f64 / seconds),
             ..self
         }
     }
@@ -328,10 +373,18 @@ fn end_of(supervisor: &Supervisor) -> Option<RunTime> {
 /// What services refused the roles in the whole trial, as far as anything was.
 fn refusals(supervisor: &Supervisor, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusals> {
     let load = load_counters(supervisor).events;
-    let sink = sink_counters(supervisor);
+    let sinks = sinks_counters(supervisor);
+    let of_sinks = |figure: fn(&SinkCounters) -> u64| sinks.iter().map(figure).sum();
     let mut all = BTreeMap::from([
         (Role::Load, Refusals { refused: load.refused, throttled: load.throttled, total: None }),
-        (Role::Sink, Refusals { refused: sink.closed, throttled: sink.throttled, total: None }),
+        (
+            Role::Sink,
+            Refusals {
+                refused: of_sinks(|sink| sink.closed),
+                throttled: of_sinks(|sink| sink.throttled),
+                total: None,
+            },
+        ),
     ]);
     if let Some(relay) = relay {
         let trial = relay.whole_trial;
@@ -418,6 +471,34 @@ fn own_figures(supervisor: &Supervisor, forwarded_per_s: Option<f64>) -> Option<
         collecting_percent: per_us(|figures| figures.collecting_us).map(|share| share * 100.0),
         heap_bytes: ended.figures.heap_bytes,
     })
+}
+
+/// What each sink saw, where there are several.
+fn destinations(
+    plan: &TrialPlan<'_>,
+    supervisor: &Supervisor,
+    hub: &BTreeMap<String, EntityCounters>,
+) -> BTreeMap<String, Destination> {
+    if plan.topology.sinks.len() < 2 {
+        return BTreeMap::new();
+    }
+    let sinks = plan.topology.sinks.iter().zip(supervisor.of(Role::Sink));
+    sinks
+        .map(|(end, (_, running))| {
+            let edges = running.marks.get(&Edge::Begin).zip(running.marks.get(&Edge::End));
+            let received = |told: &Counters| Some(told.sink()?.events.received);
+            let verdict = match &running.finished {
+                Some(Outcome::Sink { delivery, .. }) => delivery.as_ref(),
+                _ => None,
+            };
+            let destination = Destination {
+                consumed_per_s: edges.and_then(|(began, ended)| rate_between(began, ended, received)),
+                latency_us: None,
+                delivery: verdict.map(|verdict| delivery(verdict, source_of(plan, hub))),
+            };
+            (end.to_string(), destination)
+        })
+        .collect()
 }
 
 /// What the embedded service counted over the whole trial of what the pipeline reads, if that is a queue.

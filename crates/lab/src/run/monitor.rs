@@ -161,13 +161,15 @@ impl<'a> Monitor<'a> {
             self.show(supervisor, now);
         }
         let lead = self.max_lag?.events();
-        // A sink that falls behind holds the load back, too: otherwise the destination's log would overflow, and the
+        // A sink that falls behind holds the load back, too: otherwise its destination's log would overflow, and the
         // pipeline be blamed for the loss.
+        let sinks = sinks_counters(supervisor);
+        let seen = sinks.iter().map(|sink| sink.distinct + sink.missed).min().unwrap_or(0);
         let sink = sink_counters(supervisor);
         let relay = self.pipeline.counters(supervisor);
         // These will never arrive: the dead letters, what retention took, and what the service refused to take.
         let gone = sink.dead_lettered + relay.missed + load_counters(supervisor).events.failed;
-        let seen = (sink.distinct + sink.missed).saturating_add(lead);
+        let seen = seen.saturating_add(lead);
         let events = relay.completed.min(seen).saturating_add(lead);
         let events = events.saturating_add(gone);
         Some((Role::Load, Command::Allow { events }))
@@ -193,7 +195,8 @@ impl<'a> Monitor<'a> {
             Pipeline::Absent => load_counters(supervisor).events.acknowledged,
             _ => relay.forwarded,
         };
-        let waiting_for_sink = forwarded.saturating_sub(sink.events.received);
+        let slowest = sinks_counters(supervisor).iter().map(|sink| sink.events.received).min();
+        let waiting_for_sink = forwarded.saturating_sub(slowest.unwrap_or(0));
         let progress = &mut self.progress;
         progress.phase_elapsed = now.saturating_since(self.phase_began);
         progress.offered_per_s = Some(rate(totals.sent, self.before.sent));
@@ -244,9 +247,15 @@ pub(super) fn load_counters(supervisor: &Supervisor) -> LoadCounters {
     latest(supervisor, Role::Load).filter_map(Counters::load).next().unwrap_or_default()
 }
 
-/// What the sink told last.
+/// What the first sink told last, whose figures are those of the case.
 pub(super) fn sink_counters(supervisor: &Supervisor) -> SinkCounters {
-    latest(supervisor, Role::Sink).filter_map(Counters::sink).next().unwrap_or_default()
+    sinks_counters(supervisor).first().copied().unwrap_or_default()
+}
+
+/// What each sink told last, in the order of the topology.
+pub(super) fn sinks_counters(supervisor: &Supervisor) -> Vec<SinkCounters> {
+    let sinks = supervisor.of(Role::Sink).map(|(_, running)| running.latest.as_ref());
+    sinks.map(|latest| latest.and_then(|counted| counted.counters.sink()).unwrap_or_default()).collect()
 }
 
 /// What all relays together told last.

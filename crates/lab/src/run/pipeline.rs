@@ -20,8 +20,11 @@ use crate::{
 /// Where the figures of the measured pipeline come from in a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pipeline {
-    /// Our relay tells them.
-    Ours,
+    /// Our relay tells them. Its sends are those to all destinations together, so that what it forwarded is their mean.
+    Ours {
+        /// How many there are.
+        destinations: u64,
+    },
     /// A command between two entities of the embedded service, which tells them.
     Between(Ends),
     /// A command between two entities of a service that is not ours: the sink tells some of them.
@@ -42,7 +45,7 @@ impl Pipeline {
         let ends = Ends::of(&plan.topology);
         match (ends, plan.is_external(), plan.is_embedded()) {
             (None, _, _) => Self::Absent,
-            (Some(_), false, _) => Self::Ours,
+            (Some(_), false, _) => Self::Ours { destinations: plan.topology.destinations().count() as u64 },
             (Some(ends), true, true) => Self::Between(ends),
             (Some(_), true, false) => Self::Unobserved,
         }
@@ -52,7 +55,10 @@ impl Pipeline {
     pub(super) fn counters(&self, supervisor: &Supervisor) -> RelayCounters {
         let sink = sink_counters(supervisor);
         let (received, forwarded) = match self {
-            Self::Ours => return relay_counters(supervisor),
+            Self::Ours { destinations } => {
+                let relay = relay_counters(supervisor);
+                return RelayCounters { forwarded: relay.forwarded / destinations, ..relay };
+            }
             Self::Between(ends) => {
                 let counters = service_counters(supervisor);
                 let of = |name: &str| counters.get(name).copied().unwrap_or_default();
@@ -66,7 +72,7 @@ impl Pipeline {
     /// Events received per second in the measured phase.
     pub(super) fn received_per_s(&self, supervisor: &Supervisor) -> Option<f64> {
         match self {
-            Self::Ours => rate(supervisor, Role::Relay, |told| Some(told.relay()?.received)),
+            Self::Ours { .. } => rate(supervisor, Role::Relay, |told| Some(told.relay()?.received)),
             Self::Between(ends) => rate(supervisor, Role::Service, |told| {
                 Some(told.service()?.get(&ends.source)?.outgoing_events)
             }),
@@ -85,14 +91,15 @@ impl Pipeline {
     /// Events that came through in the measured phase: forwarded, or received by the sink where nothing forwards them.
     pub(super) fn carried(&self, supervisor: &Supervisor) -> u64 {
         let of = |counted: &Counted| self.forwarded_in(&counted.counters).unwrap_or(0);
-        let grown = supervisor.edges(self.teller()).map(|(began, ended)| of(ended).saturating_sub(of(began)));
+        let grown = headline_edges(supervisor, self.teller())
+            .map(|(began, ended)| of(ended).saturating_sub(of(began)));
         grown.sum()
     }
 
     /// Who tells what was forwarded.
     const fn teller(&self) -> Role {
         match self {
-            Self::Ours => Role::Relay,
+            Self::Ours { .. } => Role::Relay,
             Self::Between(_) => Role::Service,
             Self::Unobserved | Self::Absent => Role::Sink,
         }
@@ -101,7 +108,7 @@ impl Pipeline {
     /// What was forwarded, of what that role tells.
     fn forwarded_in(&self, told: &Counters) -> Option<u64> {
         Some(match self {
-            Self::Ours => told.relay()?.forwarded,
+            Self::Ours { destinations } => told.relay()?.forwarded / destinations,
             Self::Between(ends) => told.service()?.get(&ends.destination)?.incoming_events,
             Self::Unobserved | Self::Absent => told.sink()?.events.received,
         })
@@ -116,13 +123,20 @@ impl Ends {
     }
 }
 
-/// How much a figure of a role grew per second in the measured phase, over all of its members together.
+/// The counters at both edges of the measured phase of a role's members whose figures are those of the case: all of them, but
+/// the first sink alone.
+fn headline_edges(supervisor: &Supervisor, role: Role) -> impl Iterator<Item = (&Counted, &Counted)> {
+    supervisor.edges(role).take(if role == Role::Sink { 1 } else { usize::MAX })
+}
+
+/// How much a figure of a role grew per second in the measured phase, over all of its members together; of sinks it is the first.
 pub(super) fn rate(
     supervisor: &Supervisor,
     role: Role,
     figure: impl Fn(&Counters) -> Option<u64>,
 ) -> Option<f64> {
-    let mut rates = supervisor.edges(role).filter_map(|(began, ended)| rate_between(began, ended, &figure));
+    let mut rates =
+        headline_edges(supervisor, role).filter_map(|(began, ended)| rate_between(began, ended, &figure));
     let first = rates.next()?;
     Some(rates.fold(first, |sum, rate| sum + rate))
 }

@@ -204,14 +204,21 @@ impl<'a> TrialPlan<'a> {
         })
     }
 
-    pub(super) fn sink(&self, embedded: Option<&Ready>) -> SinkConfig {
+    /// The sink of each end. What the source has given up is counted by the first.
+    pub(super) fn sinks(&self, embedded: Option<&Ready>) -> Vec<SinkConfig> {
+        let mut dead_letters = self.dead_letters(embedded);
+        let sinks = self.topology.sinks.iter();
+        sinks.map(|end| self.sink(embedded, end, dead_letters.take())).collect()
+    }
+
+    fn sink(&self, embedded: Option<&Ready>, end: &End, dead_letters: Option<Endpoint>) -> SinkConfig {
         let parameters = self.parameters;
-        let destination = self.topology.of_sink();
-        let destinations = u16::try_from(destination.partitions()).unwrap_or(u16::MAX);
+        let partitions = self.topology.entity(end).partitions();
+        let destinations = u16::try_from(partitions).unwrap_or(u16::MAX);
         SinkConfig {
             clock: self.clock,
-            destination: self.endpoint(embedded, &self.topology.sinks[0]),
-            dead_letters: self.dead_letters(embedded),
+            destination: self.endpoint(embedded, end),
+            dead_letters,
             expectation: Expectation {
                 run: self.run,
                 streams: self.load_plan().streams,

@@ -48,6 +48,19 @@ phases: {warm_up: 100 ms, measure: 300 ms, drain: 5 s}
 trials: 1
 ";
 
+const TO_TWO_HUBS: &str = "\
+scenario: small
+topology:
+  entities: {in: {hub: source, partitions: 4}, out: {hub: out, partitions: 3}, audit: {hub: destination, partitions: 3}}
+  load: in
+  pipeline: {from: in, to: [out, audit]}
+  sinks: [out, audit]
+load: {payload: 24 B, batch: 10, in_flight: 4, max_lag: 5000, backlog: 2000, rate: 20000/s}
+relay: {fan_out: 3, batch: {events: 32, wait: 1 ms}}
+phases: {warm_up: 100 ms, measure: 300 ms, drain: 5 s}
+trials: 1
+";
+
 fn cases(set: &[&str]) -> Vec<Case> {
     cases_of(SCENARIO, set)
 }
@@ -145,6 +158,40 @@ async fn between_queues_every_message_is_verified_and_the_counters_agree() {
         assert!(hub.contains_key("source") && hub.contains_key("destination"));
         assert_eq!(case.params["queues.source.name"], "source");
         assert!(!case.params.contains_key("hubs.source.partitions"));
+    }
+}
+
+#[tokio::test]
+async fn each_destination_is_verified_by_a_sink_of_its_own() {
+    for mode in ["saturate", "open", "backlog"] {
+        let mode = format!("load.mode={mode}");
+        let case = run_cases(&cases_of(TO_TWO_HUBS, &[&mode]), Faults::default()).await;
+        let delivery = case.delivery.expect("a verdict");
+        assert_eq!((delivery.lost, delivery.corrupted, delivery.reordered), (0, 0, 0), "{mode}");
+        assert!(
+            !kinds(&case).contains(&results::FindingKind::CountersDisagree),
+            "{mode}: {:?}",
+            case.findings
+        );
+        assert_eq!(case.destinations.keys().collect::<Vec<_>>(), ["audit", "out"], "{mode}");
+        for (name, destination) in &case.destinations {
+            assert_eq!(destination.delivery, case.delivery, "{mode}: {name}");
+        }
+        let trial = &case.trials[0];
+        assert_eq!(trial.hub["out"].incoming_events, trial.hub["destination"].incoming_events, "{mode}");
+        if !mode.ends_with("backlog") {
+            assert!(case.destinations["audit"].latency_us.is_some(), "{mode}");
+            assert!(case.destinations["out"].consumed_per_s.is_some_and(|rate| rate.median > 0.0), "{mode}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_counters_of_every_destination_are_held_against_its_sink() {
+    for (counter, by) in [(Counter::DestinationIncoming, -1), (Counter::DestinationOutgoing, 1)] {
+        let faults = Faults { miscount: Some(Miscount { counter, by }), ..Faults::default() };
+        let case = run_cases(&cases_of(TO_TWO_HUBS, &["load.mode=saturate"]), faults).await;
+        assert!(kinds(&case).contains(&results::FindingKind::CountersDisagree), "{counter:?}");
     }
 }
 

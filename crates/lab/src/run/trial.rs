@@ -24,6 +24,7 @@ use super::{
     max_lag::MaxLag,
     monitor::{
         Monitor, Place, load_counters, owned_partitions, relay_counters, service_counters, sink_counters,
+        sinks_counters,
     },
     peers::Peers,
     pipeline::Pipeline,
@@ -181,7 +182,10 @@ impl<L: RoleLauncher> Trial<'_, L> {
                 self.launch(Role::Relay, instance, config).await?;
             }
         }
-        self.launch(Role::Sink, 0, |clock| RoleConfig::Sink(SinkConfig { clock, ..plan.sink(own) })).await?;
+        for (instance, config) in (0..).zip(plan.sinks(own)) {
+            let config = |clock| RoleConfig::Sink(SinkConfig { clock, ..config });
+            self.launch(Role::Sink, instance, config).await?;
+        }
         self.until_ready("connecting the roles").await?;
         self.supervisor.read_usages().await?;
         for role in Role::ALL {
@@ -357,10 +361,13 @@ impl<L: RoleLauncher> Trial<'_, L> {
             .supervisor
             .wait_until(
                 patience,
-                |supervisor| match sink_counters(supervisor).missing {
-                    Some(0) => State::Met,
-                    Some(missing) if nothing_more_comes(supervisor, missing) => State::Met,
-                    missing => State::At(missing.unwrap_or(u64::MAX)),
+                |supervisor| {
+                    let missing = sinks_counters(supervisor).into_iter().map(|sink| sink.missing);
+                    match missing.sum::<Option<u64>>() {
+                        Some(0) => State::Met,
+                        Some(missing) if nothing_more_comes(supervisor, missing) => State::Met,
+                        missing => State::At(missing.unwrap_or(u64::MAX)),
+                    }
                 },
                 |supervisor| monitor.tick(supervisor),
             )
@@ -479,14 +486,16 @@ impl<L: RoleLauncher> Trial<'_, L> {
     }
 }
 
-/// Whether the `missing` events are those that retention took before relay or sink read them: the relay has done everything
-/// else, and the sink has seen all of that.
+/// Whether the `missing` events are those that retention took before relay or sinks read them: the relay has done everything
+/// else, and each sink has seen all of that.
 fn nothing_more_comes(supervisor: &Supervisor, missing: u64) -> bool {
-    let (load, relay, sink) =
-        (load_counters(supervisor).events, relay_counters(supervisor), sink_counters(supervisor));
-    missing <= relay.missed + sink.missed
+    let (load, relay) = (load_counters(supervisor).events, relay_counters(supervisor));
+    let sinks = sinks_counters(supervisor);
+    let missed: u64 = sinks.iter().map(|sink| sink.missed).sum();
+    let received: u64 = sinks.iter().map(|sink| sink.events.received).sum();
+    missing <= relay.missed * sinks.len() as u64 + missed
         && relay.done() >= load.acknowledged
-        && sink.events.received + sink.missed >= relay.forwarded
+        && received + missed >= relay.forwarded
 }
 
 /// A port that nothing listens on at this moment. A command takes it right after; that something else does so before is

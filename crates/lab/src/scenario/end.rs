@@ -6,7 +6,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// One end of a role.
@@ -212,6 +212,43 @@ impl<'de, T: Named + Deserialize<'de>> Deserialize<'de> for ByName<T> {
         }
 
         deserializer.deserialize_any(Visitor(PhantomData)).map(Self)
+    }
+}
+
+/// Names of entities: one, or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOrMore(pub Vec<String>);
+
+impl Serialize for OneOrMore {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [only] => serializer.serialize_str(only),
+            names => names.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for OneOrMore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = OneOrMore;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("the name of an entity, or a list of names")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<OneOrMore, E> {
+                Ok(OneOrMore(vec![text.to_owned()]))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<OneOrMore, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(OneOrMore)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use pipeline::vocabulary::{Batch, CheckpointPolicy, Ownership, OwnershipMode, Retry, RetryKeys, Route};
+use pipeline::vocabulary::{
+    Batch, CheckpointPolicy, Dispatch, Ownership, OwnershipMode, Retry, RetryKeys, Route,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::end::is_usual;
 use super::prefetch::Prefetch;
 
 /// The section `relay`.
@@ -25,6 +28,9 @@ pub struct Relay {
     /// Queues: threads that a command may have for its work on messages, where it needs any. Our relay works on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// How much is in progress at once where every event goes to several destinations.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub dispatch: Dispatch,
     /// How an event finds its destination.
     pub route: Route,
     /// Partitions of the destination hub that events are routed to: the first `fan_out` of them.
@@ -79,6 +85,7 @@ impl Default for Relay {
             prefetch: Prefetch::Events(512),
             concurrency: None,
             threads: None,
+            dispatch: Dispatch::default(),
             route: Route::Random,
             fan_out: 32,
             checkpoint: CheckpointPolicy::EachBatch,

@@ -3,6 +3,9 @@
 //! ```text
 //! load ──▶ in ──▶ pipeline ──▶ out ──▶ sink        with a pipeline
 //! load ──▶ in ─────────────────────────▶ sink      without
+//!
+//! load ──▶ in ──▶ pipeline ─┬▶ out ──▶ sink        to several destinations, each of which gets every event
+//!                           └▶ audit ─▶ sink       and has a sink of its own
 //! ```
 //!
 //! A scenario says it in a section of its own, or by the sections `hubs` or `queues`, which are short forms: the load sends to
@@ -16,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::end::is_usual;
 use super::{
-    ByName, Connection, End, Entities, Entity, EntitySection, Protocol, Queue, Receiving, Sending, Transport,
+    ByName, Connection, End, Entities, Entity, EntitySection, OneOrMore, Protocol, Queue, Receiving, Sending,
+    Transport,
 };
 use crate::results::{Noun, Role};
 
@@ -71,7 +75,11 @@ pub struct TopologySection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineSection>,
     /// The entity that the sink receives from.
-    pub sink: ByName<Receiving>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sink: Option<ByName<Receiving>>,
+    /// The same for several sinks, each of which verifies every event. The figures of the case are of the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sinks: Option<Vec<ByName<Receiving>>>,
     /// What is measured.
     #[serde(default)]
     pub measure: Measured,
@@ -83,8 +91,8 @@ pub struct TopologySection {
 pub struct PipelineSection {
     /// What it reads: an entity, and of a topic a subscription after a `/`.
     pub from: String,
-    /// The entity that it sends to.
-    pub to: String,
+    /// The entity that it sends to, or several, each of which gets every event.
+    pub to: OneOrMore,
     /// What is spoken.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub protocol: Protocol,
@@ -134,7 +142,7 @@ impl Topology {
                     entities: entities.map(|(name, entity)| (name.clone(), entity.0.clone())).collect(),
                     load: End::from(&section.load.0),
                     pipeline: section.pipeline.as_ref().map(|pipeline| pipeline.resolve(tls)),
-                    sinks: vec![End::from(&section.sink.0)],
+                    sinks: section.sinks().map(End::from).collect(),
                     measure: section.measure,
                 }
             }
@@ -241,11 +249,19 @@ impl Topology {
     }
 }
 
+impl TopologySection {
+    /// What `sink` or `sinks` has.
+    fn sinks(&self) -> impl Iterator<Item = &Receiving> {
+        self.sink.iter().chain(self.sinks.iter().flatten()).map(|sink| &sink.0)
+    }
+}
+
 impl PipelineSection {
     fn resolve(&self, tls: bool) -> Pipeline {
         let tls = tls || self.tls;
         let connection = Connection { protocol: self.protocol, tls, transport: self.transport };
-        Pipeline { from: End::read(&self.from, connection), to: vec![End::of(&self.to, connection)] }
+        let to = self.to.0.iter().map(|to| End::of(to, connection)).collect();
+        Pipeline { from: End::read(&self.from, connection), to }
     }
 }
 

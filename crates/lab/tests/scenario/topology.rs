@@ -2,7 +2,7 @@
 
 use lab::results::{Noun, Role};
 use lab::scenario::{
-    CaseOptions, Connection, End, Entity, Measured, Parameters, Pipeline, Target, Transport,
+    CaseOptions, Connection, Dispatch, End, Entity, Measured, Parameters, Pipeline, Target, Transport,
 };
 use serde_json::json;
 
@@ -116,6 +116,50 @@ fn a_pipeline_can_lead_from_a_hub_to_a_queue() {
     assert!(!relay.contains_key("fan_out") && !relay.contains_key("route"), "one place needs no route");
     let error = told(text, &["relay.prefetch=0"]);
     assert!(error.contains("`relay.prefetch`: 0 is out of range"), "{error}");
+}
+
+const SEVERAL: &str = "topology:
+  entities:
+    in: {hub: events, partitions: 4}
+    out: {hub: out, partitions: 32}
+    audit: {topic: audit, subscriptions: [first, second]}
+  load: in
+  pipeline: {from: in, to: [out, audit]}
+  sinks: [out, audit/first, {from: audit/second, tls: true}]
+relay: {dispatch: {events: 100, sinks: 1}}
+";
+
+#[test]
+fn every_destination_has_sinks_of_its_own() {
+    let parameters = parameters(SEVERAL, &[]);
+    let topology = parameters.topology();
+    assert_eq!(topology.destinations().map(Entity::name).collect::<Vec<_>>(), ["out", "audit"]);
+    let sinks = topology.sinks.iter().map(End::to_string);
+    assert_eq!(sinks.collect::<Vec<_>>(), ["out", "audit/first", "audit/second"]);
+    assert_eq!(topology.of_sink().name(), "out", "its figures are those of the case");
+    assert_eq!(parameters.relay.dispatch, Dispatch { events: Some(100), sinks: Some(1) });
+    let json = serde_json::to_string(&parameters).unwrap();
+    assert!(json.contains(r#""to":["out","audit"]"#), "{json}");
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), parameters);
+    for (arguments, message) in [
+        (&["topology.sinks=[out]"][..], "`topology.pipeline`: the pipeline does not connect"),
+        (&["topology.pipeline.to=out"], "`topology.pipeline`: the pipeline does not connect"),
+        (&["topology.pipeline.to=[out, out]"], "`topology.pipeline.to[1]`: `out` is named twice"),
+        (&["topology.pipeline.to=[out, nowhere]"], "`topology.pipeline.to[1]`: there is no entity `nowhere`"),
+        (&["topology.pipeline.to=[]"], "`topology.pipeline.to`: the pipeline sends to nothing"),
+        (&["topology.sinks=[out, audit/first, out]"], "`topology.sinks[2]`: `out` has a sink already"),
+        (&["topology.sinks=[out, audit]"], "`topology.sinks[1]`: `audit` is a topic"),
+        (&["topology.sinks=[]"], "`topology.sink`: nothing receives and verifies"),
+        (&["topology.sink=out"], "`topology.sinks`: a topology has a `sink` or `sinks`, not both"),
+        (&["relay.dispatch.sinks=3"], "`relay.dispatch.sinks`: 3 is out of range"),
+        (&["relay.fan_out=33"], "a fan-out of 33 needs more partitions"),
+        (&["sut={command: [x]}"], "`topology.pipeline.to`: a command sends to one entity"),
+    ] {
+        let error = told(SEVERAL, arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+    let error = told("queues: {}\nrelay: {prefetch: 0, dispatch: {events: 1}}\n", &[]);
+    assert!(error.contains("`relay.dispatch.events`: messages of a queue are bounded"), "{error}");
 }
 
 const TOPICS: &str = "topology:

@@ -8,6 +8,7 @@ use super::rate_chart::SearchSection;
 use super::relay_section::RelaySection;
 use super::scale::Scale;
 use crate::figure;
+use crate::report::destinations;
 use crate::results::{
     Bounds, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Noun, Role, RoleUsage, Trial,
 };
@@ -33,6 +34,8 @@ pub(super) struct CaseSection {
     /// Our own relay's accounts.
     pub(super) relay: Option<RelaySection>,
     pub(super) delivery: Option<Grid>,
+    /// The figures of each destination, where there are several.
+    pub(super) destinations: Option<Grid>,
     pub(super) generator: Option<Grid>,
     pub(super) resources: Option<Grid>,
     /// What another system told of itself.
@@ -80,6 +83,7 @@ impl CaseSection {
             latencies: latencies(case),
             relay: RelaySection::of(case),
             delivery: delivery(case),
+            destinations: destination_grid(case),
             generator: generator(case, noun),
             resources: typical.and_then(|trial| resources(trial, noun)),
             own_figures: own_figures(case, noun),
@@ -219,6 +223,18 @@ fn delivery(case: &Case) -> Option<Grid> {
         let damage = [(3, counts.lost), (6, counts.corrupted), (8, counts.unexpected.unwrap_or(0))];
         if let Some(row) = grid.rows.last_mut() {
             damage.into_iter().for_each(|(column, count)| row.cells[column].alarming = count > 0);
+        }
+    }
+    grid.without_empty_columns()
+}
+
+fn destination_grid(case: &Case) -> Option<Grid> {
+    let mut grid = Grid::new(destinations::HEADINGS);
+    for row in destinations::rows(case) {
+        let [name, cells @ ..] = row.cells;
+        grid.push(name, cells.map(|cell| Some(cell).filter(|cell| !cell.is_empty())));
+        for cell in grid.rows.last_mut().into_iter().flat_map(|row| &mut row.cells) {
+            cell.alarming = row.alarming;
         }
     }
     grid.without_empty_columns()

@@ -2,7 +2,9 @@
 
 use super::{CasePlan, OrderExpectation};
 use crate::figure;
-use crate::results::{Finding, FindingKind, MeasuredComponent, Role, Severity, SourceShape, Trial, examine};
+use crate::results::{
+    Delivery, Finding, FindingKind, MeasuredComponent, Role, Severity, SourceShape, Trial, examine,
+};
 use crate::studies::{self, Observation};
 
 /// The runner's findings of every trial, and those that follow from the figures: counts of deliveries, clocks, and what
@@ -45,9 +47,34 @@ pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
 /// What the counts of a trial mean. Those of an interrupted trial are of events still under way: no verdict
 /// follows from missing ones, but corruption and disorder are what they are.
 fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
-    let Some(delivery) = &trial.delivery else {
-        return Vec::new();
+    let unknown = trial.delivery.as_ref().and_then(|delivery| unknown_finding(plan, trial, delivery));
+    let at_each =
+        trial.deliveries().flat_map(|(name, delivery)| delivery_findings_at(plan, trial, name, delivery));
+    at_each.chain(unknown).collect()
+}
+
+/// Sends that no service has answered; the same at every destination.
+fn unknown_finding(plan: &CasePlan, trial: &Trial, delivery: &Delivery) -> Option<Finding> {
+    let count = delivery.unknown.filter(|unknown| *unknown > 0)?;
+    let severity = match is_tenth(count, delivery.sent) && !trial.interrupted {
+        true => Severity::Failure,
+        false => Severity::Warning,
     };
+    let message = format!(
+        "{} of {} sent were never acknowledged: whether they arrived is unknown",
+        plan.shape.noun.counted(count),
+        figure::count(delivery.sent)
+    );
+    Some(Finding::new(severity, FindingKind::OutcomeUnknown, message))
+}
+
+/// What the counts of one destination mean, which has a name if there are several.
+fn delivery_findings_at(
+    plan: &CasePlan,
+    trial: &Trial,
+    destination: Option<&str>,
+    delivery: &Delivery,
+) -> Vec<Finding> {
     let disorder = match plan.order {
         OrderExpectation::Kept => Severity::Failure,
         OrderExpectation::NotPromised => Severity::Note,
@@ -89,20 +116,12 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
             FindingKind::EventsReordered,
             of_sent("arrived after a later event of their stream"),
         ),
-        (
-            delivery.unknown.unwrap_or(0),
-            match is_tenth(delivery.unknown.unwrap_or(0), delivery.sent) && !trial.interrupted {
-                true => Severity::Failure,
-                false => Severity::Warning,
-            },
-            FindingKind::OutcomeUnknown,
-            of_sent("were never acknowledged: whether they arrived is unknown"),
-        ),
     ]
     .into_iter()
     .filter(|(count, ..)| *count > 0)
     .map(|(count, severity, kind, text)| {
-        Finding::new(severity, kind, format!("{} {text}", noun.counted(count)))
+        let place = destination.map(|name| format!("at `{name}`: ")).unwrap_or_default();
+        Finding::new(severity, kind, format!("{place}{} {text}", noun.counted(count)))
     })
     .collect()
 }

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use self::findings::findings;
 use super::{
-    Capacity, CurvePoint, Delivery, Figure, Finding, FindingKind, LatencyDistribution, LatencySummary,
-    MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity, Shape, Size, Stage,
-    Summary, Trial, TrialRecord,
+    Capacity, CurvePoint, Delivery, DestinationSummary, Figure, Finding, FindingKind, LatencyDistribution,
+    LatencySummary, MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity,
+    Shape, Size, Stage, Summary, Trial, TrialRecord,
 };
 
 /// A case with its trials, its figures and its verdict.
@@ -91,6 +91,9 @@ pub struct Case {
     /// What became of the events, over all trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
+    /// Where every event goes to several destinations: the figures of each, by the name that the scenario has for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub destinations: BTreeMap<String, DestinationSummary>,
     /// The same case in the published study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
@@ -186,6 +189,11 @@ impl Case {
             sizes.entry(*size).or_default().merge(distribution);
         }
 
+        let mut latencies: BTreeMap<String, LatencyDistribution> = BTreeMap::new();
+        for (name, distribution) in recorded().flat_map(|each| &each.destinations) {
+            latencies.entry(name.clone()).or_default().merge(distribution);
+        }
+
         let offered_per_s = over_trials(|trial| trial.offered_per_s);
         let received_per_s = over_trials(|trial| trial.received_per_s);
         let forwarded_per_s = over_trials(|trial| trial.forwarded_per_s);
@@ -222,6 +230,7 @@ impl Case {
             stages: stages.iter().filter_map(|(stage, each)| Some((*stage, each.summary()?))).collect(),
             relay,
             delivery,
+            destinations: DestinationSummary::of_trials(&complete, &latencies),
             published: plan.published.clone(),
             parshall_ratio: None,
             capacity: None,

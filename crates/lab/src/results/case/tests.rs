@@ -1,4 +1,4 @@
-use super::super::{Distributions, GeneratorHealth, Refusals};
+use super::super::{Destination, Distributions, GeneratorHealth, Refusals};
 use super::*;
 
 fn plan(trials: u32) -> CasePlan {
@@ -55,6 +55,44 @@ fn an_event_lost_in_one_trial_fails_the_case() {
     assert_eq!(case.status, Status::Failed);
     assert_eq!(case.delivery.unwrap().lost, 1);
     assert_eq!((case.findings[0].kind, case.findings[0].trial), (FindingKind::EventsLost, Some(2)));
+}
+
+#[test]
+fn every_destination_has_its_figures_and_an_event_lost_at_any_of_them_fails_the_case() {
+    let destination = |lost, rate| Destination {
+        consumed_per_s: Some(rate),
+        latency_us: None,
+        delivery: Some(Delivery { sent: 100, received: 100 - lost, lost, ..Delivery::default() }),
+    };
+    let record = |number, lost| {
+        let mut record = record(number, 1.0, []);
+        let destinations = [("out", destination(0, 9.0)), ("audit", destination(lost, f64::from(number)))];
+        record.trial.destinations = destinations.map(|(name, figures)| (name.to_owned(), figures)).into();
+        record.trial.delivery.as_mut().unwrap().unknown = Some(2);
+        for latency in 1..=100 {
+            record.distributions.destinations.entry("audit".to_owned()).or_default().record(latency);
+        }
+        TrialRecord::new(record.trial, record.distributions)
+    };
+    let case = Case::from_trials(&plan(2), &[record(1, 0), record(2, 0)]);
+    assert_eq!(case.status, Status::Passed);
+    let kinds = case.findings.iter().map(|finding| finding.kind);
+    assert_eq!(
+        kinds.collect::<Vec<_>>(),
+        [FindingKind::OutcomeUnknown; 2],
+        "once a trial, not a destination"
+    );
+    let audit = &case.destinations["audit"];
+    assert_eq!(audit.consumed_per_s.unwrap().median, 1.5);
+    assert_eq!(audit.latency_us.as_ref().unwrap().count, 200);
+    assert_eq!((audit.delivery.unwrap().received, case.delivery.unwrap().received), (200, 200));
+
+    let case = Case::from_trials(&plan(2), &[record(1, 0), record(2, 3)]);
+    assert_eq!((case.status, case.delivery.unwrap().lost), (Status::Failed, 0));
+    let finding = &case.findings[0];
+    assert_eq!((finding.kind, finding.trial), (FindingKind::EventsLost, Some(2)));
+    let message = "at `audit`: 3 events of 100 sent were acknowledged and never arrived";
+    assert_eq!(finding.message, message);
 }
 
 #[test]

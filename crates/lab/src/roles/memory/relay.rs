@@ -278,7 +278,7 @@ impl MemoryRelay {
         for hub in &self.destinations {
             hub.append(destination, message);
         }
-        counters.forwarded += 1;
+        counters.forwarded += self.destinations.len() as u64;
         counters.first_forwarded.get_or_insert(now);
         counters.last_forwarded = Some(now);
     }

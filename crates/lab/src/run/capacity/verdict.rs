@@ -53,7 +53,7 @@ pub(super) fn judge(
         lag_growth_per_s: trend.map(|trend| trend.slope),
         lag_growth_at_least_per_s: trend.map(|trend| trend.at_least),
         throttled,
-        lost: delivery.map(|delivery| delivery.lost),
+        lost: delivery.map(|_| trial.deliveries().map(|(_, delivery)| delivery.lost).sum()),
         outcome: None,
         reasons: Vec::new(),
     };

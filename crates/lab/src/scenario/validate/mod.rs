@@ -14,9 +14,9 @@ use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, CheckpointPolicy, CheckpointStore, Entities, Entity, Hub, LoadMode, Ownership, Parameters,
-    Payload, Percent, Prefetch, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, ServiceCommand, Target,
-    Topology, roles, system,
+    Capacity, CheckpointPolicy, CheckpointStore, Dispatch, Entities, Entity, Hub, LoadMode, Ownership,
+    Parameters, Payload, Percent, Prefetch, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, ServiceCommand,
+    Target, Topology, roles, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -160,6 +160,7 @@ impl Rules<'_> {
         if let Some(partitions) = logs.map(Entity::partitions).max() {
             self.fan_out(relay, partitions)?;
         }
+        self.dispatch(relay.dispatch, source, topology.destinations().count())?;
         self.within("relay.batch.events", relay.batch.events, 1..=10_000)?;
         self.duration("relay.batch.wait", relay.batch.wait, Duration::ZERO)?;
         self.within("relay.failure_ratio", relay.failure_ratio, 0.0..=1.0)?;
@@ -173,6 +174,29 @@ impl Rules<'_> {
             self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
         }
         Ok(())
+    }
+
+    fn dispatch(
+        &self,
+        dispatch: Dispatch,
+        source: &Entity,
+        destinations: usize,
+    ) -> Result<(), SettingsError> {
+        if let Some(events) = dispatch.events {
+            if !source.is_log() {
+                let reason = "messages of a queue are bounded by the concurrency";
+                let path = "relay.dispatch.events";
+                return Err(self.document.mistake(path, reason, "set `relay.concurrency`"));
+            }
+            self.within("relay.dispatch.events", events, 1..=1_000_000)?;
+        }
+        match dispatch.sinks {
+            Some(sinks) => {
+                let most = u32::try_from(destinations).unwrap_or(u32::MAX);
+                self.within("relay.dispatch.sinks", sinks, 1..=most)
+            }
+            None => Ok(()),
+        }
     }
 
     fn from_queue(&self, relay: &Relay) -> Result<(), SettingsError> {

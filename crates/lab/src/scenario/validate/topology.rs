@@ -57,9 +57,28 @@ impl Rules<'_> {
             }
         }
         self.entities(section, parameters)?;
+        let is_one = match (&section.sink, &section.sinks) {
+            (Some(_), None) => true,
+            (None, Some(sinks)) if !sinks.is_empty() => false,
+            (Some(_), Some(_)) => {
+                let reason = "a topology has a `sink` or `sinks`, not both";
+                return Err(self.document.mistake("topology.sinks", reason, "leave one of them out"));
+            }
+            (None, _) => {
+                let reason = "nothing receives and verifies what is sent";
+                return Err(self.document.mistake("topology.sink", reason, "such as `sink: out`"));
+            }
+        };
         let topology = parameters.topology();
         self.end("topology.load", "to", &topology, &topology.load, parameters)?;
-        self.end("topology.sink", "from", &topology, &topology.sinks[0], parameters)?;
+        for (index, sink) in topology.sinks.iter().enumerate() {
+            let path = if is_one { "topology.sink".to_owned() } else { format!("topology.sinks[{index}]") };
+            self.end(&path, "from", &topology, sink, parameters)?;
+            if topology.sinks[..index].iter().any(|other| other.is_same_place(sink)) {
+                let reason = format!("`{sink}` has a sink already");
+                return Err(self.document.mistake(&path, reason, "name another entity or subscription"));
+            }
+        }
         match &topology.pipeline {
             Some(pipeline) => {
                 self.pipeline(&topology, pipeline, parameters)?;
@@ -167,8 +186,16 @@ impl Rules<'_> {
             Err(self.document.mistake(&format!("topology.pipeline{path}"), reason, advice))
         };
         self.end(path, "from", topology, &pipeline.from, parameters)?;
-        for to in &pipeline.to {
-            self.end(path, "to", topology, to, parameters)?;
+        if pipeline.to.is_empty() {
+            return mistake(".to", "the pipeline sends to nothing".to_owned(), "such as `to: out`");
+        }
+        for (index, to) in pipeline.to.iter().enumerate() {
+            let key = if pipeline.to.len() == 1 { "to".to_owned() } else { format!("to[{index}]") };
+            self.end(path, &key, topology, to, parameters)?;
+            if pipeline.to[..index].iter().any(|other| other.entity == to.entity) {
+                let reason = format!("`{to}` is named twice");
+                return mistake(&format!(".{key}"), reason, "name another entity");
+            }
         }
         if pipeline.to.iter().any(|to| to.entity == pipeline.from.entity) {
             let reason = "the pipeline reads and writes the same entity, so events would loop";
@@ -181,12 +208,16 @@ impl Rules<'_> {
             || !topology.sinks.iter().all(is_written)
         {
             let reason = "the pipeline does not connect the load's entity with the sink's";
-            let advice = "read from the load's entity, and send to the sink's";
+            let advice = "read from the load's entity, and send to the sink's; each destination needs a sink";
             return mistake("", reason.to_owned(), advice);
         }
         if !parameters.sut.is_ours() && pipeline.from.connection.transport == Transport::WebSocket {
             let reason = "a command chooses what carries its bytes";
             return mistake(".transport", reason.to_owned(), "leave it out");
+        }
+        if !parameters.sut.is_ours() && pipeline.to.len() > 1 {
+            let reason = "a command sends to one entity";
+            return mistake(".to", reason.to_owned(), "name one of them, or measure `sut: parshall`");
         }
         Ok(())
     }
