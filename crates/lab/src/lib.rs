@@ -25,6 +25,7 @@ pub mod results;
 pub mod roles;
 pub mod run;
 pub mod scenario;
+pub mod schema;
 pub mod statistics;
 pub mod studies;
 pub mod verify;

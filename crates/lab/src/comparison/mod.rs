@@ -19,6 +19,7 @@ pub use table::{markdown, table};
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::figure;
@@ -26,12 +27,14 @@ use crate::results::{Capacity, Case, Figure, Quantity, Results, Status, Summary}
 use crate::statistics::{self, Design, NotComparable, Question, Verdict};
 
 /// The answer of a comparison; what `parshall compare --format json` prints.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
     /// Version of this format: always [`Comparison::SCHEMA`].
+    #[schemars(extend("const" = Comparison::SCHEMA))]
     pub schema: u32,
     /// Name of the scenario.
+    #[schemars(length(min = 1))]
     pub scenario: String,
     /// Where the baseline comes from.
     pub baseline: String,
@@ -47,10 +50,11 @@ pub struct Comparison {
 }
 
 /// One case of both.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ComparedCase {
     /// Its name, such as `fan_out=32`.
+    #[schemars(length(min = 1))]
     pub name: String,
     /// The baseline's verdict on it.
     pub baseline_status: Status,
@@ -65,19 +69,21 @@ pub struct ComparedCase {
 }
 
 /// Between which rates the highest sustainable one lies, in events per second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateRange {
     /// The highest that held; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub highest_passed_per_s: Option<f64>,
     /// The lowest that failed; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lowest_failed_per_s: Option<f64>,
 }
 
 /// One figure of a case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ComparedFigure {
     /// Which.

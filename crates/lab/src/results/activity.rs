@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 
 use relay::metrics::Metrics;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LatencyDistribution;
+use crate::schema::by_name;
 
 /// The counts of all relays of a trial together, or of all trials of a case.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelayActivity {
     /// How many relays were counted, over all trials.
@@ -37,11 +39,12 @@ pub struct RelayActivity {
     pub whole_trial: WholeTrial,
     /// Distributions of sizes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "by_name::<Size, SizeSummary>")]
     pub sizes: BTreeMap<Size, SizeSummary>,
 }
 
 /// Ownership of partitions.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OwnershipActivity {
     /// How often claims are renewed.
@@ -57,7 +60,7 @@ pub struct OwnershipActivity {
 }
 
 /// What is measured in units of something rather than in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
     /// Events per batch received.
@@ -71,7 +74,7 @@ pub enum Size {
 }
 
 /// The figures of one distribution of sizes, exact up to 255 and within 1 % above.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeSummary {
     /// How many batches or sends there were.
@@ -79,6 +82,7 @@ pub struct SizeSummary {
     /// The smallest.
     pub min: u64,
     /// The arithmetic mean.
+    #[schemars(range(min = 0.0))]
     pub mean: f64,
     /// The median, from 2 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,7 +101,7 @@ pub struct SizeSummary {
 macro_rules! counts {
     ($($(#[$about:meta])* $name:ident($metrics:ident) { $($(#[$what:meta])* $field:ident: $value:expr,)* })*) => {$(
         $(#[$about])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $name {
             $($(#[$what])* pub $field: u64,)*

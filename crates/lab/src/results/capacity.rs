@@ -3,42 +3,50 @@
 //! The figures of such a [`Case`] are those of its trials, as always, and its trials are the probes that held the
 //! highest rate. A rate that failed is no failure of the case; it is what the search was for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Case, CasePlan, Finding, FindingKind, Severity, Status, TrialRecord};
 use crate::figure;
 
 /// A search for the highest sustainable rate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
     /// The percentile of the latency that had to be within the bound, 50 to below 100.
+    #[schemars(range(min = 50.0), extend("exclusiveMaximum" = 100))]
     pub percentile: f64,
     /// The bound in microseconds.
     pub bound_us: u64,
     /// How far apart the ends of the result may be, in percent of the lower.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub precision_percent: f64,
     /// How long a rate was to hold, in seconds.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub hold_s: f64,
     /// How often in a row.
+    #[schemars(range(min = 1))]
     pub repeat: u32,
     /// How the search ended.
     pub conclusion: Conclusion,
     /// The highest rate that held, in events per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub highest_passed_per_s: Option<f64>,
     /// The lowest rate that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lowest_failed_per_s: Option<f64>,
     /// The lowest rate that the generator could not offer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lowest_not_offered_per_s: Option<f64>,
     /// Every rate that was tried, in order.
     pub probes: Vec<Probe>,
 }
 
 /// What a search came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conclusion {
     /// It goes on, or was interrupted.
@@ -54,16 +62,19 @@ pub enum Conclusion {
 }
 
 /// One rate that was tried.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// Counted from 1; the folder of its logs and its lines in the latency log have the same number.
+    #[schemars(range(min = 1))]
     pub number: u32,
     /// What it was tried for.
     pub purpose: ProbePurpose,
     /// The rate that was asked for, in events per second.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub rate_per_s: f64,
     /// How long it was measured, in seconds.
+    #[schemars(range(min = 0.0))]
     pub duration_s: f64,
     /// Events that the load really offered per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +112,7 @@ pub struct Probe {
 }
 
 /// What a rate is tried for, in the order of a search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbePurpose {
     /// To find a rate that passes and one that does not.
@@ -113,7 +124,7 @@ pub enum ProbePurpose {
 }
 
 /// How a rate did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeOutcome {
     /// All conditions held.

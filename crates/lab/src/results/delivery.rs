@@ -1,5 +1,6 @@
 //! What became of the events: the figures that decide whether a case passes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Counts over all streams of a trial, or the sums over the trials of a case.
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// `lost` counts acknowledged events that never arrived. Events that were sent and never acknowledged are
 /// `unknown`: whether one of them arrives says nothing about the pipeline. What a queue gives up on is in its dead-letter queue,
 /// and not lost: it is known where it is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Delivery {
     /// Events that the load handed to the service.

@@ -2,11 +2,12 @@
 
 use std::time::SystemTime;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::date::iso_date;
 
 /// The machine, the build and the command. No host name, no user, no credential.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
     /// Version of Parshall.
@@ -21,13 +22,16 @@ pub struct Environment {
     /// Seed of everything random in the run.
     pub seed: u64,
     /// When the run began, as RFC 3339 in UTC.
+    #[schemars(regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"))]
     pub started: String,
     /// When the last case ended, in the same form; absent while the run goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"))]
     pub finished: Option<String>,
     /// The processor, as it calls itself.
     pub cpu_model: String,
     /// Logical cores.
+    #[schemars(range(min = 1))]
     pub cores: u32,
     /// Memory of the machine in bytes.
     pub memory_bytes: u64,
@@ -35,6 +39,7 @@ pub struct Environment {
     pub kernel: String,
     /// Load averages over 1, 5 and 15 minutes when the run began: what else the machine was doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(inner(range(min = 0.0)))]
     pub load_average: Option<[f64; 3]>,
     /// Whether the system gives out memory in huge pages: `always`, `madvise` or `never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,11 +53,12 @@ pub struct Environment {
 }
 
 /// The bounds that a run was under itself: of its container, or of whoever started it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OuterLimits {
     /// Cores that the CPU quota allows, in fractions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub cores: Option<f64>,
     /// Memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

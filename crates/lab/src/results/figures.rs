@@ -3,6 +3,9 @@
 //! A figure's name is its path in `results.json` and ends in its unit (`latency_us.p99`); where paths can't be written, as in
 //! the heading of a CSV file, it has a flat form (`latency_p99_us`).
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Case, Delivery, LatencySummary, RoleUsage, Summary, Trial};
@@ -184,6 +187,11 @@ impl Figure {
         &DEFINITIONS[self as usize]
     }
 
+    /// Every figure.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        DEFINITIONS.iter().map(|definition| definition.figure)
+    }
+
     /// The figure with this path, or with this flat form of it.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -305,6 +313,17 @@ fn cpu_us_per_event(usage: &RoleUsage) -> Option<f64> {
 impl Serialize for Figure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.definition().flat)
+    }
+}
+
+impl JsonSchema for Figure {
+    fn schema_name() -> Cow<'static, str> {
+        "Figure".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = DEFINITIONS.iter().map(|definition| definition.flat).collect();
+        json_schema!({"description": "A figure of a case, by its name with the unit.", "type": "string", "enum": names})
     }
 }
 

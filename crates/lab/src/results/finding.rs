@@ -1,14 +1,16 @@
 //! What the lab noticed: why a case failed, what limited it, what a reader has to know.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One remark about a case, with its cause and, where there is one, what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
     /// What it means for the verdict.
     pub severity: Severity,
     /// The class of the finding, for programs.
+    #[schemars(with = "String", regex(pattern = r"^[a-z]+(-[a-z]+)*$"))]
     pub kind: FindingKind,
     /// One sentence with the figures, for people.
     pub message: String,
@@ -17,11 +19,12 @@ pub struct Finding {
     pub hint: Option<String>,
     /// The trial it belongs to, counted from 1; absent if it concerns the whole case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub trial: Option<u32>,
 }
 
 /// The weight of a finding, from the heaviest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The case failed: what was measured did not do its work.

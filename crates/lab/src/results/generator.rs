@@ -1,11 +1,12 @@
 //! Whether the lab itself kept up: the condition for believing the other figures.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LatencySummary;
 
 /// The generator and the sink of one trial, judged by the runner.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorHealth {
     /// Whether the generator kept to its plan. `false` makes the case invalid.

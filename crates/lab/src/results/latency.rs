@@ -5,6 +5,7 @@
 //! counted and shown beside the others.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::percentile::{CurvePoint, Percentile, curve};
@@ -21,12 +22,14 @@ pub struct LatencyDistribution {
 }
 
 /// Latencies below zero: how many, and the worst of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NegativeLatencies {
     /// How many samples were negative.
+    #[schemars(range(min = 1))]
     pub count: u64,
     /// The most negative one, in microseconds.
+    #[schemars(extend("exclusiveMaximum" = 0))]
     pub min: i64,
 }
 
@@ -34,7 +37,7 @@ pub struct NegativeLatencies {
 ///
 /// Percentiles that the samples do not support are absent; see [`Percentile`] for the rule. Negative samples
 /// are not part of the other figures, which are absent if there are no others.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LatencySummary {
     /// Number of samples that are not negative.
@@ -44,6 +47,7 @@ pub struct LatencySummary {
     pub min: Option<u64>,
     /// The arithmetic mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub mean: Option<f64>,
     /// The median.
     #[serde(default, skip_serializing_if = "Option::is_none")]

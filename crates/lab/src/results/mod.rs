@@ -74,15 +74,18 @@ pub use trial::{
     Distributions, EntityCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Everything one `parshall run` found out; the root object of `results.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     /// Version of this format: always [`Results::SCHEMA`].
+    #[schemars(extend("const" = Results::SCHEMA))]
     pub schema: u32,
     /// Name of the scenario.
+    #[schemars(length(min = 1))]
     pub scenario: String,
     /// One sentence that says what the scenario does.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,6 +5,7 @@
 //! grander name. p99 therefore needs 100 samples, and p99.9 needs 1,000.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A percentile that the lab states.
@@ -55,10 +56,11 @@ impl Percentile {
 }
 
 /// A point of the percentile curve: this share of the sample took at most this long.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CurvePoint {
     /// 0 to below 100.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 100))]
     pub percentile: f64,
     /// In microseconds.
     pub latency_us: u64,

@@ -1,6 +1,7 @@
 //! How far a percentile can be trusted: what a reader needs before comparing two of them.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{LatencyDistribution, Percentile};
@@ -11,20 +12,24 @@ use crate::statistics::{Block, CONFIDENCE, quantile_shares};
 /// readings are cut to microseconds and which, on two machines, are known only within bounds. A percentile without bounds has too few samples for them.
 ///
 /// What differs from trial to trial is not in them: that is what trials are for.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LatencyPrecision {
     /// The probability with which such bounds enclose the true percentile.
+    #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub confidence: f64,
     /// Seconds of measurement whose differences the bounds come from.
+    #[schemars(range(min = 5))]
     pub seconds: u64,
     /// How far a stated value may be above the recorded one at most, in percent: the width of a bucket.
+    #[schemars(range(min = 0.0))]
     pub bucket_percent: f64,
     /// By how many microseconds the clocks at both ends may disagree after their correction; absent where both are one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_us: Option<u64>,
     /// Around the median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(required)]
     pub p50: Option<Bounds>,
     /// Around the 75th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +46,7 @@ pub struct LatencyPrecision {
 }
 
 /// Two latencies in microseconds with a true one between them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     /// The lower one.

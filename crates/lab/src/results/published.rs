@@ -1,13 +1,16 @@
 //! Figures that others published for a case, to stand beside the measured ones: an entry of the section `published` of
 //! a scenario, and of a case in the results.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, DeserializeSeed, MapAccess};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 use units::{ByteSize, Rate};
 
 use super::figures::{Figure, NAMES, Quantity};
@@ -59,6 +62,30 @@ impl Serialize for Published {
             map.serialize_entry(SOURCE, source)?;
         }
         map.end()
+    }
+}
+
+impl JsonSchema for Published {
+    fn schema_name() -> Cow<'static, str> {
+        "Published".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let text = || json!({"type": "string"});
+        let number = |whole| json!({"type": if whole { "integer" } else { "number" }, "minimum": 0});
+        let figures = Figure::all().map(|figure| match figure {
+            Figure::MemoryPeakBytes => (MEMORY[0], number(true)),
+            figure => (figure.definition().name, number(false)),
+        });
+        let named = [(CASE, text()), (SOURCE, text())].into_iter().chain(figures);
+        let properties: Map<String, Value> = named.map(|(name, schema)| (name.to_owned(), schema)).collect();
+        json_schema!({
+            "description": "What a study printed for a case, by the names of the figures; what it did not print is absent.",
+            "type": "object",
+            "properties": properties,
+            "required": [CASE],
+            "additionalProperties": false,
+        })
     }
 }
 

@@ -1,12 +1,13 @@
 //! Roles on other machines: what they ran on, and how well their clocks are known.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Role, environment};
 use crate::limits::outer_limits;
 
 /// A role that was started by a command of the scenario.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteRole {
     /// Which.
@@ -21,7 +22,7 @@ pub struct RemoteRole {
 }
 
 /// The machine of a role. No host name, no user.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// The processor, as it calls itself.
@@ -42,7 +43,7 @@ pub struct Machine {
 
 /// How far the monotonic clock of a role's machine was ahead of that of the lab's in the measured phase. Machines count from
 /// their start, so that even a large offset means nothing but a difference.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClockOffset {
     /// In the middle of the measured phase, in microseconds.

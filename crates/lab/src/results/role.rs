@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A process of the lab. Every role runs in a process of its own, so that its CPU and memory are its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Produces the events.
@@ -42,7 +43,7 @@ impl fmt::Display for Role {
 }
 
 /// By what means the limits of a role were put on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitMechanism {
     /// The unified control-group hierarchy: CPU quota and memory ceiling.
@@ -75,13 +76,14 @@ impl fmt::Display for LimitMechanism {
 }
 
 /// The limits of one role in one trial, as they were in force.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
     /// What enforces them.
     pub mechanism: LimitMechanism,
     /// Cores that the role may use at most; absent if it may use all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub cores: Option<f64>,
     /// Memory that the role may use at most, in bytes; absent if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,13 +94,15 @@ pub struct Limit {
 }
 
 /// What one role used during the measured phase of one trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleUsage {
     /// CPU time over elapsed time, where 100 is everything that the role was allowed to use: its limit in
     /// cores, or all cores of the machine if it has none. The published studies count in the same way.
+    #[schemars(range(min = 0.0))]
     pub cpu_percent: f64,
     /// CPU time, user and system, in seconds.
+    #[schemars(range(min = 0.0))]
     pub cpu_seconds: f64,
     /// Highest resident memory, in bytes.
     pub memory_peak_bytes: u64,
@@ -114,22 +118,27 @@ pub struct RoleUsage {
 }
 
 /// What one role used in the measured phase, for each million events that the pipeline forwarded in it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PerMillionEvents {
     /// CPU time in seconds; also: microseconds per event.
+    #[schemars(range(min = 0.0))]
     pub cpu_seconds: f64,
     /// Times that a thread gave up its CPU or lost it.
+    #[schemars(range(min = 0.0))]
     pub context_switches: f64,
     /// System calls that read or wrote something: sockets, files, and the descriptors by which threads wake one
     /// another. Waiting (`epoll_wait`, `futex`) is not in it; the context switches tell of that. Absent for a process
     /// that is not ours, whose calls on sockets nobody counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub system_calls: Option<f64>,
     /// Bytes that came over sockets, what the protocol adds included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub bytes_received: Option<f64>,
     /// Bytes that went over sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub bytes_sent: Option<f64>,
 }

@@ -1,35 +1,42 @@
 //! Systems beside one another: which one a case measures, and our relay over it where both were measured in one run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Case, Summary};
 
 /// The system that a case measures in the relay's place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredSystem {
     /// Its name in the scenario.
+    #[schemars(length(min = 1))]
     pub name: String,
     /// Whether it is our relay, over another transport than usual.
     pub ours: bool,
     /// How it reached the service: `tcp`, `tls`, `web-socket` or `web-socket-tls`.
+    #[schemars(extend("enum" = ["tcp", "tls", "web-socket", "web-socket-tls"]))]
     pub transport: String,
 }
 
 /// Our relay over another system: both were measured in one run, with the same load, hubs, limits and transport.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParshallRatio {
     /// The case of our relay.
+    #[schemars(length(min = 1))]
     pub case: String,
     /// Its received events per second over the other's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub received: Option<f64>,
     /// Its forwarded events per second over the other's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub forwarded: Option<f64>,
     /// Its peak memory over the other's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub memory_peak: Option<f64>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One stage. Lateness, acknowledge, in hub and delivery are of events, the others of batches in the pipeline. One after the other,
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// they have in common twice are the ways back of two acknowledgements. Batch send is the part of process after the routing, and a
 /// send is one of the sends that a batch send consists of. Checkpoints and rounds of ownership are written beside all
 /// that and hold no batch up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// From the intended instant until the event left for the service: whatever the generator waited for.

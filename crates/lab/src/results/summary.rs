@@ -1,5 +1,6 @@
 //! A figure with its spread over trials.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::{self, CONFIDENCE, median_interval};
@@ -9,7 +10,7 @@ use crate::statistics::{self, CONFIDENCE, median_interval};
 /// The median of an even number of trials is the mean of the middle two. With few trials the spread says more
 /// than a standard deviation would. The interval assumes nothing but that the trials are independent, so it takes six of
 /// them (see [`median_interval`]); it is absent where there are fewer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
     /// The middle of the ordered values.

@@ -3,43 +3,55 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Delivery, Destination, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures,
     RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
 };
+use crate::schema::{NotNegative, by_name};
 
 /// The figures of one trial. Rates are means over the measured phase.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trial {
     /// Counted from 1.
+    #[schemars(range(min = 1))]
     pub number: u32,
     /// The trial did not reach its end. Its figures are shown and are not part of the case's.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("const" = true))]
     pub interrupted: bool,
     /// Start of the measured phase, in seconds since the run began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub started_s: Option<f64>,
     /// Length of the measured phase in seconds.
+    #[schemars(range(min = 0.0))]
     pub duration_s: f64,
     /// Events that the load offered to the service per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub offered_per_s: Option<f64>,
     /// Events that the pipeline received per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub received_per_s: Option<f64>,
     /// Events that the pipeline forwarded, and the service accepted, per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub forwarded_per_s: Option<f64>,
     /// Events that the service acknowledged to the load per second, where no pipeline is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub produced_per_s: Option<f64>,
     /// Events that the sink received per second, where no pipeline is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub consumed_per_s: Option<f64>,
     /// What each process used.
+    #[schemars(schema_with = "by_name::<Role, RoleUsage>")]
     pub roles: BTreeMap<Role, RoleUsage>,
     /// End to end, from each event's intended instant to the sink.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,6 +61,7 @@ pub struct Trial {
     pub uncorrected_latency_us: Option<LatencySummary>,
     /// Time per stage, in microseconds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "by_name::<Stage, LatencySummary>")]
     pub stages: BTreeMap<Stage, LatencySummary>,
     /// What became of the events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,15 +74,18 @@ pub struct Trial {
     pub hub: BTreeMap<String, EntityCounters>,
     /// What services refused the roles in the whole trial, by what the roles counted themselves.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "by_name::<Role, Refusals>")]
     pub refusals: BTreeMap<Role, Refusals>,
     /// What went on inside our own relay; absent for a system that is measured from the outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayActivity>,
     /// The cores that the lab and its roles may use at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub machine_cores: Option<u32>,
     /// CPU time that the machine spent on anything but the roles in the measured phase, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub other_cpu_seconds: Option<f64>,
     /// The roles that ran elsewhere, and how well their clocks are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -89,7 +105,7 @@ pub struct Trial {
 }
 
 /// What a service refused a role.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Refusals {
     /// Sends that the service refused (load, relay), partitions that it closed (sink).
@@ -102,7 +118,7 @@ pub struct Refusals {
 }
 
 /// What the service itself counted for one hub, queue or topic.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EntityCounters {
     /// Events accepted from senders.
@@ -130,28 +146,34 @@ pub struct EntityCounters {
 }
 
 /// One second of a trial.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
     /// End of the second, counted from the start of the measured phase.
+    #[schemars(range(min = 0.0))]
     pub at_s: f64,
     /// Events offered per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub offered_per_s: Option<f64>,
     /// Events received by the pipeline per second, or by the sink where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub received_per_s: Option<f64>,
     /// Events forwarded by the pipeline per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
     pub forwarded_per_s: Option<f64>,
     /// Events in the source that the pipeline has not received yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_events: Option<u64>,
     /// CPU per role; 100 is everything that the role may use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "by_name::<Role, NotNegative>")]
     pub cpu_percent: BTreeMap<Role, f64>,
     /// Resident memory per role.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "by_name::<Role, u64>")]
     pub memory_bytes: BTreeMap<Role, u64>,
 }
 

@@ -152,7 +152,9 @@ impl<'de> Deserialize<'de> for EntitySection {
         let misfit = |reason| Err(de::Error::custom(reason));
         let entity = match (written.hub, written.queue, written.topic) {
             (Some(_), None, None) if of_messages || of_topic => {
-                return misfit("a hub has `partitions` and `consumer_group`, and no settings of a queue or topic");
+                return misfit(
+                    "a hub has `partitions` and `consumer_group`, and no settings of a queue or topic",
+                );
             }
             (Some(name), None, None) => Entity::Hub(Hub {
                 name,

@@ -37,10 +37,11 @@ pub use compare::{
 pub use order::{Ranks, median_interval, quantile_ranks, trials_for_median_interval};
 pub use trend::{LEAST_READINGS, TREND_CONFIDENCE, Trend};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A closed interval that covers the true value with a stated probability.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
     /// Its lower end.
@@ -48,6 +49,7 @@ pub struct Interval {
     /// Its upper end.
     pub high: f64,
     /// The probability with which such intervals cover the true value: at least what was asked for.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub confidence: f64,
 }
 

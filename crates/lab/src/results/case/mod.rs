@@ -13,6 +13,7 @@ mod findings;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::findings::findings;
@@ -21,12 +22,14 @@ use super::{
     LatencySummary, MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity,
     Shape, Size, Stage, Summary, Trial, TrialRecord,
 };
+use crate::schema::by_name;
 
 /// A case with its trials, its figures and its verdict.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// The axis and its value, as in `fan_out=32`.
+    #[schemars(length(min = 1))]
     pub name: String,
     /// The sweep that the case is a point of; absent in a scenario without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,6 +87,7 @@ pub struct Case {
     pub uncorrected_latency_curve: Vec<CurvePoint>,
     /// Time per stage, in microseconds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "by_name::<Stage, LatencySummary>")]
     pub stages: BTreeMap<Stage, LatencySummary>,
     /// What went on inside our own relay, over all trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,7 +113,7 @@ pub struct Case {
 }
 
 /// The verdict on a case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Every event is accounted for, and the lab kept up.
