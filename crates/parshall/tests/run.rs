@@ -270,10 +270,6 @@ phases: {{warm_up: 200 ms, measure: 2 s, drain: 20 s}}
         assert!(findings.iter().all(|finding| finding["severity"] != "failure"), "{findings:#?}");
         let failed = case["relay"]["batches"]["failed"].as_u64().unwrap();
         assert_eq!(failed > 0, faults.is_empty(), "{:#}", case["relay"]);
-        if !faults.is_empty() {
-            let p50 = |name: &str| case["destinations"][name]["latency_us"]["p50"].as_f64().unwrap();
-            assert!(p50("audit") > p50("out"), "{:#}", case["destinations"]);
-        }
         let log = bench.folder.path().join("results/logs/both.1/sink-2.log");
         assert!(log.exists(), "each sink is a process of its own");
     }

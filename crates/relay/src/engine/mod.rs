@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::PartitionId;
-use connect::sink::{SendOutcome, SendUnit, Sink};
+use connect::sink::{BatchPart, SendOutcome, SendUnit, Sink};
 use connect::source::{AnySource, SettlingSource, ShutDown, Source, SourceEvent, StartPosition};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -95,6 +95,8 @@ pub struct Relay {
     groups: Vec<Group>,
     /// Scratch: the sends of the batch that is taken up which fail on purpose.
     failing: Vec<u32>,
+    /// Scratch: the parts of other batches that go with a send.
+    riders: Vec<BatchPart<'static>>,
 
     partitions: Vec<Partition>,
     indices: HashMap<PartitionId, usize>,
@@ -239,6 +241,7 @@ impl Relay {
             destinations: Vec::new(),
             groups: Vec::new(),
             failing: Vec::new(),
+            riders: Vec::new(),
             indices: partitions.iter().enumerate().map(|(index, partition)| (partition.id, index)).collect(),
             lanes: Lanes::new(
                 partitions.len(),

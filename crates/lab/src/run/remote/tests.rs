@@ -64,7 +64,8 @@ impl RoleLauncher for Answering {
                         reports.push(Report::Clock(ClockAnswer { asked_ns, heard_ns, answered_ns, usage }));
                     }
                     Line::Role(_) => {
-                        let ready = r#"{"ready":{"connection_string":"x"}}"#;
+                        let ready =
+                            r#"{"ready":{"entry_points":[{"connection":{},"connection_string":"x"}]}}"#;
                         reports.push(serde_json::from_str(ready).expect("a report"));
                     }
                     Line::Clock(_) | Line::Do(_) => {}
