@@ -281,10 +281,7 @@ impl Relay {
         let max_events = self.lanes.max_events(lane);
         let (mut events, mut bytes) = (self.sends.send(leader).unsent(), self.group_bytes(leader));
         let mut last = leader;
-        for _ in 0..RIDERS_MAX {
-            let Some(next) = self.lanes.first(lane) else {
-                return;
-            };
+        while let Some(next) = self.lanes.first(lane) {
             events = events.saturating_add(self.sends.send(next).unsent());
             bytes = bytes.saturating_add(self.group_bytes(next));
             let same_key = self.key_of(next) == self.key_of(leader);
@@ -361,21 +358,20 @@ impl Relay {
         let send = *self.sends.send(index);
         let token = self.sends.token(index);
         let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
-        let (part_end, riders);
-        let others: &[BatchPart<'_>] = if send.follower == NONE {
+        let mut riders: Vec<BatchPart<'_>> = std::mem::take(&mut self.riders);
+        let part_end = if send.follower == NONE {
             let sink = &*self.outlets.get(send.sink).sink;
-            part_end = end_of_part(sink, batch, order, send.destination, send.next..send.end, send.part_max);
-            &[]
+            end_of_part(sink, batch, order, send.destination, send.next..send.end, send.part_max)
         } else {
-            part_end = send.end;
-            let count;
-            (riders, count) = riders_from(&self.sends, &self.slots, send.follower);
-            &riders[..count]
+            add_riders(&self.sends, &self.slots, send.follower, &mut riders);
+            send.end
         };
         let events = &order[send.next as usize..part_end as usize];
-        let outgoing = OutgoingBatch::new(send.destination, batch, events).followed_by(others);
+        let outgoing = OutgoingBatch::new(send.destination, batch, events).followed_by(&riders);
         let outlet = self.outlets.get_mut(send.sink);
-        match outlet.sink.send(token, outgoing) {
+        let sent = outlet.sink.send(token, outgoing);
+        self.riders = emptied(riders);
+        match sent {
             Ok(()) => {
                 self.metrics.sends += 1;
                 self.metrics.split_sends += u64::from(part_end < send.end);
@@ -439,25 +435,22 @@ impl Relay {
     }
 }
 
-/// The events of all that ride with a send, from the first rider on, in order; and how many groups there are.
-fn riders_from<'a>(sends: &'a Sends, slots: &'a Slots, first: u32) -> ([BatchPart<'a>; RIDERS_MAX], usize) {
-    let part = |index: u32| {
-        let send = sends.send(index);
-        let InFlight { batch, order, .. } = slots.in_flight(sends.slot(index));
-        BatchPart { batch, events: &order[send.next as usize..send.end as usize] }
-    };
-    let mut riders = [part(first); RIDERS_MAX];
-    let (mut count, mut next) = (0, first);
+/// Adds the events of all that ride with a send, from the first rider on, in order.
+fn add_riders<'a>(sends: &'a Sends, slots: &'a Slots, first: u32, riders: &mut Vec<BatchPart<'a>>) {
+    let mut next = first;
     while next != NONE {
-        riders[count] = part(next);
-        count += 1;
-        next = sends.send(next).follower;
+        let send = sends.send(next);
+        let InFlight { batch, order, .. } = slots.in_flight(sends.slot(next));
+        riders.push(BatchPart { batch, events: &order[send.next as usize..send.end as usize] });
+        next = send.follower;
     }
-    (riders, count)
 }
 
-/// How many groups may ride with one. They are of as many batches of a partition, so there are seldom more than a few.
-const RIDERS_MAX: usize = 16;
+/// The memory of the list, for parts of batches that are yet to come: collecting in place keeps it.
+fn emptied(mut riders: Vec<BatchPart<'_>>) -> Vec<BatchPart<'static>> {
+    riders.clear();
+    riders.into_iter().filter_map(|_| None).collect()
+}
 
 /// Makes a group of each event, from the `first` group on.
 fn split_groups(groups: &mut Vec<Group>, first: usize) {
