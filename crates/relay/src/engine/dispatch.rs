@@ -446,10 +446,10 @@ fn add_riders<'a>(sends: &'a Sends, slots: &'a Slots, first: u32, riders: &mut V
     }
 }
 
-/// The memory of the list, for parts of batches that are yet to come: collecting in place keeps it.
-fn emptied(mut riders: Vec<BatchPart<'_>>) -> Vec<BatchPart<'static>> {
-    riders.clear();
-    riders.into_iter().filter_map(|_| None).collect()
+/// The memory of a list for another list of elements of the same layout: collecting in place keeps it.
+fn emptied<T, U>(mut list: Vec<T>) -> Vec<U> {
+    list.clear();
+    list.into_iter().filter_map(|_| None).collect()
 }
 
 /// Makes a group of each event, from the `first` group on.

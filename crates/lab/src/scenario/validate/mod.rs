@@ -153,8 +153,8 @@ impl Rules<'_> {
     ) -> Result<(), SettingsError> {
         let relay = &parameters.relay;
         match source {
-            Entity::Hub(source) => self.from_hub(relay, source)?,
-            Entity::Queue(_) | Entity::Topic(_) => self.from_queue(relay)?,
+            Entity::Hub(source) => self.reading_hub(relay, source)?,
+            Entity::Queue(_) | Entity::Topic(_) => self.reading_queue(relay)?,
         }
         let logs = topology.destinations().filter(|destination| destination.is_log());
         if let Some(partitions) = logs.map(Entity::partitions).max() {
@@ -199,7 +199,7 @@ impl Rules<'_> {
         }
     }
 
-    fn from_queue(&self, relay: &Relay) -> Result<(), SettingsError> {
+    fn reading_queue(&self, relay: &Relay) -> Result<(), SettingsError> {
         self.within("relay.instances", relay.instances, 1..=MOST_INSTANCES)?;
         let Some(prefetch) = relay.prefetch.events() else {
             let reason = "`adaptive` is for hubs: prefetched messages of a queue are locked";
@@ -210,7 +210,7 @@ impl Rules<'_> {
         self.within("relay.threads", relay.threads.unwrap_or(1), 1..=10_000)
     }
 
-    fn from_hub(&self, relay: &Relay, source: &Hub) -> Result<(), SettingsError> {
+    fn reading_hub(&self, relay: &Relay, source: &Hub) -> Result<(), SettingsError> {
         self.within("relay.instances", relay.instances, 1..=source.partitions)?;
         match relay.prefetch.events() {
             Some(prefetch) => self.within("relay.prefetch", prefetch, 1..=100_000),
