@@ -8,9 +8,10 @@
 
 use super::link::{Link, LinkId, LinkState};
 use super::session::{Session, WaitingMessage};
-use super::{Connection, ConnectionError, Event, OutcomeAnswers, SendError, SessionId};
+use super::{Connection, ConnectionError, Event, OutcomeAnswers, SendError, SessionId, Stage};
 use crate::codec::write;
 use crate::frame;
+use crate::message::encode;
 use crate::performative::{DeliveryState, Disposition, Role, TransferHeader};
 
 /// A message about to be sent.
@@ -22,6 +23,18 @@ pub struct NewDelivery<'a> {
     pub format: u32,
     /// Whether no outcome is wanted.
     pub settled: bool,
+}
+
+/// A sending link that has credit, in a session whose window is open, and where its messages go.
+#[derive(Debug)]
+pub(super) struct Sending<'a> {
+    pub(super) output: &'a mut Vec<u8>,
+    /// How much of the output has been written by the driver.
+    pub(super) output_start: usize,
+    pub(super) session: &'a mut Session,
+    pub(super) link: &'a mut Link,
+    /// Largest frame that the peer takes, in bytes.
+    pub(super) max_frame_size: usize,
 }
 
 /// A sending link, lent out by [`Connection::sender`].
@@ -39,6 +52,36 @@ impl Connection {
             Some(state) if state.role == Role::Sender => Some(SenderMut { connection: self, link }),
             _ => None,
         }
+    }
+
+    /// What is needed to send through a link, if it may send now.
+    // Always, as with `SenderMut::begin`.
+    #[inline(always)]
+    pub(super) fn sending(&mut self, id: LinkId) -> Result<Sending<'_>, SendError> {
+        let link = self.links.get_mut(id.index()).and_then(Option::as_deref_mut);
+        let Some(link) = link.filter(|link| link.generation == id.generation && link.role == Role::Sender)
+        else {
+            return Err(SendError::NotAttached);
+        };
+        let Some(session) = self.sessions[usize::from(link.channel)].as_mut() else {
+            return Err(SendError::NotAttached);
+        };
+        if link.state != LinkState::Attached || session.end_sent || self.stage != Stage::Open {
+            return Err(SendError::NotAttached);
+        }
+        if link.credit == 0 {
+            return Err(SendError::NoCredit);
+        }
+        if session.remote_incoming_window == 0 || session.waiting.is_some() {
+            return Err(SendError::WindowClosed);
+        }
+        Ok(Sending {
+            output: &mut self.output,
+            output_start: self.output_start,
+            session,
+            link,
+            max_frame_size: self.remote_max_frame_size as usize,
+        })
     }
 
     /// Transfers that the peer accepts on the session now; a message takes one for each frame that it fills.
@@ -223,26 +266,11 @@ impl<'a> SenderMut<'a> {
     // costs more than everything that happens here.
     #[inline(always)]
     pub fn begin(&mut self, delivery: &NewDelivery<'_>) -> Result<TransferWriter<'_>, SendError> {
-        let connection = &mut *self.connection;
-        let Some(link) = connection.links[self.link.index as usize].as_mut() else {
-            return Err(SendError::NotAttached);
-        };
-        let Some(session) = connection.sessions[usize::from(link.channel)].as_mut() else {
-            return Err(SendError::NotAttached);
-        };
-        if link.state != LinkState::Attached || session.end_sent || connection.stage != super::Stage::Open {
-            return Err(SendError::NotAttached);
-        }
-        if link.credit == 0 {
-            return Err(SendError::NoCredit);
-        }
-        if session.remote_incoming_window == 0 || session.waiting.is_some() {
-            return Err(SendError::WindowClosed);
-        }
+        let Sending { output, session, link, max_frame_size, .. } = self.connection.sending(self.link)?;
         if delivery.tag.len() > MAX_TAG {
             return Err(SendError::TagTooLong);
         }
-        let start = connection.output.len();
+        let start = output.len();
         let header = TransferHeader {
             channel: session.channel,
             handle: link.handle,
@@ -250,17 +278,17 @@ impl<'a> SenderMut<'a> {
             settled: delivery.settled,
             aborted: false,
         };
-        let more_at = header.encode(&mut connection.output);
+        let more_at = header.encode(output);
         Ok(TransferWriter {
-            output: &mut connection.output,
+            output,
             link_index: self.link.index,
             session,
             link,
-            max_frame_size: connection.remote_max_frame_size as usize,
+            max_frame_size,
             settled: delivery.settled,
             message_start: start,
             frame_start: start,
-            frame_end: start + connection.remote_max_frame_size as usize,
+            frame_end: start + max_frame_size,
             more_at,
             frames: 0,
             done: false,
@@ -334,6 +362,13 @@ impl TransferWriter<'_> {
         } else {
             self.put_across_frames(bytes);
         }
+    }
+
+    /// Appends the descriptor and length of a Data section whose payload of `length` bytes follows.
+    #[inline]
+    pub fn put_data_prefix(&mut self, length: u32) {
+        let (prefix, prefix_length) = encode::data_prefix_bytes(length);
+        self.put_encoded(prefix.len(), |out| write::few(out, &prefix, prefix_length));
     }
 
     /// Lets `encode` append up to `length_max` bytes to the message, straight into the output where they fit.

@@ -13,7 +13,7 @@ pub const fn data_overhead(length: usize) -> usize {
 #[inline]
 pub fn data_prefix(out: &mut Vec<u8>, length: u32) {
     let (prefix, size) = data_prefix_bytes(length);
-    out.extend_from_slice(&prefix[..size]);
+    write::few(out, &prefix, size);
 }
 
 /// The same as an array and the number of its bytes that count.

@@ -132,9 +132,7 @@ impl Publisher {
                     writer.put(message);
                     continue;
                 }
-                let (prefix, length) =
-                    encode::data_prefix_bytes(data_length(annotations.len() + message.len()));
-                writer.put(&prefix[..length]);
+                writer.put_data_prefix(data_length(annotations.len() + message.len()));
                 writer.put(&annotations);
                 writer.put(message);
             }

@@ -7,9 +7,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use amqp::codec::write;
 use amqp::connection::{Event, LinkId, LinkOptions, NewDelivery, TransferWriter};
-use amqp::message::{FORMAT_AMQP, encode};
+use amqp::message::FORMAT_AMQP;
 use amqp::performative::{DeliveryState, SenderSettleMode, Source, Target};
 
 use super::connection::ServiceConnection;
@@ -182,8 +181,7 @@ impl Transmitter {
                     continue;
                 }
                 let length = u32::try_from(message.len()).expect("a message is shorter than 4 GiB");
-                let (prefix, prefix_length) = encode::data_prefix_bytes(length);
-                writer.put_encoded(prefix.len(), |out| write::few(out, &prefix, prefix_length));
+                writer.put_data_prefix(length);
                 writer.put(message);
             }
         })

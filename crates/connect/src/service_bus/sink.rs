@@ -2,7 +2,6 @@
 
 use std::task::{Context, Poll, ready};
 
-use amqp::codec::write;
 use amqp::message::{FORMAT_AMQP, encode};
 
 use crate::event::Encoding;
@@ -97,8 +96,7 @@ impl Sink for ServiceBusSink {
                 if format != FORMAT_AMQP {
                     let length = u32::try_from(scratch.len() + message.len())
                         .expect("a message is shorter than 4 GiB");
-                    let (prefix, prefix_length) = encode::data_prefix_bytes(length);
-                    writer.put_encoded(prefix.len(), |out| write::few(out, &prefix, prefix_length));
+                    writer.put_data_prefix(length);
                 }
                 if !scratch.is_empty() {
                     writer.put(scratch);
