@@ -15,6 +15,8 @@
 //! [`Random`] is a seeded generator, and [`mix`] a pure function of a seed and two numbers: whatever is decided
 //! by them is decided the same way again, in another process and after a restart. [`partition_key`] is such a decision
 //! that others have made: which partition a key belongs to. [`md5`] is a checksum that protocols have.
+//!
+//! [`recycled`] keeps the memory of lists that hot paths fill and empty again and again.
 
 mod byte_size;
 pub mod date;
@@ -24,6 +26,7 @@ pub mod partition_key;
 mod quantity;
 mod random;
 mod rate;
+pub mod recycled;
 
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use random::{Random, mix, pick};

@@ -1,4 +1,4 @@
-//! A batch is taken up: routed, regrouped, and each group sent as soon as its destination is free.
+//! A batch is started: routed, regrouped, and each group sent as soon as its destination is free.
 
 use std::collections::BTreeSet;
 use std::task::Context;
@@ -7,6 +7,7 @@ use std::time::Instant;
 use connect::event::EventBatch;
 use connect::sink::{BatchPart, OutgoingBatch, SendUnit, Sink, SinkError};
 use connect::source::Settlement;
+use units::recycled::emptied;
 
 use super::Relay;
 use super::in_flight::{InFlight, Slots};
@@ -444,12 +445,6 @@ fn add_riders<'a>(sends: &'a Sends, slots: &'a Slots, first: u32, riders: &mut V
         riders.push(BatchPart { batch, events: &order[send.next as usize..send.end as usize] });
         next = send.follower;
     }
-}
-
-/// The memory of a list for another list of elements of the same layout: collecting in place keeps it.
-fn emptied<T, U>(mut list: Vec<T>) -> Vec<U> {
-    list.clear();
-    list.into_iter().filter_map(|_| None).collect()
 }
 
 /// Makes a group of each event, from the `first` group on.

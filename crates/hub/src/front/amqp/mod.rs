@@ -8,13 +8,12 @@
 //!   answers that wait.
 //! * `event_hubs` are hubs: publishing, receiving, and management.
 //! * `service_bus` are queues and topics: their links, messages and management.
-//! * `leading` are sections that both services store in front of a message; `recycled` is memory that both use again.
+//! * `leading` are sections that both services store in front of a message.
 
 mod connection;
 mod event_hubs;
 mod leading;
 mod metrics;
-mod recycled;
 mod service_bus;
 
 use std::sync::Arc;

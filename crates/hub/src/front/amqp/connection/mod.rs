@@ -260,22 +260,21 @@ impl ConnectionTask {
             if entry.id != delivery.link {
                 continue;
             }
-            let told = match (entry.node.stores(), entry.node.requests()) {
-                (true, _) if entry.waiting_outcomes >= WAITING_OUTCOMES_MAX => {
-                    Told::now(server_busy(TOO_FAST))
+            let stores = entry.node.stores();
+            if stores && entry.waiting_outcomes < WAITING_OUTCOMES_MAX {
+                let at = deliveries.items().len() - rest.len() - 1;
+                let others = self.run_beyond(delivery, rest);
+                rest = &rest[others..];
+                self.on_run(&deliveries, at..=at + others, UnixTime::from(now), answer_at);
+                if self.broken {
+                    break;
                 }
-                (true, _) => {
-                    let at = deliveries.items().len() - rest.len() - 1;
-                    let others = self.run_beyond(delivery, rest);
-                    rest = &rest[others..];
-                    self.on_run(&deliveries, at..=at + others, UnixTime::from(now), answer_at);
-                    if self.broken {
-                        break;
-                    }
-                    continue;
-                }
-                (false, Some(_)) => Told::now(DeliveryState::Accepted),
-                (false, None) => continue,
+                continue;
+            }
+            let told = match entry.node.requests() {
+                Some(_) => Told::now(DeliveryState::Accepted),
+                None if stores => Told::now(server_busy(TOO_FAST)),
+                None => continue,
             };
             let connection = self.driver.connection();
             if !delivery.settled {

@@ -136,8 +136,7 @@ impl Node {
                     _ => None,
                 };
                 burst.store(transfers.filter_map(published), now);
-                std::mem::swap(&mut burst.commits, &mut stored.commits);
-                std::mem::swap(&mut burst.refused, &mut stored.refused);
+                std::mem::swap(&mut burst.stored, stored);
             }),
             Some((Self::Send(link), ..)) => {
                 stored.commits.clear();
@@ -146,7 +145,7 @@ impl Node {
                     (format, message)
                 });
                 let sent = link.store(sent, now);
-                // Commits of a run come in order, so the last one speaks for all.
+                // Commits of a run come in order, so waiting for the last one is enough.
                 stored.commits.fill(sent.commit.unwrap_or(CommitNumber::DONE));
                 stored.refused = sent.refused;
             }

@@ -46,7 +46,7 @@ impl ConnectionTask {
         let mut of_link = None;
         for (id, delivery) in taken.drain(..) {
             if of_link != Some(delivery.link) {
-                // Ids that wait for an outcome and belong to no queue are an answer to a request, which nobody waits for.
+                // Ids that wait for an outcome and belong to no queue answer a request, whose outcome is not used.
                 let Some(link) = self.link_at(delivery.link) else {
                     continue;
                 };
@@ -112,7 +112,7 @@ impl ConnectionTask {
         let connection = self.driver.connection();
         let node = match node.resume(id, session, self.namespace.clock().now().into()) {
             Resumed::Waiting { node, until } => {
-                if self.settlements.held_deadline.as_ref().is_none_or(|alarm| until < alarm.deadline()) {
+                if self.settlements.held_deadline.as_ref().is_none_or(|sleep| until < sleep.deadline()) {
                     self.settlements.held_deadline = Some(Box::pin(tokio::time::sleep_until(until)));
                 }
                 node
@@ -129,11 +129,11 @@ impl ConnectionTask {
 
     /// Looks at the links that wait when one of them has waited long enough.
     pub(super) fn check_held(&mut self, cx: &mut Context<'_>) {
-        while let Some(alarm) = &mut self.settlements.held_deadline
-            && alarm.as_mut().poll(cx).is_ready()
+        while let Some(sleep) = &mut self.settlements.held_deadline
+            && sleep.as_mut().poll(cx).is_ready()
         {
             self.settlements.held_deadline = None;
-            // Each that goes on waiting sets the alarm anew.
+            // Each link that is still waiting sets the deadline again.
             for index in 0..self.links.len() {
                 if self.links[index].as_ref().is_some_and(|entry| entry.node.is_held()) {
                     self.resume_held(index);

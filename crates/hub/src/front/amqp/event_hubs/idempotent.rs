@@ -6,7 +6,7 @@
 //!
 //! * An id that it leaves open is a new one.
 //! * What it names holds. A client that has lost the answer to a batch names the number before that batch, and sends it
-//!   again: if it were told the number of the last stored event, it would give the same events new numbers.
+//!   again: if the reply gave the number of the last stored event instead, it would give the same events new numbers.
 //! * An epoch or number that it leaves open is the one that the partition knows, or 0.
 //!
 //! A newer epoch at an attach takes over: what the earlier instance sends from then on is rejected. The [log](partition_log)

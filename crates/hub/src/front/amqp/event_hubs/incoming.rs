@@ -13,8 +13,8 @@ use amqp::codec::Reader;
 use amqp::message::{FORMAT_BATCH, Header, Section, SectionKind, Sections};
 
 use crate::front::amqp::leading::keep_delivery_annotations;
-use crate::front::amqp::recycled::{bounded, emptied};
 use partition_log::BatchEncoder;
+use units::recycled::{bounded, emptied};
 
 /// The events of a burst, in the order in which they came.
 #[derive(Debug, Default)]

@@ -10,10 +10,10 @@ use amqp::performative::DeliveryState;
 
 use super::conditions;
 use super::incoming::{IncomingMessage, MessageError, MessageIds, each_message};
-use crate::front::amqp::recycled::emptied;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use queue_store::{Enqueued, Entity, NewMessage, QueueError};
+use units::recycled::emptied;
 
 /// A link through which a client sends.
 #[derive(Debug)]

@@ -19,18 +19,16 @@ use super::idempotent::{self, NumberedProducer};
 use super::incoming::Incoming;
 use super::publish::{PublishLink, malformed, refused};
 use crate::front::amqp::connection::conditions::rejected;
-use crate::front::amqp::recycled::{bounded, emptied};
+use crate::front::amqp::connection::node::Stored;
 use crate::namespace::Partition;
 use partition_log::disk::CommitNumber;
 use partition_log::{Appended, ProduceError, Produced, ProducerStamp, UnixTime};
+use units::recycled::{bounded, emptied};
 
 /// What became of the transfers of a burst.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
-    /// What the acknowledgement of each has to wait for, by its place in the burst.
-    pub(crate) commits: Vec<CommitNumber>,
-    /// Those that are not stored, by their place, ascending, with the outcome that the client gets.
-    pub(crate) refused: Vec<(usize, DeliveryState)>,
+    pub(crate) stored: Stored,
     /// Memory for the next burst.
     spare: Taken<'static>,
 }
@@ -87,17 +85,17 @@ impl Burst {
         transfers: impl Iterator<Item = (&'a PublishLink, u32, &'a [u8])>,
         now: UnixTime,
     ) {
-        self.refused.clear();
+        self.stored.refused.clear();
         let mut taken: Taken<'a> = std::mem::take(&mut self.spare).emptied();
         // Found again at once while the links take turns.
         let mut recent = [u32::MAX; RECENT];
         for (place, (link, format, message)) in transfers.enumerate() {
             if let Err(outcome) = taken.take_in(link, format, message, &mut recent) {
-                self.refused.push((place, outcome));
+                self.stored.refused.push((place, outcome));
             }
         }
-        self.commits.clear();
-        self.commits.resize(taken.transfers.len(), CommitNumber::DONE);
+        self.stored.commits.clear();
+        self.stored.commits.resize(taken.transfers.len(), CommitNumber::DONE);
         for run in &taken.runs {
             self.store_run(&taken, run, now);
         }
@@ -105,13 +103,13 @@ impl Burst {
             self.store_numbered(&taken, numbered, now);
         }
         // Those that could not even be read came first.
-        self.refused.sort_unstable_by_key(|(place, _)| *place);
+        self.stored.refused.sort_unstable_by_key(|(place, _)| *place);
         self.spare = taken.emptied();
     }
 
     fn store_run(&mut self, taken: &Taken<'_>, run: &Run<'_>, now: UnixTime) {
         if run.partition.is_deleted() {
-            return self.refused.extend(taken.places(run.first).map(|place| (place, gone())));
+            return self.stored.refused.extend(taken.places(run.first).map(|place| (place, gone())));
         }
         if run.bytes <= TOGETHER_MAX {
             return self.store_together(taken, run.partition, run.first, run.count as usize, now);
@@ -149,7 +147,7 @@ impl Burst {
         });
         match appended {
             Ok(appended) if appended.commit.is_done() => {}
-            Ok(appended) => places().for_each(|place| self.commits[place] = appended.commit),
+            Ok(appended) => places().for_each(|place| self.stored.commits[place] = appended.commit),
             Err(_) => places().for_each(|place| self.store_alone(taken, partition, place, now)),
         }
     }
@@ -160,8 +158,8 @@ impl Burst {
             Ok(())
         });
         match appended {
-            Ok(appended) => self.commits[place] = appended.commit,
-            Err(error) => self.refused.push((place, refused(error))),
+            Ok(appended) => self.stored.commits[place] = appended.commit,
+            Err(error) => self.stored.refused.push((place, refused(error))),
         }
     }
 
@@ -171,7 +169,7 @@ impl Burst {
         let &Numbered { partition, place, ref stamp } = numbered;
         let place = place as usize;
         if partition.is_deleted() {
-            return self.refused.push((place, gone()));
+            return self.stored.refused.push((place, gone()));
         }
         let events = taken.events_of(place);
         let produced = partition.append_produced(now, stamp, events.len() as u32, |encoder| {
@@ -180,10 +178,12 @@ impl Burst {
         });
         match produced {
             Ok(Produced::Stored(Appended { commit, .. }) | Produced::Duplicate { commit, .. }) => {
-                self.commits[place] = commit;
+                self.stored.commits[place] = commit;
             }
-            Err(ProduceError::Append(error)) => self.refused.push((place, refused(error))),
-            Err(ProduceError::Producer(error)) => self.refused.push((place, idempotent::refused(&error))),
+            Err(ProduceError::Append(error)) => self.stored.refused.push((place, refused(error))),
+            Err(ProduceError::Producer(error)) => {
+                self.stored.refused.push((place, idempotent::refused(&error)))
+            }
         }
     }
 }

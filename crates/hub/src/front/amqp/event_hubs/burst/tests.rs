@@ -73,8 +73,8 @@ fn transfers_of_interleaved_links_are_one_batch_per_partition_in_their_order() {
     assert_eq!(stored(&hub, 0), [payloads(&["a1", "a2", "a3"])]);
     assert_eq!(stored(&hub, 1), [payloads(&["b1", "b2", "b3"])]);
     assert_eq!(stored(&hub, 65), [payloads(&["c1", "c2"])]);
-    assert_eq!(burst.commits, [CommitNumber::DONE; 7]);
-    assert!(burst.refused.is_empty());
+    assert_eq!(burst.stored.commits, [CommitNumber::DONE; 7]);
+    assert!(burst.stored.refused.is_empty());
     let counted = hub.counters();
     assert_eq!((counted.batches_in, counted.events_in), (7, 8), "as the clients sent them");
 }
@@ -94,9 +94,9 @@ fn what_cannot_be_read_is_refused_alone_and_leaves_nothing_behind() {
     ];
     for _ in 0..2 {
         store(&mut burst, &links, &transfers);
-        let refused: Vec<usize> = burst.refused.iter().map(|(place, _)| *place).collect();
+        let refused: Vec<usize> = burst.stored.refused.iter().map(|(place, _)| *place).collect();
         assert_eq!(refused, [1, 2]);
-        assert_eq!(burst.commits.len(), 4);
+        assert_eq!(burst.stored.commits.len(), 4);
     }
     assert_eq!(stored(&hub, 0), [payloads(&["first", "second"]), payloads(&["first", "second"])]);
 }
@@ -109,14 +109,14 @@ fn a_full_log_takes_what_fits_and_refuses_the_others_one_by_one() {
     let mut burst = Burst::default();
     // Leaves room for 350 bytes.
     store(&mut burst, &links, &[(0, FORMAT_AMQP, event(&vec![0; bytes.as_usize() - 395]))]);
-    assert!(burst.refused.is_empty());
+    assert!(burst.stored.refused.is_empty());
     let transfers = [
         (0, FORMAT_AMQP, event(&[1; 100])),
         (0, FORMAT_AMQP, event(&[2; 200])),
         (0, FORMAT_AMQP, event(&[3; 60])),
     ];
     store(&mut burst, &links, &transfers);
-    let refused: Vec<usize> = burst.refused.iter().map(|(place, _)| *place).collect();
+    let refused: Vec<usize> = burst.stored.refused.iter().map(|(place, _)| *place).collect();
     assert_eq!(refused, [1]);
     assert_eq!(stored(&hub, 0)[1..], [[vec![1; 100]], [vec![3; 60]]]);
     let counted = hub.counters();
@@ -132,7 +132,7 @@ fn a_deleted_hub_refuses_all_of_its_own_and_no_other() {
     let mut burst = Burst::default();
     let transfers = [0, 1, 2, 0].map(|link| (link, FORMAT_AMQP, event(b"event")));
     store(&mut burst, &links, &transfers);
-    let refused: Vec<usize> = burst.refused.iter().map(|(place, _)| *place).collect();
+    let refused: Vec<usize> = burst.stored.refused.iter().map(|(place, _)| *place).collect();
     assert_eq!(refused, [0, 2, 3]);
     assert_eq!(stored(&other, 0), [payloads(&["event"])]);
     assert!(stored(&deleted, 0).is_empty());
@@ -176,7 +176,7 @@ fn bytes_that_are_made_here_belong_to_their_own_event() {
         (1, FORMAT_AMQP, event(b"e")),
     ];
     store(&mut burst, &links, &transfers);
-    assert!(burst.refused.is_empty(), "{:?}", burst.refused);
+    assert!(burst.stored.refused.is_empty(), "{:?}", burst.stored.refused);
     let log = hub.partitions()[0].log();
     let mut cursor = log.position(Start::Earliest).unwrap();
     let chunk = log.read(&mut cursor, usize::MAX).unwrap();
@@ -238,7 +238,7 @@ fn transfers_of_numbered_producers_are_batches_of_their_own_and_stored_once() {
         (1, FORMAT_BATCH, numbered_batch(1, &[b"a1", b"a2"])),
     ];
     store(&mut burst, &links, &transfers);
-    assert!(burst.refused.is_empty(), "{:?}", burst.refused);
+    assert!(burst.stored.refused.is_empty(), "{:?}", burst.stored.refused);
     let expected = [&["x1", "x2"][..], &["a1", "a2"], &["a3"], &["b1"]].map(payloads).to_vec();
     assert_eq!(stored(&hub, 0), expected);
     let counted = hub.counters();
@@ -270,7 +270,8 @@ fn what_a_numbered_producer_may_not_send_is_refused_by_its_place() {
         (0, FORMAT_AMQP, numbered(-1, b"negative")),
     ];
     store(&mut burst, &links, &transfers);
-    let refused: Vec<_> = burst.refused.iter().map(|(place, outcome)| (*place, condition(outcome))).collect();
+    let refused: Vec<_> =
+        burst.stored.refused.iter().map(|(place, outcome)| (*place, condition(outcome))).collect();
     let out_of_order = "com.microsoft:out-of-order-sequence";
     let argument = "com.microsoft:argument-error";
     let expected = [(0, out_of_order), (1, argument), (3, out_of_order), (4, argument), (5, argument)];
@@ -282,6 +283,6 @@ fn what_a_numbered_producer_may_not_send_is_refused_by_its_place() {
     let newer = ErrorCondition::PRODUCER_EPOCH_STOLEN;
     hub.partitions()[0].log().claim_producer(NOW, 7, Some(1), None).unwrap();
     store(&mut burst, &links, &[(0, FORMAT_AMQP, numbered(2, b"a2"))]);
-    assert_eq!(condition(&burst.refused[0].1), newer.as_str());
+    assert_eq!(condition(&burst.stored.refused[0].1), newer.as_str());
     assert_eq!(hub.counters().batches_of_older_epoch, 1);
 }
