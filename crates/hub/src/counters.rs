@@ -38,7 +38,7 @@ pub struct CounterValues {
     /// Batches that were not appended because the namespace's quota was used up. Those sent to a hub, and not to one of
     /// its partitions, count with the first.
     pub batches_throttled: u64,
-    /// Events that were not appended because their producer had stored them before; it was told that they are stored.
+    /// Events that were not appended because their producer had stored them before; they are acknowledged again.
     pub events_duplicate: u64,
     /// Batches that were not appended because they did not continue what their producer had stored.
     pub batches_out_of_order: u64,

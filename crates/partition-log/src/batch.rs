@@ -14,8 +14,8 @@
 //!   after itself. It is zero in memory: only files are checked, so it is filled in on the way there ([`sealed_header`]).
 //! * The format says what follows the header: 0 is the form drawn here, 1 is reserved for Kafka record batches (version 2),
 //!   and 2 is a [producer's stamp](ProducerStamp) and then records as drawn here. Programs before the format was checked took
-//!   every batch for one of format 0, so whoever writes another one for the first time raises the version of the data
-//!   directory before.
+//!   every batch for one of format 0, so the version of the data directory is raised
+//!   before the first batch of another format is written.
 //!
 //! ```text
 //!  stamp   ├─ producer id, i64 ─┬─ first sequence, i32 ─┬─ epoch, i16 ─┬─ 0, u16 ─┤
@@ -107,8 +107,8 @@ pub enum BatchError {
     /// The checksum matches, yet the records don't add up to the batch.
     #[error("the records don't fit their batch")]
     Records,
-    /// The checksum matches, yet there is no producer like that.
-    #[error("the producer of the batch has negative numbers")]
+    /// The checksum matches, but the producer's stamp is invalid.
+    #[error("the batch has an invalid producer stamp")]
     Producer,
 }
 

@@ -55,11 +55,11 @@ impl State {
 
     /// Ends the segment that is being written, if one is.
     pub(super) fn seal(&mut self) {
-        let producers = match self.durable {
-            None => None,
-            Some(_) => self.producer_snapshot(),
-        };
-        if let Some(last) = self.segments.back_mut().filter(|last| !last.sealed) {
+        if self.segments.back().is_none_or(|last| last.sealed) {
+            return;
+        }
+        let producers = self.durable.is_some().then(|| self.producer_snapshot()).flatten();
+        if let Some(last) = self.segments.back_mut() {
             last.sealed = true;
             last.producers = producers;
         }

@@ -55,10 +55,11 @@ fn partitions(hubs: &Hubs, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
         (labels(*hub, id.as_str()), bytes)
     });
     metrics.gauges("parshall_hub_log_bytes", "Bytes in the log.", series)?;
+    let stats: Vec<ProducerStats> =
+        partitions.iter().map(|(_, _, partition)| partition.log().producer_stats()).collect();
     let producers = |figure: fn(&ProducerStats) -> u64| {
-        partitions.iter().map(move |(hub, id, partition)| {
-            (labels(*hub, id.as_str()), figure(&partition.log().producer_stats()))
-        })
+        let series = partitions.iter().zip(&stats);
+        series.map(move |((hub, id, _), stats)| (labels(*hub, id.as_str()), figure(stats)))
     };
     metrics.gauges(
         "parshall_hub_producers",

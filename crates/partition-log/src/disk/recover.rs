@@ -76,10 +76,19 @@ pub(crate) fn recover(
     for &orphan in sidecars.iter().filter(|number| segments.binary_search(number).is_err()) {
         survey.survey_orphan(orphan)?;
     }
-    let sidecar_states = segments
-        .iter()
-        .map(|number| survey.sidecar_state(*number, sidecars.contains(number)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut sidecar_states: Vec<SidecarState> = Vec::with_capacity(segments.len());
+    for number in &segments {
+        let state = survey.sidecar_state(*number, sidecars.contains(number))?;
+        // The sidecar of the next complete segment says which producers are known from there on. One that is to be written
+        // again keeps its own.
+        if state.is_of_complete()
+            && let Some(SidecarState::Matches(before)) = sidecar_states.last_mut()
+            && before.assurance == Assurance::Synced
+        {
+            before.producers = None;
+        }
+        sidecar_states.push(state);
+    }
     let sealed = sidecar_states.iter().rposition(SidecarState::is_of_complete).map_or(0, |last| last + 1);
     for (place, (&number, state)) in segments.iter().zip(&sidecar_states).enumerate() {
         let following = segments.get(place + 1).copied();

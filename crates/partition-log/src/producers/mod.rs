@@ -89,7 +89,7 @@ pub(crate) struct ProducerLimits {
 pub(crate) struct Producers {
     known: HashMap<i64, Producer>,
     limits: ProducerLimits,
-    /// Counts what producers do.
+    /// Increases with each batch or claim; orders producers by their last activity.
     turn: u64,
     expired: u64,
     evicted: u64,
@@ -239,7 +239,7 @@ impl Producers {
         let answer = ProducerPosition { epoch, last_sequence: last_sequence.unwrap_or(stored) };
         match known {
             Some(_) if epoch < current => return Err(ProducerError::OlderEpoch { current, found: epoch }),
-            // The log knows better what it has stored. A client that did not get the last answer retries what it sent.
+            // What the log has stored takes precedence. A client that did not get the last answer retries what it sent.
             Some(_) if epoch == current => {}
             _ => {
                 let producer = self.touch(id, now);
