@@ -4,8 +4,12 @@
 
 const assert = require("node:assert/strict");
 const { test } = require("node:test");
-const { EventHubBufferedProducerClient, EventHubConsumerClient, EventHubProducerClient } = require("@azure/event-hubs");
-const { earliestEventPosition } = require("@azure/event-hubs");
+const {
+  EventHubBufferedProducerClient,
+  EventHubConsumerClient,
+  EventHubProducerClient,
+  earliestEventPosition,
+} = require("@azure/event-hubs");
 const { Service, within } = require("./service.js");
 
 const HUB = "events";
@@ -102,7 +106,7 @@ test("a producer goes on where it was when the service was killed", async () => 
   }, "--data-dir", "{directory}/data");
 });
 
-test("a producer of a higher owner level takes over, and the one before is told", async () => {
+test("a producer of a higher owner level takes over, and the one before gets an error", async () => {
   await serving(async (service) => {
     const first = producer(service);
     await send(first, "one");

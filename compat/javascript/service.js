@@ -123,7 +123,7 @@ async function send(client, queue, ...messages) {
 async function within(promise) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error("it takes too long")), PATIENCE_MS);
+    timer = setTimeout(() => reject(new Error(`no result within ${PATIENCE_MS} ms`)), PATIENCE_MS);
   });
   try {
     return await Promise.race([promise, late]);
