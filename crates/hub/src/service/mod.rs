@@ -212,22 +212,22 @@ impl Service {
         self.connection_string_of(self.amqp, TransportSecurity::Plain, hub)
     }
 
-    /// What a client of the whole namespace connects with that speaks AMQP in this form, where that is served.
+    /// The same over TLS, where that is served.
+    #[must_use]
+    pub fn tls_connection_string(&self, hub: Option<&str>) -> Option<ConnectionString> {
+        self.connection_string_over(Protocol::Amqp, TransportSecurity::Tls, hub)
+    }
+
+    /// What a client connects with that speaks AMQP in this form, where that is served.
     #[must_use]
     pub fn connection_string_over(
         &self,
         protocol: Protocol,
         security: TransportSecurity,
+        hub: Option<&str>,
     ) -> Option<ConnectionString> {
         let address = address_of(&self.served, protocol, security)?;
-        Some(self.connection_string_of(address, security, None))
-    }
-
-    /// The same over TLS, where that is served.
-    #[must_use]
-    pub fn tls_connection_string(&self, hub: Option<&str>) -> Option<ConnectionString> {
-        self.tls_address(Protocol::Amqp)
-            .map(|address| self.connection_string_of(address, TransportSecurity::Tls, hub))
+        Some(self.connection_string_of(address, security, hub))
     }
 
     /// Stops: no connection is accepted any more, those that are there are closed in good order, and whoever does not

@@ -62,8 +62,8 @@ pub enum Scope {
     Itself,
     /// Everything below it, and not itself.
     Below,
-    /// The process itself, on another machine, as it tells.
-    Told,
+    /// The process itself, on another machine, as it reports.
+    Reported,
 }
 
 /// What a role uses at this moment.
@@ -147,10 +147,10 @@ impl RoleProbe {
 
     /// A probe of processes on another machine, from what they tell. It counts from the first reading on.
     #[must_use]
-    pub fn told(readings: &[(RunTime, ProcessSample)]) -> Self {
+    pub fn reported(readings: &[(RunTime, ProcessSample)]) -> Self {
         Self {
             process_ids: Vec::new(),
-            scope: Scope::Told,
+            scope: Scope::Reported,
             last: readings.iter().map(|(_, sample)| *sample).collect(),
             sampled: last_of(readings).unwrap_or_default(),
             present: Present::default(),
@@ -158,18 +158,18 @@ impl RoleProbe {
         }
     }
 
-    /// Samples the processes now and returns what the role uses. Of those that tell, the last reading stands.
+    /// Samples the processes now and returns what the role uses. Of those elsewhere, the last report stands.
     pub fn sample(&mut self, now: RunTime) -> Present {
         let of: fn(u32) -> Option<ProcessSample> = match self.scope {
             Scope::Itself => ProcessSample::of,
             Scope::Below => tree::sample_below,
-            Scope::Told => return self.present,
+            Scope::Reported => return self.present,
         };
         let samples = self.process_ids.iter().map(|process_id| of(*process_id)).collect();
         self.take(now, samples)
     }
 
-    /// Takes what each process told last, and when. Only what is new counts.
+    /// Takes what each process reported last, and when. Only what is new counts.
     pub fn note(&mut self, readings: &[(RunTime, ProcessSample)]) -> Present {
         match last_of(readings).filter(|last| *last > self.sampled) {
             Some(last) => self.take(last, readings.iter().map(|(_, sample)| Some(*sample)).collect()),
@@ -427,18 +427,18 @@ mod tests {
     #[test]
     fn processes_elsewhere_are_measured_by_what_they_tell_between_their_own_readings() {
         let at = |seconds: u64| RunTime::EPOCH.plus(Duration::from_secs(seconds));
-        let told = |seconds: u64, cpu_ms: u64, memory_bytes: u64| {
+        let reading = |seconds: u64, cpu_ms: u64, memory_bytes: u64| {
             let cpu = Duration::from_millis(cpu_ms);
             let sample =
                 ProcessSample { cpu, memory_bytes, memory_peak_bytes: 9, ..ProcessSample::default() };
             (at(seconds), sample)
         };
-        let mut probe = RoleProbe::told(&[told(1, 5_000, 1), told(1, 7_000, 1)]);
-        let present = probe.note(&[told(3, 6_000, 4), told(3, 7_500, 6)]);
+        let mut probe = RoleProbe::reported(&[reading(1, 5_000, 1), reading(1, 7_000, 1)]);
+        let present = probe.note(&[reading(3, 6_000, 4), reading(3, 7_500, 6)]);
         assert_eq!((present.cores, present.memory_bytes), (0.75, 10));
         probe.begin_measurement(at(4));
-        assert_eq!(probe.note(&[told(3, 9_000, 0), told(3, 9_000, 0)]), present, "nothing new");
-        probe.note(&[told(5, 7_000, 4), told(5, 8_500, 6)]);
+        assert_eq!(probe.note(&[reading(3, 9_000, 0), reading(3, 9_000, 0)]), present, "nothing new");
+        probe.note(&[reading(5, 7_000, 4), reading(5, 8_500, 6)]);
         probe.end_measurement(at(6));
         let usage = probe.usage(&limit(None), 4, &NO_WORK).expect("a measurement");
         assert_eq!((usage.cpu_seconds, usage.cpu_percent), (2.0, 25.0));

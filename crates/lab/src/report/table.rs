@@ -137,12 +137,13 @@ impl TableReport {
         let name = single_line(&format!("{}, each destination:", case.name));
         writeln!(text, "\n{}", self.paint(&name, Emphasis::Strong))?;
         let heading = destinations::HEADINGS.map(str::to_owned);
-        let lines = || std::iter::once(&heading).chain(rows.iter().map(|row| &row.cells));
-        let widths: Vec<usize> = (0..heading.len())
-            .map(|column| lines().map(|cells| length(&cells[column])).max().unwrap_or(0))
-            .collect();
-        let total = widths.iter().sum::<usize>() + GAP.len() * widths.len();
-        if self.width.is_some_and(|width| total > width) {
+        let line = |cells: &[String], emphasis| {
+            Grid::line(single_line(&cells[0]), cells[1..].iter().cloned(), emphasis)
+        };
+        let emphasis = |alarming| if alarming { Emphasis::Bad } else { Emphasis::None };
+        let figures = rows.iter().map(|row| line(&row.cells, emphasis(row.alarming)));
+        let grid = Grid::new(std::iter::once(line(&heading, Emphasis::None)).chain(figures).collect());
+        if self.width.is_some_and(|width| grid.width() > width) {
             for row in &rows {
                 let figures = heading.iter().zip(&row.cells).skip(1).filter(|(_, cell)| !cell.is_empty());
                 let figures: Vec<String> =
@@ -154,15 +155,7 @@ impl TableReport {
             }
             return Ok(());
         }
-        let alarming = std::iter::once(false).chain(rows.iter().map(|row| row.alarming));
-        for (cells, alarming) in lines().zip(alarming) {
-            let first = format!("{:width$}", single_line(&cells[0]), width = widths[0]);
-            let rest = cells.iter().zip(&widths).skip(1).map(|(cell, width)| format!("{GAP}{cell:>width$}"));
-            let line: String = std::iter::once(first).chain(rest).collect();
-            let emphasis = if alarming { Emphasis::Bad } else { Emphasis::None };
-            writeln!(text, "{}", self.paint(line.trim_end(), emphasis))?;
-        }
-        Ok(())
+        self.write_grid(text, &grid)
     }
 
     /// Every rate that was tried; on a narrow terminal a sentence each.
@@ -318,7 +311,12 @@ impl Grid {
                 lines.push(Self::line(String::new(), intervals, Emphasis::Faint));
             }
         }
-        let widths = (0..=columns.len())
+        Self::new(lines)
+    }
+
+    fn new(lines: Vec<Vec<GridCell>>) -> Self {
+        let columns = lines.first().map_or(0, Vec::len);
+        let widths = (0..columns)
             .map(|index| lines.iter().map(|line| length(&line[index].text)).max().unwrap_or(0))
             .collect();
         Self { lines, widths }

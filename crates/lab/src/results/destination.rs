@@ -3,7 +3,7 @@
 //! Each destination has a sink of its own, and so a verdict of its own. The other figures of a trial or case are of its first
 //! destination, except what the pipeline itself counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,9 +47,7 @@ impl DestinationSummary {
         trials: &[&Trial],
         latencies: &BTreeMap<String, LatencyDistribution>,
     ) -> BTreeMap<String, Self> {
-        let mut names: Vec<&String> = trials.iter().flat_map(|trial| trial.destinations.keys()).collect();
-        names.sort();
-        names.dedup();
+        let names: BTreeSet<&String> = trials.iter().flat_map(|trial| trial.destinations.keys()).collect();
         let summary = |name: &String| {
             let of_trials = || trials.iter().filter_map(|trial| trial.destinations.get(name));
             Self {

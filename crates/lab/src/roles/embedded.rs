@@ -38,7 +38,8 @@ pub struct EmbeddedService {
 impl RunningService for EmbeddedService {
     fn entry_points(&self) -> Vec<EntryPoint> {
         let entry_point = |connection: &Connection| {
-            let string = self.service.connection_string_over(protocol(*connection), security(*connection))?;
+            let string =
+                self.service.connection_string_over(protocol(*connection), security(*connection), None)?;
             Some(EntryPoint {
                 connection: *connection,
                 connection_string: Secret::new(string.reveal()),
@@ -156,11 +157,10 @@ const fn security(connection: Connection) -> TransportSecurity {
 fn of_scenario(hub: &Hub, config: &ServiceConfig) -> Result<HubConfig, BackendError> {
     let group = Some(hub.consumer_group.clone());
     let group = group.filter(|group| !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP));
-    let share = config.size_of_each.bytes() / u64::from(hub.partitions.max(1));
     Ok(HubConfig {
         consumer_groups: group.into_iter().collect(),
         log: LogLimits {
-            bytes: ByteSize::from_bytes(share),
+            bytes: hub.share_of(config.size_of_each),
             when_full: match config.when_full {
                 scenario::WhenFull::Throttle => WhenFull::Throttle,
                 scenario::WhenFull::Retention => WhenFull::Retention,

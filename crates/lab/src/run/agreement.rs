@@ -66,13 +66,12 @@ pub(super) fn disagreements(
         ));
     };
     let to = topology.pipeline.as_ref().map(|pipeline| pipeline.to.as_slice()).unwrap_or_default();
-    let incoming = |address: &str| service.get(address).copied().unwrap_or_default().incoming_events;
+    let counted = |address: &str| service.get(address).copied().unwrap_or_default();
     for (name, entity) in topology.in_order() {
         for place in topology.places_of(name) {
             let address = topology.address(place);
-            let sinks = topology.sinks.iter().zip(&clients.sinks);
-            let sink =
-                sinks.filter(|(sink, _)| sink.is_same_place(place)).map(|(_, counters)| counters).next();
+            let mut sinks = topology.sinks.iter().zip(&clients.sinks);
+            let sink = sinks.find(|(sink, _)| sink.is_same_place(place)).map(|(_, counters)| counters);
             let is_source =
                 topology.pipeline.as_ref().is_some_and(|pipeline| pipeline.from.is_same_place(place));
             let written_by_pipeline = match (to, sink) {
@@ -88,14 +87,14 @@ pub(super) fn disagreements(
                 is_source.then(|| clients.received_by_pipeline(entity)).flatten(),
                 sink.map(|sink| clients.received_by_sink(sink, entity)),
             ];
-            let outgoing = service.get(&address).copied().unwrap_or_default().outgoing_events;
-            compare(format!("appended to the {place}"), incoming(&address), Range::sum(written));
-            compare(format!("read from the {place}"), outgoing, Range::sum(read));
+            let service = counted(&address);
+            compare(format!("appended to the {place}"), service.incoming_events, Range::sum(written));
+            compare(format!("read from the {place}"), service.outgoing_events, Range::sum(read));
         }
     }
     if let (PipelineCounters::Own(relay), [_, _, ..]) = (clients.pipeline, to) {
         let names: Vec<String> = to.iter().map(ToString::to_string).collect();
-        let appended = to.iter().map(|to| incoming(&topology.written_at(to))).sum();
+        let appended = to.iter().map(|to| counted(&topology.written_at(to)).incoming_events).sum();
         compare(format!("appended to {} together", names.join(" and ")), appended, Some(relay.sent()));
     }
     found

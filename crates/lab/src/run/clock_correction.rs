@@ -34,10 +34,7 @@ pub(super) struct Corrected {
 impl<'a> ClockCorrection<'a> {
     /// Of the latencies at the sink of this number; `None` where both clocks are the lab's.
     pub(super) fn of(supervisor: &'a Supervisor, sink: u32) -> Option<Self> {
-        let remote = |role, instance| {
-            let mut members = supervisor.of(role).filter(|(member, _)| member.instance == instance);
-            members.find_map(|(_, running)| running.remote.as_ref())
-        };
+        let remote = |role, instance| supervisor.remote(Member { role, instance });
         let (load, sink) = (remote(Role::Load, 0), remote(Role::Sink, sink));
         (load.is_some() || sink.is_some()).then_some(Self { load, sink, clock: supervisor.clock })
     }

@@ -64,22 +64,22 @@ pub(super) fn collect(
     );
     let destinations = destinations(plan, supervisor, &ending.hub);
     let unreadable = |source| TrialError::Recording { role: Role::Sink, source };
-    let sinks = (0..).zip(&outcomes.sinks).zip(&plan.topology.sinks);
-    for ((instance, sink), end) in sinks.filter(|_| !destinations.is_empty()) {
-        let correction = ClockCorrection::of(supervisor, instance);
-        let latency = match (sink.latency, correction) {
-            (None, _) => LatencyDistribution::default(),
-            (Some(latency), None) => latency.total.decode().map_err(unreadable)?,
-            (Some(latency), Some(correction)) => {
+    let sinks = (0..).zip(&plan.topology.sinks).filter(|_| !destinations.is_empty());
+    for (instance, end) in sinks {
+        let Some(sink) = outcomes.sinks.get(&instance) else {
+            continue;
+        };
+        let latency = match (instance, sink.latency, ClockCorrection::of(supervisor, instance)) {
+            // The figures of the case are those of the first.
+            (0, ..) => distributions.latency.clone(),
+            (_, None, _) => LatencyDistribution::default(),
+            (_, Some(latency), None) => latency.total.decode().map_err(unreadable)?,
+            (_, Some(latency), Some(correction)) => {
                 let corrected = correction.apply(latency, RunTime::EPOCH).map_err(unreadable)?;
-                match corrected.doubt() {
-                    None => corrected.total,
-                    Some(doubt) => {
-                        // The first one's is among the findings already.
-                        findings.extend(Some(doubt).filter(|_| instance > 0));
-                        LatencyDistribution::default()
-                    }
-                }
+                let doubt = corrected.doubt();
+                let total = if doubt.is_none() { corrected.total } else { LatencyDistribution::default() };
+                findings.extend(doubt);
+                total
             }
         };
         distributions.destinations.insert(end.to_string(), latency);
@@ -176,8 +176,8 @@ struct Outcomes<'a> {
     relays: Vec<&'a BTreeMap<Stage, Recording>>,
     sizes: Vec<&'a BTreeMap<Size, EncodedDistribution>>,
     activities: Vec<&'a RelayActivity>,
-    /// In the order of the topology.
-    sinks: Vec<SinkOutcome<'a>>,
+    /// By their instance, which is their place in the topology. One that failed has none.
+    sinks: BTreeMap<u32, SinkOutcome<'a>>,
     /// A command did not end when it was asked to.
     was_killed: bool,
 }
@@ -194,9 +194,8 @@ struct SinkOutcome<'a> {
 impl<'a> Outcomes<'a> {
     fn of(supervisor: &'a Supervisor) -> Self {
         let mut all = Self::default();
-        let finished =
-            |(member, running): (Member, &'a Running)| Some((member.role, running.finished.as_ref()?));
-        for (role, outcome) in supervisor.all().filter_map(finished) {
+        let finished = |(member, running): (Member, &'a Running)| Some((member, running.finished.as_ref()?));
+        for (member, outcome) in supervisor.all().filter_map(finished) {
             match outcome {
                 Outcome::Service => {}
                 Outcome::Load { never_sent, recordings, .. } => {
@@ -208,14 +207,17 @@ impl<'a> Outcomes<'a> {
                     all.sizes.push(sizes);
                     all.activities.extend(activity.as_deref());
                 }
-                Outcome::External { was_killed } => all.was_killed |= *was_killed && role == Role::Relay,
+                Outcome::External { was_killed } => {
+                    all.was_killed |= *was_killed && member.role == Role::Relay
+                }
                 Outcome::Sink { delivery, latency, uncorrected_latency, delivery_time } => {
-                    all.sinks.push(SinkOutcome {
+                    let sink = SinkOutcome {
                         delivery: delivery.as_ref(),
                         latency: latency.as_ref(),
                         uncorrected_latency: uncorrected_latency.as_ref(),
                         delivery_time: delivery_time.as_ref(),
-                    });
+                    };
+                    all.sinks.insert(member.instance, sink);
                 }
             }
         }
@@ -224,7 +226,7 @@ impl<'a> Outcomes<'a> {
 
     /// Of the sink whose figures are those of the case.
     fn first(&self) -> SinkOutcome<'a> {
-        self.sinks.first().copied().unwrap_or_default()
+        self.sinks.get(&0).copied().unwrap_or_default()
     }
 
     fn distributions(&self, begin: Option<RunTime>) -> Result<Distributions, TrialError> {
@@ -482,9 +484,10 @@ fn destinations(
     if plan.topology.sinks.len() < 2 {
         return BTreeMap::new();
     }
-    let sinks = plan.topology.sinks.iter().zip(supervisor.of(Role::Sink));
-    sinks
-        .map(|(end, (_, running))| {
+    supervisor
+        .of(Role::Sink)
+        .filter_map(|(member, running)| {
+            let end = plan.topology.sinks.get(member.instance as usize)?;
             let edges = running.marks.get(&Edge::Begin).zip(running.marks.get(&Edge::End));
             let received = |told: &Counters| Some(told.sink()?.events.received);
             let verdict = match &running.finished {
@@ -496,7 +499,7 @@ fn destinations(
                 latency_us: None,
                 delivery: verdict.map(|verdict| delivery(verdict, source_of(plan, hub))),
             };
-            (end.to_string(), destination)
+            Some((end.to_string(), destination))
         })
         .collect()
 }

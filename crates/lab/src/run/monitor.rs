@@ -118,8 +118,8 @@ impl<'a> Monitor<'a> {
     /// The measured phase begins.
     pub(super) fn begin_measurement(&mut self, supervisor: &Supervisor) {
         let now = self.clock.now();
-        self.sample(supervisor, now);
-        for probe in self.probes.values_mut() {
+        for (role, probe) in &mut self.probes {
+            note_reported(supervisor, *role, probe);
             probe.begin_measurement(now);
         }
         self.measuring_since = Some(now);
@@ -130,8 +130,8 @@ impl<'a> Monitor<'a> {
     /// It ends.
     pub(super) fn end_measurement(&mut self, supervisor: &Supervisor) {
         let now = self.clock.now();
-        self.sample(supervisor, now);
-        for probe in self.probes.values_mut() {
+        for (role, probe) in &mut self.probes {
+            note_reported(supervisor, *role, probe);
             probe.end_measurement(now);
         }
         self.measuring_since = None;
@@ -139,13 +139,11 @@ impl<'a> Monitor<'a> {
             self.machine_began.zip(busy_cpu()).map(|(began, ended)| ended.saturating_sub(began));
     }
 
-    /// Reads what the roles use: from here, or as those elsewhere told last.
+    /// Reads what the roles use: from here, or as those elsewhere reported last.
     fn sample(&mut self, supervisor: &Supervisor, now: RunTime) {
         for (role, probe) in &mut self.probes {
-            match supervisor.told_usages(*role) {
-                Some(readings) => probe.note(&readings),
-                None => probe.sample(now),
-            };
+            note_reported(supervisor, *role, probe);
+            probe.sample(now);
         }
     }
 
@@ -238,6 +236,13 @@ impl<'a> Monitor<'a> {
     }
 }
 
+/// Takes what the processes of a role elsewhere reported last, if that is where it runs.
+fn note_reported(supervisor: &Supervisor, role: Role, probe: &mut RoleProbe) {
+    if let Some(readings) = supervisor.reported_usages(role) {
+        probe.note(&readings);
+    }
+}
+
 fn latest(supervisor: &Supervisor, role: Role) -> impl Iterator<Item = &Counters> {
     supervisor.of(role).filter_map(|(_, running)| running.latest.as_ref()).map(|counted| &counted.counters)
 }
@@ -247,12 +252,14 @@ pub(super) fn load_counters(supervisor: &Supervisor) -> LoadCounters {
     latest(supervisor, Role::Load).filter_map(Counters::load).next().unwrap_or_default()
 }
 
-/// What the first sink told last, whose figures are those of the case.
+/// What the first sink reported last, whose figures are those of the case.
 pub(super) fn sink_counters(supervisor: &Supervisor) -> SinkCounters {
-    sinks_counters(supervisor).first().copied().unwrap_or_default()
+    let first = supervisor.of(Role::Sink).find(|(member, _)| member.instance == 0);
+    let latest = first.and_then(|(_, running)| running.latest.as_ref());
+    latest.and_then(|counted| counted.counters.sink()).unwrap_or_default()
 }
 
-/// What each sink told last, in the order of the topology.
+/// What each sink reported last, in the order of the topology.
 pub(super) fn sinks_counters(supervisor: &Supervisor) -> Vec<SinkCounters> {
     let sinks = supervisor.of(Role::Sink).map(|(_, running)| running.latest.as_ref());
     sinks.map(|latest| latest.and_then(|counted| counted.counters.sink()).unwrap_or_default()).collect()

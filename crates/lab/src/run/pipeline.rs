@@ -20,7 +20,7 @@ use crate::{
 /// Where the figures of the measured pipeline come from in a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pipeline {
-    /// Our relay tells them. Its sends are those to all destinations together, so that what it forwarded is their mean.
+    /// Our relay reports them. Its sends are those to all destinations together, so that what it forwarded is their mean.
     Ours {
         /// How many there are.
         destinations: u64,

@@ -234,13 +234,7 @@ impl<'a> TrialPlan<'a> {
     }
 
     pub(super) fn limits(&self, role: Role) -> &RoleLimits {
-        let limits = &self.parameters.limits;
-        match role {
-            Role::Service => &limits.hub,
-            Role::Load => &limits.load,
-            Role::Relay => &limits.relay,
-            Role::Sink => &limits.sink,
-        }
+        self.parameters.limits.of(role)
     }
 
     fn load_plan(&self) -> LoadPlan {

@@ -136,8 +136,11 @@ impl From<&Receiving> for End {
     fn from(receiving: &Receiving) -> Self {
         let Receiving { from, subscription, protocol, tls, transport } = receiving;
         let connection = Connection { protocol: *protocol, tls: *tls, transport: *transport };
-        let end = Self::read(from, connection);
-        Self { subscription: subscription.clone().or(end.subscription), ..end }
+        match subscription {
+            // A subscription that is named twice makes no entity.
+            Some(_) => Self { subscription: subscription.clone(), ..Self::of(from, connection) },
+            None => Self::read(from, connection),
+        }
     }
 }
 
@@ -173,8 +176,13 @@ impl Named for Receiving {
     const EXPECTED: &'static str = "the name of an entity, or `{from: out, tls: true}`";
 
     fn named(from: String) -> Self {
-        let Sending { to: from, protocol, tls, transport } = Sending::named(from);
-        Self { from, subscription: None, protocol, tls, transport }
+        Self {
+            from,
+            subscription: None,
+            protocol: Protocol::default(),
+            tls: false,
+            transport: Transport::default(),
+        }
     }
 
     fn name(&self) -> Option<&str> {

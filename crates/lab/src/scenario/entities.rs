@@ -42,6 +42,14 @@ pub struct Hub {
     pub consumer_group: String,
 }
 
+impl Hub {
+    /// The share of each partition of what the hub may hold.
+    #[must_use]
+    pub fn share_of(&self, hub: ByteSize) -> ByteSize {
+        ByteSize::from_bytes(hub.bytes() / u64::from(self.partitions.max(1)))
+    }
+}
+
 /// The section `queues`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

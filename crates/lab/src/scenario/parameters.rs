@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
 use super::{
-    Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, Roles, SystemTransport,
-    SystemUnderTest, Target, Topology,
+    Entities, Load, LoadMode, Payload, PurposefulFailures, Relay, Roles, SystemTransport, SystemUnderTest,
+    Target, Topology,
 };
 use crate::record::LatencyRecording;
+use crate::results::Role;
 
 /// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ pub struct Parameters {
     /// Who receives from the destination and checks every event.
     pub sink: Sink,
     /// Where each role runs.
-    #[serde(default, skip_serializing_if = "Roles::is_default")]
+    #[serde(default, skip_serializing_if = "super::end::is_usual")]
     pub roles: Roles,
     /// What each role may use of the machine.
     pub limits: Limits,
@@ -120,6 +121,19 @@ pub struct Limits {
     pub sink: RoleLimits,
 }
 
+impl Limits {
+    /// What a role may use.
+    #[must_use]
+    pub const fn of(&self, role: Role) -> &RoleLimits {
+        match role {
+            Role::Service => &self.hub,
+            Role::Load => &self.load,
+            Role::Relay => &self.relay,
+            Role::Sink => &self.sink,
+        }
+    }
+}
+
 /// What one role may use. Without a figure it is not limited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -179,12 +193,6 @@ impl Parameters {
         let least = SMALLEST_DEFAULT_LOG.bytes().max(SMALLEST_LOG.bytes() * partitions);
         let needed = ByteSize::from_bytes(needed.max(least));
         needed.min(LARGEST_DEFAULT_LOG.max(ByteSize::from_bytes(least)))
-    }
-
-    /// The share of [`log_per_hub`](Self::log_per_hub) that each partition of `hub` has.
-    #[must_use]
-    pub fn log_per_partition(&self, hub: &Hub) -> ByteSize {
-        ByteSize::from_bytes(self.log_per_hub().bytes() / u64::from(hub.partitions.max(1)))
     }
 
     /// Whether the memory of the logs is taken before a trial: if that is wished, or if a saturating load is going to use

@@ -4,7 +4,7 @@ use access::Endpoint;
 use serde::{Deserialize, Serialize};
 use settings::{Document, SettingsError};
 
-use super::{CheckpointStore, Parameters, RoleLimits, SystemTransport, Target};
+use super::{CheckpointStore, End, Parameters, RoleLimits, Target, Topology};
 use crate::results::Role;
 
 /// The section `roles`: a role that is not named runs on the lab's machine.
@@ -25,7 +25,7 @@ pub struct Roles {
     pub sink: Option<Launch>,
 }
 
-/// How a role is started by somebody else's program, such as `ssh` or `kubectl`. It has to connect its standard input, output
+/// How a role is started by another program, such as `ssh` or `kubectl`. It has to connect its standard input, output
 /// and error to those of the role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,11 +53,6 @@ impl Roles {
     pub fn launched(&self) -> impl Iterator<Item = (Role, &Launch)> {
         Role::ALL.into_iter().filter_map(|role| Some((role, self.of(role)?)))
     }
-
-    /// Whether all of them run here.
-    pub(super) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 impl Launch {
@@ -77,7 +72,11 @@ impl Launch {
 }
 
 /// Checks the section, and where a service listens that is there for roles on other machines.
-pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), SettingsError> {
+pub(super) fn check(
+    document: &Document,
+    parameters: &Parameters,
+    topology: &Topology,
+) -> Result<(), SettingsError> {
     for (role, launch) in parameters.roles.launched() {
         let at = format!("roles.{role}");
         let mistake = |key: &str, reason: &str, advice: &str| {
@@ -93,24 +92,21 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
             let advice = "a name or path of letters, digits, `/`, `.`, `_`, `-`, `+` and `~`";
             return mistake(".program", "a shell on the other machine might change it", advice);
         }
-        if let Some((reason, advice)) = impossible(parameters, role) {
+        if let Some((reason, advice)) = impossible(parameters, topology, role) {
             return mistake("", reason, advice);
         }
     }
-    address(document, parameters)
+    address(document, parameters, topology)
 }
 
 /// Why a role can't run elsewhere, and what to do.
-fn impossible(parameters: &Parameters, role: Role) -> Option<(&'static str, &'static str)> {
-    let is_tls = parameters.sut.transport == SystemTransport::Tls;
+fn impossible(
+    parameters: &Parameters,
+    topology: &Topology,
+    role: Role,
+) -> Option<(&'static str, &'static str)> {
     let shares_files =
         parameters.relay.ownership.is_shared() && parameters.relay.checkpoint_store == CheckpointStore::File;
-    let limits = match role {
-        Role::Service => &parameters.limits.hub,
-        Role::Load => &parameters.limits.load,
-        Role::Relay => &parameters.limits.relay,
-        Role::Sink => &parameters.limits.sink,
-    };
     Some(match role {
         Role::Service if parameters.target != Target::Embedded => (
             "only the embedded service is a process of the lab",
@@ -120,7 +116,7 @@ fn impossible(parameters: &Parameters, role: Role) -> Option<(&'static str, &'st
             "the data directory of a durable service is on the lab's machine",
             "run `parshall serve --data-dir` there, and give its connection string as the target",
         ),
-        Role::Relay if parameters.topology().pipeline.is_none() => {
+        Role::Relay if topology.pipeline.is_none() => {
             ("the topology has no pipeline", "leave it out, or add `topology.pipeline`")
         }
         Role::Relay if !parameters.sut.is_ours() => {
@@ -130,15 +126,15 @@ fn impossible(parameters: &Parameters, role: Role) -> Option<(&'static str, &'st
             "its instances share claims and checkpoints, and not the files of one machine",
             "choose `relay.checkpoint_store: blob`",
         ),
-        Role::Service | Role::Relay if is_tls => (
+        _ if is_encrypted(topology, role) => (
             "the certificate is on the lab's machine",
-            "choose `sut.transport: tcp`, or an encrypted network",
+            "leave `tls` out, or choose `sut.transport: tcp`, or an encrypted network",
         ),
         _ if parameters.target.namespace().is_some_and(|target| target.certificate_authority.is_some()) => (
             "the file of `target.certificate_authority` is on the lab's machine",
             "add the authority to those of the other machine's system, and leave the key out",
         ),
-        _ if *limits != RoleLimits::default() => (
+        _ if *parameters.limits.of(role) != RoleLimits::default() => (
             "the lab limits processes of its own machine only",
             "leave `limits` of this role out, and limit it where it runs: `[ssh, vm1, systemd-run, --user, --scope, \
              -p, CPUQuota=100%]`, or by the pod's resources",
@@ -147,14 +143,33 @@ fn impossible(parameters: &Parameters, role: Role) -> Option<(&'static str, &'st
     })
 }
 
-fn address(document: &Document, parameters: &Parameters) -> Result<(), SettingsError> {
+/// Whether a role reaches the embedded service, or is reached, over TLS.
+fn is_encrypted(topology: &Topology, role: Role) -> bool {
+    let is_tls = |end: &End| end.connection.tls;
+    match role {
+        Role::Service => topology.ends().any(is_tls),
+        Role::Load => is_tls(&topology.load),
+        Role::Relay => topology
+            .pipeline
+            .as_ref()
+            .is_some_and(|pipeline| is_tls(&pipeline.from) || pipeline.to.iter().any(is_tls)),
+        // The first one may read dead letters as well, in the way of the load.
+        Role::Sink => is_tls(&topology.load) || topology.sinks.iter().any(is_tls),
+    }
+}
+
+fn address(document: &Document, parameters: &Parameters, topology: &Topology) -> Result<(), SettingsError> {
     let embedded = &parameters.embedded;
     let mistake = |key: &str, reason: &str, advice: &str| {
         Err(document.mistake(&format!("embedded.{key}"), reason, advice))
     };
-    if parameters.sut.transport == SystemTransport::Tls && embedded.listen.is_some() {
+    if is_encrypted(topology, Role::Service) && embedded.listen.is_some() {
         let reason = "over TLS the service listens on the loopback interface only";
-        return mistake("listen", reason, "choose `sut.transport: tcp`, or leave it out");
+        return mistake(
+            "listen",
+            reason,
+            "leave `tls` out or choose `sut.transport: tcp`, or leave `listen` out",
+        );
     }
     match (embedded.listen, &embedded.advertise) {
         (None, Some(_)) => mistake(

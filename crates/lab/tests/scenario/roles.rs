@@ -72,6 +72,17 @@ fn what_a_role_elsewhere_can_not_have_is_refused_at_its_place() {
             "topology: {entities: {in: {hub: events}}, load: in, sink: in, measure: load}",
             "`roles.relay`: the topology has no pipeline",
         ),
+        (
+            "sink",
+            "topology: {entities: {in: {hub: events}}, load: in, sink: {from: in, tls: true}, measure: sink}",
+            "`roles.sink`: the certificate is on the lab's machine",
+        ),
+        (
+            "sink",
+            "topology: {entities: {in: {hub: events}}, load: {to: in, tls: true}, sink: in, measure: load}\n\
+             embedded: {listen: 10.0.0.1}",
+            "the certificate is on the lab's machine",
+        ),
         ("load", "embedded: {advertise: x}", "`embedded.advertise`: the service listens on the loopback"),
         ("load", "embedded: {listen: 0.0.0.0}", "`embedded.listen`: no client can connect to this address"),
         ("load", "sut: {transport: tls}\nembedded: {listen: 10.0.0.1}", "`embedded.listen`: over TLS"),

@@ -1,4 +1,4 @@
-//! Roles that somebody else's program starts: on the same machine by `env` and a shell, over a real `sshd`, in a network
+//! Roles that another program starts: on the same machine by `env` and a shell, over a real `sshd`, in a network
 //! namespace, and with a clock of their own in a time namespace.
 //!
 //! What this machine does not have or permit is said on standard error, and skipped.

@@ -1,4 +1,4 @@
-//! Runs whose roles are started by somebody else's program.
+//! Runs whose roles are started by another program.
 
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -114,7 +114,7 @@ impl Bench {
         processes.collect()
     }
 
-    /// Waits for the last role to have ended, which nothing but the end of its input tells it to.
+    /// Waits for the last role to have ended, for which the end of its input is the only reason.
     pub(crate) fn until_no_role_is_left(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.own_roles().is_empty() {

@@ -20,7 +20,7 @@ use self::findings::findings;
 use super::{
     Capacity, CurvePoint, Delivery, DestinationSummary, Figure, Finding, FindingKind, LatencyDistribution,
     LatencySummary, MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity,
-    Shape, Size, Stage, Summary, Trial, TrialRecord,
+    Shape, Stage, Summary, Trial, TrialRecord,
 };
 use crate::schema::by_name;
 
@@ -184,19 +184,9 @@ impl Case {
             seconds.map(|second| &second.latency),
             recorded().filter_map(|each| each.clock_us).max(),
         );
-        let mut stages: BTreeMap<Stage, LatencyDistribution> = BTreeMap::new();
-        for (stage, distribution) in recorded().flat_map(|each| &each.stages) {
-            stages.entry(*stage).or_default().merge(distribution);
-        }
-        let mut sizes: BTreeMap<Size, LatencyDistribution> = BTreeMap::new();
-        for (size, distribution) in recorded().flat_map(|each| &each.sizes) {
-            sizes.entry(*size).or_default().merge(distribution);
-        }
-
-        let mut latencies: BTreeMap<String, LatencyDistribution> = BTreeMap::new();
-        for (name, distribution) in recorded().flat_map(|each| &each.destinations) {
-            latencies.entry(name.clone()).or_default().merge(distribution);
-        }
+        let stages = merged_by(recorded().flat_map(|each| &each.stages));
+        let sizes = merged_by(recorded().flat_map(|each| &each.sizes));
+        let latencies = merged_by(recorded().flat_map(|each| &each.destinations));
 
         let offered_per_s = over_trials(|trial| trial.offered_per_s);
         let received_per_s = over_trials(|trial| trial.received_per_s);
@@ -321,6 +311,16 @@ fn merged<'a>(distributions: impl Iterator<Item = &'a LatencyDistribution>) -> L
         all.merge(each);
         all
     })
+}
+
+fn merged_by<'a, K: Ord + Clone + 'a>(
+    distributions: impl Iterator<Item = (&'a K, &'a LatencyDistribution)>,
+) -> BTreeMap<K, LatencyDistribution> {
+    let mut all: BTreeMap<K, LatencyDistribution> = BTreeMap::new();
+    for (key, each) in distributions {
+        all.entry(key.clone()).or_default().merge(each);
+    }
+    all
 }
 
 fn status(plan: &CasePlan, trials: &[Trial], findings: &[Finding]) -> Status {

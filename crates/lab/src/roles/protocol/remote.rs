@@ -45,7 +45,7 @@ pub struct Hello {
 pub struct Build {
     /// The version of Parshall.
     pub version: String,
-    /// A hash of the lab's sources, which tells builds of one version apart.
+    /// A hash of the lab's sources, which distinguishes builds of one version.
     pub sources: String,
 }
 

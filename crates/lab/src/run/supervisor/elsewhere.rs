@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::{EXIT_PATIENCE, Member, Patience, State, Supervisor};
+use super::{Member, Patience, State, Supervisor};
 use crate::{
     clock::{RunClock, RunTime, monotonic_ns},
     probe::ProcessSample,
@@ -34,12 +34,11 @@ impl Supervisor {
         self.members.insert(member, running);
         self.wait_for(member, |remote| remote.machine.is_some()).await?;
         for answers in 1..=FIRST_EXCHANGES {
-            self.ask(member, false).await;
+            // Each wait begins with a question.
             self.wait_for(member, |remote| remote.answers() >= answers).await?;
         }
         let clock = self.clock;
-        let remote = self.members.get_mut(&member).and_then(|running| running.remote.as_mut());
-        let clock = remote.map_or(clock, |remote| remote.align(clock, monotonic_ns()));
+        let clock = self.remote_mut(member).map_or(clock, |remote| remote.align(clock, monotonic_ns()));
         let assignment = Assignment { config: config(clock), is_launched: true };
         self.write(member, &Line::Role(Box::new(assignment))).await;
         Ok(())
@@ -86,8 +85,13 @@ impl Supervisor {
         }
     }
 
-    fn remote(&self, member: Member) -> Option<&Remote> {
+    /// What is known of a member that runs elsewhere.
+    pub(in crate::run) fn remote(&self, member: Member) -> Option<&Remote> {
         self.members.get(&member)?.remote.as_ref()
+    }
+
+    fn remote_mut(&mut self, member: Member) -> Option<&mut Remote> {
+        self.members.get_mut(&member)?.remote.as_mut()
     }
 
     /// Those elsewhere that still work.
@@ -99,9 +103,8 @@ impl Supervisor {
 
     /// Asks a role elsewhere what its clock shows.
     async fn ask(&mut self, member: Member, with_usage: bool) {
-        let remote = self.members.get_mut(&member).and_then(|running| running.remote.as_mut());
         let question: Option<ClockQuestion> =
-            remote.and_then(|remote| remote.question(monotonic_ns(), with_usage));
+            self.remote_mut(member).and_then(|remote| remote.question(monotonic_ns(), with_usage));
         if let Some(question) = question {
             self.write(member, &Line::Clock(question)).await;
         }
@@ -119,8 +122,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// What the processes of a role told last of what they use; `None` for one of this machine.
-    pub(in crate::run) fn told_usages(&self, role: Role) -> Option<Vec<(RunTime, ProcessSample)>> {
+    /// What the processes of a role last reported of their CPU time and memory; `None` for one of this machine.
+    pub(in crate::run) fn reported_usages(&self, role: Role) -> Option<Vec<(RunTime, ProcessSample)>> {
         let remote: Option<Vec<_>> = self.of(role).map(|(_, running)| running.remote.as_ref()).collect();
         let remote = remote.filter(|remote| !remote.is_empty())?;
         Some(remote.into_iter().map(|remote| remote.usage().unwrap_or_default()).collect())
@@ -154,16 +157,14 @@ impl Supervisor {
         reason: String,
         advice: Option<String>,
     ) -> TrialError {
-        let Some(mut running) = self.members.remove(&member) else {
+        let Some((remote, exit)) = self.remove(member).await else {
             return TrialError::Cancelled;
         };
-        running.input = None;
-        let exit = running.control.end(EXIT_PATIENCE).await;
         let code = match exit.end {
             RoleEnd::Exited(status) => status.and_then(|status| status.code()),
             RoleEnd::Killed => None,
         };
-        let remote = running.remote.as_ref();
+        let remote = remote.as_ref();
         TrialError::NotStarted(Box::new(NotStarted {
             member: self.called(member),
             command: remote.map(Remote::command).unwrap_or_default(),

@@ -21,7 +21,7 @@ use crate::{
     probe::{RoleProbe, Scope},
     results::{MeasuredComponent, Role},
     roles::{
-        process::{RoleControl, RoleEnd, RoleHandle, RoleLauncher},
+        process::{RoleControl, RoleEnd, RoleExit, RoleHandle, RoleLauncher},
         protocol::{Assignment, Command, Counted, Edge, Line, Outcome, Ready, Report, RoleConfig},
     },
     scenario::Launch,
@@ -166,8 +166,8 @@ impl Supervisor {
 
     /// The processes of a role, or what is below them. Those elsewhere tell what they use.
     pub(super) fn probe(&self, role: Role, scope: Scope) -> RoleProbe {
-        if let Some(readings) = self.told_usages(role) {
-            return RoleProbe::told(&readings);
+        if let Some(readings) = self.reported_usages(role) {
+            return RoleProbe::reported(&readings);
         }
         let process_ids = self.of(role).filter_map(|(_, running)| running.control.process_id());
         RoleProbe::new(process_ids.collect(), scope, self.clock.now())
@@ -337,14 +337,18 @@ impl Supervisor {
         self.measured.called(member.role, member)
     }
 
+    /// Ends a member. Its log is complete once it has exited, and how it exited is part of why it failed.
+    async fn remove(&mut self, member: Member) -> Option<(Option<Remote>, RoleExit)> {
+        let mut running = self.members.remove(&member)?;
+        running.input = None;
+        Some((running.remote, running.control.end(EXIT_PATIENCE).await))
+    }
+
     /// Ends a member that is to blame for the end of the trial, and tells why with the last words of its log.
     pub(super) async fn failed(&mut self, member: Member, reason: String) -> TrialError {
-        let Some(mut running) = self.members.remove(&member) else {
+        let Some((_, exit)) = self.remove(member).await else {
             return TrialError::Cancelled;
         };
-        running.input = None;
-        // Its log is complete once it has exited, and how it exited is part of the reason.
-        let exit = running.control.end(EXIT_PATIENCE).await;
         TrialError::RoleFailed {
             role: member.role,
             member: self.called(member),

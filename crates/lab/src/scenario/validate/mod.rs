@@ -38,7 +38,7 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
         rules.relay(parameters, source, &topology)?;
     }
     rules.system(parameters)?;
-    roles::check(document, parameters)?;
+    roles::check(document, parameters, &topology)?;
     rules.within("sink.workers", parameters.sink.workers, 1..=256)?;
     rules.within("sink.prefetch", parameters.sink.prefetch, 1..=100_000)?;
     let limits = &parameters.limits;

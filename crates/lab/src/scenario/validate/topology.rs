@@ -308,7 +308,7 @@ impl Rules<'_> {
             return Err(self.document.mistake(&path, "can't be the name of a consumer group", advice));
         }
         self.within(&format!("{at}.partitions"), hub.partitions, 1..=1024)?;
-        let share = parameters.log_per_partition(hub);
+        let share = hub.share_of(parameters.log_per_hub());
         if parameters.target == Target::Embedded && share < SMALLEST_LOG {
             let reason =
                 format!("leaves {share} to each of the {} partitions of the {called}", hub.partitions);
