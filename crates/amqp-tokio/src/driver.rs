@@ -1,7 +1,7 @@
 //! One connection, its socket and its clock.
 
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -167,11 +167,16 @@ impl Driver {
             if self.connection.output_len() == 0 && !self.connection.owes_output() {
                 break;
             }
+            let is_scattered = self.connection.is_output_scattered();
             let output = self.connection.poll_output(now());
             if output.is_empty() {
                 break;
             }
-            let length = ready!(Pin::new(&mut self.stream).poll_write(cx, output))?;
+            let written = match is_scattered {
+                false => Pin::new(&mut self.stream).poll_write(cx, output),
+                true => self.poll_write_scattered(cx),
+            };
+            let length = ready!(written)?;
             if length == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -183,6 +188,24 @@ impl Driver {
             self.flush_due = false;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Writes the first pieces of the output by one call. They are copied for a stream that takes only one at a time: it
+    /// would make a message or a burst of each.
+    fn poll_write_scattered(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let count = self.connection.output_slices(&mut slices);
+        let pieces = &slices[..count];
+        let stream = Pin::new(&mut self.stream);
+        if stream.is_write_vectored() {
+            return stream.poll_write_vectored(cx, pieces);
+        }
+        let mut gathered = Vec::new();
+        for piece in pieces {
+            let room = GATHERED_MAX - gathered.len();
+            gathered.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        stream.poll_write(cx, &gathered)
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriveError>> {
@@ -233,6 +256,12 @@ impl Driver {
 fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
+
+/// Pieces of one vectored write.
+const PIECES_MAX: usize = 64;
+
+/// Bytes that are copied together for a stream without vectored writes.
+const GATHERED_MAX: usize = 64 * 1024;
 
 /// How long a closed connection waits for the peer to take what is left for it.
 const LAST_WORDS: Duration = Duration::from_secs(5);

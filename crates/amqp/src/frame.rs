@@ -84,12 +84,12 @@ pub(crate) fn write_frame(out: &mut Vec<u8>, kind: u8, channel: u16, write: impl
     out.extend_from_slice(&[0, 0, 0, 0, 2, kind]);
     out.extend_from_slice(&channel.to_be_bytes());
     write(out);
-    patch_size(out, start);
+    patch_size(out, start, 0);
 }
 
-/// Sets the size of the frame that runs from `start` to the end of `out`.
+/// Sets the size of the frame that runs from `start` to the end of `out`, and has `elsewhere` bytes that are not in it.
 #[inline]
-pub(crate) fn patch_size(out: &mut [u8], start: usize) {
-    let size = (out.len() - start) as u32;
+pub(crate) fn patch_size(out: &mut [u8], start: usize, elsewhere: usize) {
+    let size = (out.len() - start + elsewhere) as u32;
     out[start..start + 4].copy_from_slice(&size.to_be_bytes());
 }

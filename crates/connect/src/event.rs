@@ -14,6 +14,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use amqp::connection::TransferWriter;
 use bytes::Bytes;
 
 /// The number of a partition within its hub or topic, from 0.
@@ -83,6 +84,14 @@ pub struct EventBatch {
     chunks: Vec<Bytes>,
     message_bytes: usize,
     largest_message: usize,
+}
+
+/// The bytes to forward of one event, and what keeps them, if that is known: then a long message can be sent without being
+/// copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    bytes: &'a [u8],
+    chunk: Option<&'a Bytes>,
 }
 
 /// Empty batches that wait to be filled again.
@@ -242,6 +251,13 @@ impl EventBatch {
         self.slice(event.chunk, event.message_start, event.message_end - event.message_start)
     }
 
+    /// The same, for a sink that may hold on to them.
+    #[inline]
+    #[must_use]
+    pub fn shared_message(&self, event: &Event) -> Message<'_> {
+        Message { bytes: self.message(event), chunk: self.chunks.get(event.chunk as usize) }
+    }
+
     /// The partition key of an event of this batch, where it has one.
     #[inline]
     #[must_use]
@@ -315,6 +331,30 @@ impl EventBatch {
     }
 }
 
+impl Message<'_> {
+    /// Appends it to a transfer: without a copy if it is long and its memory can be held until it is sent.
+    #[inline]
+    pub(crate) fn put(&self, writer: &mut TransferWriter<'_>) {
+        match self.chunk {
+            Some(chunk) if self.bytes.len() >= SHARED_MIN => writer.put_shared(chunk.slice_ref(self.bytes)),
+            _ => writer.put(self.bytes),
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Message<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, chunk: None }
+    }
+}
+
+impl AsRef<[u8]> for Message<'_> {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
 impl BatchPool {
     /// A pool that keeps at most `capacity` empty batches.
     #[must_use]
@@ -376,6 +416,9 @@ fn in_chunk(range: &Range<u32>, chunk_len: usize) -> bool {
 }
 
 const _: () = assert!(size_of::<Event>() <= 40, "an event is copied and kept by the million");
+
+/// Messages of so many bytes are sent from where they are instead of being copied.
+const SHARED_MIN: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::event::{Encoding, Event, EventBatch, PartitionId};
+use crate::event::{Encoding, Event, EventBatch, Message, PartitionId};
 use crate::service::ServiceError;
 use crate::source::ShutDown;
 
@@ -210,8 +210,8 @@ impl<'a> OutgoingBatch<'a> {
 
     /// The bytes to forward of each event, in order.
     #[inline]
-    pub fn messages(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        self.events().map(|(batch, event)| batch.message(event))
+    pub fn messages(&self) -> impl ExactSizeIterator<Item = Message<'a>> + use<'a> {
+        self.events().map(|(batch, event)| batch.shared_message(event))
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
         let others = [BatchPart { batch: &two, events: &[1] }, BatchPart { batch: &one, events: &[1, 0] }];
         let outgoing = OutgoingBatch::new(7, &one, &[2]).followed_by(&others);
         assert_eq!((outgoing.destination(), outgoing.events().len()), (7, 4));
-        let messages: Vec<_> = outgoing.messages().collect();
-        assert_eq!(messages, [b"c", b"e", b"b", b"a"]);
+        let messages: Vec<u8> = outgoing.messages().flat_map(|message| message.as_ref().to_vec()).collect();
+        assert_eq!(messages, b"ceba");
     }
 }

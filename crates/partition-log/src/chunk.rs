@@ -152,6 +152,13 @@ impl LogChunk {
     }
 }
 
+impl AsRef<[u8]> for LogChunk {
+    /// The batches as they are stored.
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 impl Records<'_> {
     /// The cursor before the next record that this iterator would give.
     #[must_use]

@@ -45,7 +45,8 @@ impl World {
         let send = self.number();
         let checked = self.audit.send(process, send, outgoing, now);
         let attempt = self.check(checked);
-        let mut messages: Vec<_> = outgoing.messages().map(Bytes::copy_from_slice).collect();
+        let mut messages: Vec<_> =
+            outgoing.messages().map(|message| Bytes::copy_from_slice(message.as_ref())).collect();
         let mut destination = outgoing.destination();
         if self.has_defect(Defect::SinkReorders) {
             messages.reverse();

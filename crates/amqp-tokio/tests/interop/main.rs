@@ -2,6 +2,7 @@
 
 mod our_client;
 mod our_server;
+mod pieces;
 mod tls;
 
 use std::future::Future;

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use crate::{large, soon};
 
 /// A server's configuration for `localhost`, and that of a client which trusts it.
-fn identity() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
+pub(crate) fn identity() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let certificate = made.cert.der().clone();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -28,13 +28,13 @@ fn identity() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     (Arc::new(server), Arc::new(client))
 }
 
-async fn listen() -> (TcpListener, u16) {
+pub(crate) async fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     (listener, port)
 }
 
-fn trusting(config: Arc<ClientConfig>, name: &'static str) -> Option<ClientTls> {
+pub(crate) fn trusting(config: Arc<ClientConfig>, name: &'static str) -> Option<ClientTls> {
     Some(ClientTls { config, server_name: ServerName::try_from(name).expect("a name") })
 }
 
@@ -79,7 +79,7 @@ async fn a_large_message_and_its_outcome_cross_tls() {
     assert!(soon(server).await.expect("the server does not panic") == message);
 }
 
-async fn receive_one(stream: Stream) -> Vec<u8> {
+pub(crate) async fn receive_one(stream: Stream) -> Vec<u8> {
     let sasl = SaslServer { verify: Arc::new(|_| true) };
     let mut driver = Driver::new(Connection::server(Config::default(), sasl, Instant::now()), stream);
     let mut received = Vec::new();

@@ -67,7 +67,7 @@ impl Connection {
         if connection.stage == Stage::AmqpHeader {
             connection.write_header_and_open();
         } else {
-            connection.output.extend_from_slice(&PROTOCOL_SASL);
+            connection.output.bytes.extend_from_slice(&PROTOCOL_SASL);
         }
         connection
     }
@@ -81,14 +81,14 @@ impl Connection {
         match (self.stage, header) {
             (Stage::ClientSaslHeader, PROTOCOL_SASL) => self.stage = Stage::ClientMechanisms,
             (Stage::ServerHeader, PROTOCOL_SASL) => {
-                self.output.extend_from_slice(&PROTOCOL_SASL);
+                self.output.bytes.extend_from_slice(&PROTOCOL_SASL);
                 let offer = SaslMechanisms { mechanisms: vec![ANONYMOUS, MSSBCBS, PLAIN] };
-                frame::write_frame(&mut self.output, frame::TYPE_SASL, 0, |out| offer.encode(out));
+                frame::write_frame(&mut self.output.bytes, frame::TYPE_SASL, 0, |out| offer.encode(out));
                 self.stage = Stage::ServerInit;
             }
             (Stage::ServerHeader, PROTOCOL_AMQP) => {
                 self.authenticate(Credentials::Anonymous)
-                    .inspect_err(|_| self.output.extend_from_slice(&PROTOCOL_SASL))?;
+                    .inspect_err(|_| self.output.bytes.extend_from_slice(&PROTOCOL_SASL))?;
                 self.write_header_and_open();
                 self.stage = Stage::AwaitOpen;
             }
@@ -101,7 +101,7 @@ impl Connection {
             (stage, header) => {
                 if matches!(stage, Stage::ServerHeader) {
                     // The specification has a server answer with the header that it would have liked.
-                    self.output.extend_from_slice(&PROTOCOL_SASL);
+                    self.output.bytes.extend_from_slice(&PROTOCOL_SASL);
                 }
                 return Err(ConnectionError::ProtocolHeader(header));
             }
@@ -135,7 +135,7 @@ impl Connection {
                 let verdict = credentials_of(&init).ok_or(ConnectionError::SaslRefused(SaslCode::Auth));
                 let verdict = verdict.and_then(|credentials| self.authenticate(credentials));
                 let code = if verdict.is_ok() { SaslCode::Ok } else { SaslCode::Auth };
-                frame::write_frame(&mut self.output, frame::TYPE_SASL, 0, |out| {
+                frame::write_frame(&mut self.output.bytes, frame::TYPE_SASL, 0, |out| {
                     SaslOutcome { code }.encode(out)
                 });
                 self.stage = Stage::AmqpHeader;
@@ -163,7 +163,7 @@ impl Connection {
 
     fn write_header_and_open(&mut self) {
         self.open_sent = true;
-        self.output.extend_from_slice(&PROTOCOL_AMQP);
+        self.output.bytes.extend_from_slice(&PROTOCOL_AMQP);
         let open = Open {
             container_id: self.config.container_id.clone(),
             hostname: self.config.hostname.clone(),
@@ -173,7 +173,7 @@ impl Connection {
             properties: self.config.properties.clone(),
             ..Open::default()
         };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| open.encode(out));
+        frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, 0, |out| open.encode(out));
     }
 
     fn choose_mechanism(&mut self, offer: &SaslMechanisms) -> Result<(), ConnectionError> {
@@ -192,7 +192,7 @@ impl Connection {
             return Err(ConnectionError::NoSaslMechanism(offered.join(", ")));
         }
         let init = SaslInit { mechanism, initial_response: response, hostname: self.config.hostname.clone() };
-        frame::write_frame(&mut self.output, frame::TYPE_SASL, 0, |out| init.encode(out));
+        frame::write_frame(&mut self.output.bytes, frame::TYPE_SASL, 0, |out| init.encode(out));
         self.stage = Stage::ClientOutcome;
         Ok(())
     }

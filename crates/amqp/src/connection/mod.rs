@@ -16,7 +16,7 @@
 //! # Files
 //!
 //! `handshake` brings the connection up, `sessions` begins and ends sessions, `linking` attaches and detaches links,
-//! `owed` gathers what can wait. The two hot paths have files of their own: `sending` (transfers out, outcomes in) and
+//! `owed` gathers what can wait, `output` holds what is to be sent. The two hot paths have files of their own: `sending` (transfers out, outcomes in) and
 //! `receiving` (transfers in, outcomes out). `partial` are messages that come in several frames.
 //!
 //! # Invariants
@@ -32,6 +32,7 @@ mod event;
 mod handshake;
 mod link;
 mod linking;
+mod output;
 mod owed;
 mod partial;
 mod receiving;
@@ -42,6 +43,7 @@ mod settled_run;
 mod unsettled;
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,6 +65,7 @@ use crate::frame::{self, FrameHeader};
 use crate::performative::{Begin, Close, Disposition, End, Error, Flow, Open, descriptor};
 use handshake::{Side, Stage};
 use link::Link;
+use output::Output;
 use session::Session;
 
 /// A session, by our channel number.
@@ -83,9 +86,7 @@ pub struct Connection {
     side: Side,
     stage: Stage,
     open_sent: bool,
-    output: Vec<u8>,
-    /// How much of `output` has been written by the driver.
-    output_start: usize,
+    output: Output,
     events: VecDeque<Event>,
     /// Deliveries of the input that is being handled.
     deliveries: Deliveries,
@@ -126,8 +127,7 @@ impl Connection {
             side,
             stage,
             open_sent: false,
-            output: Vec::new(),
-            output_start: 0,
+            output: Output::default(),
             events: VecDeque::new(),
             deliveries: Deliveries::default(),
             spare: Vec::new(),
@@ -187,7 +187,7 @@ impl Connection {
             self.rest();
         }
         if self.heartbeat_deadline().is_some_and(|deadline| now >= deadline) && self.output_len() == 0 {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |_| {});
+            frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, 0, |_| {});
         }
     }
 
@@ -196,39 +196,43 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Bytes to send, after writing down all flows and dispositions that are owed. Empty when there are none.
+    /// Bytes to send, after writing down all flows and dispositions that are owed. Empty when there are none. More may
+    /// follow them: see [`output_slices`](Self::output_slices).
     pub fn poll_output(&mut self, now: Instant) -> &[u8] {
         self.write_owed();
-        if self.output_start < self.output.len() {
+        if self.output.len() > 0 {
             self.last_output = now;
             self.output_waits_since.get_or_insert(now);
         }
         if self.stage == Stage::CloseSent {
             self.closing_since.get_or_insert(now);
         }
-        &self.output[self.output_start..]
+        self.output.first()
     }
 
     /// The first `length` bytes of the output have been sent.
     pub fn consume_output(&mut self, length: usize) {
-        self.output_start += length;
         if length > 0 {
             self.output_waits_since = None;
         }
-        debug_assert!(self.output_start <= self.output.len(), "more was sent than there is");
-        if self.output_start >= self.output.len() {
-            self.output_start = 0;
-            self.output.clear();
-            self.output.shrink_to(OUTPUT_RETAINED);
-        } else if self.output_start > OUTPUT_RETAINED {
-            self.output.drain(..self.output_start);
-            self.output_start = 0;
-        }
+        self.output.consume(length);
+    }
+
+    /// Whether there are payloads in the output that were not copied, so that
+    /// [`output_slices`](Self::output_slices) has more than [`poll_output`](Self::poll_output).
+    pub fn is_output_scattered(&self) -> bool {
+        self.output.is_scattered()
+    }
+
+    /// Sets `slices` to the first pieces of the output, for a vectored write, and says how many there are. The first is what
+    /// [`poll_output`](Self::poll_output) gives, which is to be called before.
+    pub fn output_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.output.fill(slices)
     }
 
     /// How many bytes wait to be sent: stop producing when it is more than you want to hold.
     pub const fn output_len(&self) -> usize {
-        self.output.len() - self.output_start
+        self.output.len()
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
@@ -295,7 +299,9 @@ impl Connection {
     pub fn close(&mut self, error: Option<Error>) {
         if self.is_open() || self.stage == Stage::AwaitOpen {
             self.write_owed();
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| Close { error }.encode(out));
+            frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, 0, |out| {
+                Close { error }.encode(out)
+            });
             self.stage = Stage::CloseSent;
         } else if self.stage != Stage::CloseSent && !self.is_closed() {
             self.stage = Stage::Closed;
@@ -437,7 +443,7 @@ impl Connection {
 
     fn on_close(&mut self, close: Close) {
         if self.stage != Stage::CloseSent {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| {
+            frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, 0, |out| {
                 Close { error: None }.encode(out)
             });
         }
@@ -449,7 +455,7 @@ impl Connection {
     fn write_on(&mut self, local: u16, write: impl FnOnce(&mut Vec<u8>)) {
         let ended = self.session_mut(local).is_none_or(|session| session.end_sent);
         if self.stage == Stage::Open && !ended {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, write);
+            frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, local, write);
         }
     }
 
@@ -463,7 +469,7 @@ impl Connection {
         {
             // A peer that has not had our open yet could not read a close before it.
             self.write_open_if_owed();
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| {
+            frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, 0, |out| {
                 Close { error: Some(wire) }.encode(out)
             });
         }
@@ -525,16 +531,12 @@ impl Connection {
 
     /// When memory is given back that only a busy connection needs.
     fn rest_deadline(&self) -> Option<Instant> {
-        let is_spare = self.output_len() == 0 && self.output.capacity() > OUTPUT_AT_REST;
-        let holds_memory = is_spare || !self.spare.is_empty();
+        let holds_memory = self.output.is_spare() || !self.spare.is_empty();
         holds_memory.then(|| self.last_input.max(self.last_output) + REST_AFTER)
     }
 
     fn rest(&mut self) {
-        if self.output_len() == 0 {
-            self.output = Vec::new();
-            self.output_start = 0;
-        }
+        self.output.rest();
         self.spare = Vec::new();
         for session in self.sessions.iter_mut().flatten() {
             session.unsettled.shrink();
@@ -549,12 +551,6 @@ impl Connection {
         self.remote_idle_timeout.filter(|_| self.is_open()).map(|timeout| self.last_output + timeout / 2)
     }
 }
-
-/// Output capacity that a busy connection keeps, in bytes.
-const OUTPUT_RETAINED: usize = 256 * 1024;
-
-/// Output capacity that a connection at rest keeps, in bytes.
-const OUTPUT_AT_REST: usize = 4 * 1024;
 
 /// How long nothing must happen until a connection is at rest: so long that a busy one never is.
 const REST_AFTER: Duration = Duration::from_secs(1);

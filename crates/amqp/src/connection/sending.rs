@@ -7,8 +7,11 @@
 //! per session at most, and goes out as the window opens.
 
 use super::link::{Link, LinkId, LinkState};
+use super::output::{Mark, Output};
 use super::session::{Session, WaitingMessage};
 use super::{Connection, ConnectionError, Event, OutcomeAnswers, SendError, SessionId, Stage};
+use bytes::Bytes;
+
 use crate::codec::write;
 use crate::frame;
 use crate::message::encode;
@@ -28,9 +31,7 @@ pub struct NewDelivery<'a> {
 /// A sending link that has credit, in a session whose window is open, and where its messages go.
 #[derive(Debug)]
 pub(super) struct Sending<'a> {
-    pub(super) output: &'a mut Vec<u8>,
-    /// How much of the output has been written by the driver.
-    pub(super) output_start: usize,
+    pub(super) output: &'a mut Output,
     pub(super) session: &'a mut Session,
     pub(super) link: &'a mut Link,
     /// Largest frame that the peer takes, in bytes.
@@ -77,7 +78,6 @@ impl Connection {
         }
         Ok(Sending {
             output: &mut self.output,
-            output_start: self.output_start,
             session,
             link,
             max_frame_size: self.remote_max_frame_size as usize,
@@ -207,7 +207,8 @@ impl Connection {
         };
         let channel = session.channel;
         while session.remote_incoming_window > 0 {
-            let start = self.output.len();
+            let output = &mut self.output.bytes;
+            let start = output.len();
             let header = TransferHeader {
                 channel,
                 handle: waiting.handle,
@@ -215,15 +216,15 @@ impl Connection {
                 settled: waiting.settled,
                 aborted: waiting.aborted,
             };
-            let more_at = header.encode(&mut self.output);
+            let more_at = header.encode(output);
             let rest = if waiting.aborted { &[][..] } else { &waiting.bytes[waiting.position..] };
-            let room = self.remote_max_frame_size as usize - (self.output.len() - start);
+            let room = self.remote_max_frame_size as usize - (output.len() - start);
             let part = &rest[..rest.len().min(room)];
-            self.output.extend_from_slice(part);
+            output.extend_from_slice(part);
             waiting.position += part.len();
             let last = part.len() == rest.len();
-            self.output[more_at] = more_flag(!last);
-            frame::patch_size(&mut self.output, start);
+            output[more_at] = more_flag(!last);
+            frame::patch_size(output, start, 0);
             session.count_outgoing(1);
             if last {
                 return true;
@@ -266,11 +267,11 @@ impl<'a> SenderMut<'a> {
     // costs more than everything that happens here.
     #[inline(always)]
     pub fn begin(&mut self, delivery: &NewDelivery<'_>) -> Result<TransferWriter<'_>, SendError> {
-        let Sending { output, session, link, max_frame_size, .. } = self.connection.sending(self.link)?;
+        let Sending { output, session, link, max_frame_size } = self.connection.sending(self.link)?;
         if delivery.tag.len() > MAX_TAG {
             return Err(SendError::TagTooLong);
         }
-        let start = output.len();
+        let start = output.mark();
         let header = TransferHeader {
             channel: session.channel,
             handle: link.handle,
@@ -278,7 +279,7 @@ impl<'a> SenderMut<'a> {
             settled: delivery.settled,
             aborted: false,
         };
-        let more_at = header.encode(output);
+        let more_at = header.encode(&mut output.bytes);
         Ok(TransferWriter {
             output,
             link_index: self.link.index,
@@ -287,8 +288,8 @@ impl<'a> SenderMut<'a> {
             max_frame_size,
             settled: delivery.settled,
             message_start: start,
-            frame_start: start,
-            frame_end: start + max_frame_size,
+            frame_start: start.at,
+            frame_end: start.at + max_frame_size,
             more_at,
             frames: 0,
             done: false,
@@ -335,17 +336,17 @@ impl<'a> SenderMut<'a> {
 /// A message being written into the output.
 #[derive(Debug)]
 pub struct TransferWriter<'a> {
-    output: &'a mut Vec<u8>,
+    output: &'a mut Output,
     session: &'a mut Session,
     link: &'a mut Link,
     link_index: u32,
     max_frame_size: usize,
     settled: bool,
     /// Where the first frame starts.
-    message_start: usize,
+    message_start: Mark,
     /// Where the current frame starts.
     frame_start: usize,
-    /// Where it must end at the latest.
+    /// Where the encoded part of it must end at the latest. What it shares takes from that.
     frame_end: usize,
     more_at: usize,
     /// Frames that are complete.
@@ -357,10 +358,29 @@ impl TransferWriter<'_> {
     /// Appends to the message.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) {
-        if self.output.len() + bytes.len() <= self.frame_end && self.session.waiting.is_none() {
-            write::bytes(self.output, bytes);
+        if self.output.bytes.len() + bytes.len() <= self.frame_end && self.session.waiting.is_none() {
+            write::bytes(&mut self.output.bytes, bytes);
         } else {
             self.put_across_frames(bytes);
+        }
+    }
+
+    /// Appends `bytes` to the message without copying them: their memory is held until they are sent, which pays from
+    /// some thousand bytes on.
+    pub fn put_shared(&mut self, mut bytes: Bytes) {
+        loop {
+            if let Some(waiting) = &mut self.session.waiting {
+                waiting.bytes.extend_from_slice(&bytes);
+                return;
+            }
+            let room = self.frame_end - self.output.bytes.len();
+            let part = bytes.split_to(bytes.len().min(room));
+            self.frame_end -= part.len();
+            self.output.share(part);
+            if bytes.is_empty() {
+                return;
+            }
+            self.next_frame();
         }
     }
 
@@ -374,9 +394,9 @@ impl TransferWriter<'_> {
     /// Lets `encode` append up to `length_max` bytes to the message, straight into the output where they fit.
     #[inline]
     pub fn put_encoded(&mut self, length_max: usize, encode: impl FnOnce(&mut Vec<u8>)) {
-        if self.output.len() + length_max <= self.frame_end && self.session.waiting.is_none() {
-            encode(self.output);
-            debug_assert!(self.output.len() <= self.frame_end, "no more was appended than said");
+        if self.output.bytes.len() + length_max <= self.frame_end && self.session.waiting.is_none() {
+            encode(&mut self.output.bytes);
+            debug_assert!(self.output.bytes.len() <= self.frame_end, "no more was appended than said");
         } else {
             let mut bytes = Vec::with_capacity(length_max);
             encode(&mut bytes);
@@ -389,7 +409,7 @@ impl TransferWriter<'_> {
     pub fn finish(mut self) -> u32 {
         self.done = true;
         if self.session.waiting.is_none() {
-            frame::patch_size(self.output, self.frame_start);
+            self.patch_size();
             self.session.count_outgoing(1);
         }
         let id = self.session.next_delivery_id;
@@ -402,6 +422,13 @@ impl TransferWriter<'_> {
         id
     }
 
+    /// Sets the size of the current frame, which is complete.
+    #[inline]
+    fn patch_size(&mut self) {
+        let shared = self.frame_start + self.max_frame_size - self.frame_end;
+        frame::patch_size(&mut self.output.bytes, self.frame_start, shared);
+    }
+
     #[cold]
     fn put_across_frames(&mut self, mut bytes: &[u8]) {
         loop {
@@ -409,9 +436,9 @@ impl TransferWriter<'_> {
                 waiting.bytes.extend_from_slice(bytes);
                 return;
             }
-            let room = self.frame_end - self.output.len();
+            let room = self.frame_end - self.output.bytes.len();
             let (part, rest) = bytes.split_at(bytes.len().min(room));
-            self.output.extend_from_slice(part);
+            self.output.bytes.extend_from_slice(part);
             if rest.is_empty() {
                 return;
             }
@@ -422,8 +449,8 @@ impl TransferWriter<'_> {
 
     /// Completes the current frame and starts the next, or lets the rest of the message wait for the window.
     fn next_frame(&mut self) {
-        self.output[self.more_at] = more_flag(true);
-        frame::patch_size(self.output, self.frame_start);
+        self.output.bytes[self.more_at] = more_flag(true);
+        self.patch_size();
         self.session.count_outgoing(1);
         self.frames += 1;
         if self.session.remote_incoming_window == 0 {
@@ -438,7 +465,7 @@ impl TransferWriter<'_> {
             });
             return;
         }
-        self.frame_start = self.output.len();
+        self.frame_start = self.output.bytes.len();
         self.frame_end = self.frame_start + self.max_frame_size;
         let header = TransferHeader {
             channel: self.session.channel,
@@ -447,14 +474,14 @@ impl TransferWriter<'_> {
             settled: self.settled,
             aborted: false,
         };
-        self.more_at = header.encode(self.output);
+        self.more_at = header.encode(&mut self.output.bytes);
     }
 }
 
 impl Drop for TransferWriter<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.output.truncate(self.message_start);
+            self.output.take_back(self.message_start);
             self.session.uncount_outgoing(self.frames);
             self.session.waiting = None;
         }

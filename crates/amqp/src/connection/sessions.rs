@@ -191,6 +191,8 @@ impl Connection {
 
     pub(super) fn write_begin(&mut self, session: &Session) {
         let begin = session.begin(self.config.handle_max);
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| begin.encode(out));
+        frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, session.channel, |out| {
+            begin.encode(out)
+        });
     }
 }

@@ -3,6 +3,8 @@
 //! Messages that a reader gets from a log are all alike: settled, of one format, in one frame each. What is the same for all
 //! of them is looked up and encoded once, and each costs a copy of that with its id and tag filled in.
 
+use bytes::Bytes;
+
 use super::sending::Sending;
 use super::{Connection, LinkId};
 use crate::performative::SettledTemplate;
@@ -39,7 +41,7 @@ impl SettledRun<'_> {
     /// How many bytes wait to be sent, those of the run included.
     #[inline]
     pub const fn output_len(&self) -> usize {
-        self.sending.output.len() - self.sending.output_start
+        self.sending.output.len()
     }
 
     /// Sends a message that [`takes`](Self::takes) has room for; `encode` appends it.
@@ -47,7 +49,16 @@ impl SettledRun<'_> {
     pub fn send(&mut self, tag: [u8; 4], encode: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(self.sent < self.most, "the run was asked for room first");
         let id = self.sending.session.next_delivery_id.wrapping_add(self.sent);
-        self.template.encode(self.sending.output, id, tag, encode);
+        self.template.encode(&mut self.sending.output.bytes, id, tag, 0, encode);
+        self.sent += 1;
+    }
+
+    /// The same, of a message that ends with `shared`, which is not copied: its memory is held until it is sent.
+    pub fn send_shared(&mut self, tag: [u8; 4], encode: impl FnOnce(&mut Vec<u8>), shared: Bytes) {
+        debug_assert!(self.sent < self.most, "the run was asked for room first");
+        let id = self.sending.session.next_delivery_id.wrapping_add(self.sent);
+        self.template.encode(&mut self.sending.output.bytes, id, tag, shared.len(), encode);
+        self.sending.output.share(shared);
         self.sent += 1;
     }
 }

@@ -240,16 +240,23 @@ impl SettledTemplate {
         self.length
     }
 
-    /// Appends the frame of one message, which `write` appends, with its size.
+    /// Appends the frame of one message, which `write` appends, with its size: `elsewhere` more bytes follow.
     #[inline]
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, id: u32, tag: [u8; 4], write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn encode(
+        &self,
+        out: &mut Vec<u8>,
+        id: u32,
+        tag: [u8; 4],
+        elsewhere: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let start = out.len();
         write::few(out, &self.bytes, self.length);
         let id_at = start + self.id_at;
         out[id_at..id_at + 4].copy_from_slice(&id.to_be_bytes());
         out[id_at + 6..id_at + 10].copy_from_slice(&tag);
         write(out);
-        frame::patch_size(out, start);
+        frame::patch_size(out, start, elsewhere);
     }
 }
 
@@ -319,7 +326,7 @@ mod tests {
         let mut frame = Vec::new();
         header.encode(&mut frame);
         frame.extend_from_slice(payload);
-        crate::frame::patch_size(&mut frame, 0);
+        crate::frame::patch_size(&mut frame, 0, 0);
         frame
     }
 
@@ -328,7 +335,7 @@ mod tests {
         let mut frame =
             vec![0, 0, 0, 0, 2, 0, 0, 1, 0x00, 0x53, 0x14, 0xc0, 9, 5, 0x43, 0x52, 7, 0xa0, 1, 9, 0x43, 0x42];
         frame.extend_from_slice(b"payload");
-        crate::frame::patch_size(&mut frame, 0);
+        crate::frame::patch_size(&mut frame, 0, 0);
         let whole = WholeTransfer::read(&frame).expect("a usual frame");
         assert_eq!((whole.delivery_id, whole.payload), (7, &b"payload"[..]));
         assert_eq!(Some(whole), decoded(&frame));
@@ -343,7 +350,7 @@ mod tests {
         ) {
             let template = SettledTemplate::new(channel, handle, format);
             let mut out = vec![7; 3];
-            template.encode(&mut out, id, tag, |out| out.extend_from_slice(&payload));
+            template.encode(&mut out, id, tag, 0, |out| out.extend_from_slice(&payload));
             prop_assert_eq!(out.len(), 3 + template.length() + payload.len());
             let whole = WholeTransfer::read(&out[3..]);
             prop_assert!(whole.is_some());

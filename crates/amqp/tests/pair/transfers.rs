@@ -1,8 +1,9 @@
 //! Messages and their settlement.
 
-use amqp::connection::{Config, LinkAcceptance, LinkOptions, NewDelivery, SendError};
+use amqp::connection::{Config, LinkAcceptance, LinkOptions, NewDelivery, SendError, SenderMut};
 use amqp::message::FORMAT_BATCH;
 use amqp::performative::{DeliveryState, Error, ErrorCondition, ReceiverSettleMode};
+use bytes::Bytes;
 
 use crate::pair::{Happening, Setup, converse, options};
 
@@ -212,6 +213,50 @@ fn no_frame_is_larger_than_the_peer_takes() {
         }
         pair.talk();
         assert_eq!(pair.server.messages()[0].bytes, message);
+    }
+}
+
+/// Sends a message in pieces, every other one of which is not copied.
+fn send_in_pieces(sender: &mut SenderMut<'_>, pieces: &[Bytes], settled: bool) -> Result<u32, SendError> {
+    let mut writer = sender.begin(&NewDelivery { tag: b"t", format: 0, settled })?;
+    for (index, piece) in pieces.iter().enumerate() {
+        match index % 2 {
+            0 => writer.put(piece),
+            _ => writer.put_shared(piece.clone()),
+        }
+    }
+    Ok(writer.finish())
+}
+
+#[test]
+fn pieces_that_are_not_copied_arrive_in_their_places() {
+    let small = Config { max_frame_size: amqp::MIN_MAX_FRAME_SIZE, incoming_window: 3, ..Config::default() };
+    for server in [Config::default(), small] {
+        let setup = Setup { server, ..Setup::default() };
+        converse(&setup, |pair| {
+            let (link, _) = credited(pair, LinkAcceptance::default());
+            let bytes = Bytes::from((0..10_000).map(|number| (number % 251) as u8).collect::<Vec<u8>>());
+            for lengths in
+                [[0, 0, 0, 0], [3, 0, 5, 0], [0, 400, 0, 450], [1, 4_000, 2, 5_000], [500, 1, 500, 1]]
+            {
+                let mut rest = bytes.clone();
+                let pieces = lengths.map(|length| rest.split_to(length));
+                let mut sender = pair.client.connection.sender(link).expect("the link is there");
+                send_in_pieces(&mut sender, &pieces, true).expect("there is credit");
+                // One that is taken back must leave what was sent before it alone.
+                if let Ok(mut taken_back) = sender.begin(&NewDelivery { tag: b"u", format: 0, settled: true })
+                {
+                    taken_back.put_shared(bytes.slice(..1_000));
+                    taken_back.put(&bytes[..1_000]);
+                    drop(taken_back);
+                }
+                pair.talk();
+                let arrived: Vec<_> =
+                    pair.server.messages().into_iter().map(|message| message.bytes).collect();
+                assert!(arrived == [pieces.concat()], "{lengths:?}");
+                let _ = pair.client.all();
+            }
+        });
     }
 }
 

@@ -21,7 +21,7 @@ use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, encode};
 
 use super::management::hub_properties;
 use super::options::EventHubsOptions;
-use crate::event::PartitionId;
+use crate::event::{Message, PartitionId};
 use crate::service::{
     Address, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of, partition_key_annotation,
 };
@@ -114,7 +114,7 @@ impl Publisher {
         &mut self,
         token: SendToken,
         destination: Destination<'_>,
-        messages: impl IntoIterator<Item = &'m [u8]>,
+        messages: impl IntoIterator<Item: Into<Message<'m>>>,
     ) -> Result<(), SinkBusy> {
         let link = self.link_index(destination);
         let Destination::Key(partition_key) = destination else {
@@ -123,18 +123,19 @@ impl Publisher {
         let mut annotations = std::mem::take(&mut self.scratch);
         annotations.clear();
         partition_key_annotation(&mut annotations, partition_key);
-        let messages = messages.into_iter();
+        let messages = messages.into_iter().map(Into::into);
         let format = format_of(&messages);
         let sent = self.transmitter.transmit(token, link, format, |writer| {
             writer.put(&annotations);
             for message in messages {
+                let message: Message<'m> = message;
                 if format == FORMAT_AMQP {
-                    writer.put(message);
+                    message.put(writer);
                     continue;
                 }
-                writer.put_data_prefix(data_length(annotations.len() + message.len()));
+                writer.put_data_prefix(data_length(annotations.len() + message.as_ref().len()));
                 writer.put(&annotations);
-                writer.put(message);
+                message.put(writer);
             }
         });
         self.scratch = annotations;

@@ -177,7 +177,7 @@ impl Sink for NullSink {
 
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
         for message in outgoing.messages() {
-            self.output.extend_from_slice(message);
+            self.output.extend_from_slice(message.as_ref());
         }
         let events = self.accepted.events.load(Ordering::Relaxed) + outgoing.events().len() as u64;
         self.accepted.events.store(events, Ordering::Relaxed);

@@ -245,7 +245,8 @@ impl Sink for ScriptedSink {
         }
         let scripted = state.replies[outgoing.destination() as usize].pop_front();
         let mut reply = scripted.unwrap_or_else(|| state.default_reply.clone());
-        let encoded: usize = outgoing.messages().map(|message| self.encoded_len(message.len())).sum();
+        let encoded: usize =
+            outgoing.messages().map(|message| self.encoded_len(message.as_ref().len())).sum();
         if encoded > state.max_batch_bytes {
             reply = Reply::refuse(ErrorClass::TooLarge);
         }
@@ -260,7 +261,7 @@ impl Sink for ScriptedSink {
             destination: outgoing.destination(),
             partition: outgoing.partition(),
             sequence_numbers: outgoing.events().map(|(_, event)| event.sequence_number).collect(),
-            messages: outgoing.messages().map(Bytes::copy_from_slice).collect(),
+            messages: outgoing.messages().map(|message| Bytes::copy_from_slice(message.as_ref())).collect(),
             sent_at: now,
             reply,
         });

@@ -23,7 +23,7 @@ pub(crate) const fn is_forwarded(kind: SectionKind) -> bool {
 
 /// The format for a send of so many messages: one is sent as it is, since a batch of one would be larger for nothing.
 #[inline]
-pub(crate) fn format_of<'m>(messages: &impl Iterator<Item = &'m [u8]>) -> u32 {
+pub(crate) fn format_of(messages: &impl Iterator) -> u32 {
     match messages.size_hint() {
         (1, Some(1)) => FORMAT_AMQP,
         _ => FORMAT_BATCH,

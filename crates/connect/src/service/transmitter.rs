@@ -17,6 +17,7 @@ use super::error::ServiceError;
 use super::forwarded::format_of;
 use super::outstanding::Outstanding;
 use super::reconnecting::Reconnecting;
+use crate::event::Message;
 use crate::sink::{ErrorClass, SendError, SendOutcome, SendToken, SinkBusy};
 
 /// Sends to a fixed list of addresses.
@@ -170,19 +171,18 @@ impl Transmitter {
         &mut self,
         token: SendToken,
         link: usize,
-        messages: impl IntoIterator<Item = &'m [u8]>,
+        messages: impl IntoIterator<Item: Into<Message<'m>>>,
     ) -> Result<(), SinkBusy> {
-        let messages = messages.into_iter();
+        let messages = messages.into_iter().map(Into::into);
         let format = format_of(&messages);
         self.transmit(token, link, format, |writer| {
             for message in messages {
-                if format == FORMAT_AMQP {
-                    writer.put(message);
-                    continue;
+                let message: Message<'m> = message;
+                if format != FORMAT_AMQP {
+                    let length = message.as_ref().len();
+                    writer.put_data_prefix(u32::try_from(length).expect("a message is shorter than 4 GiB"));
                 }
-                let length = u32::try_from(message.len()).expect("a message is shorter than 4 GiB");
-                writer.put_data_prefix(length);
-                writer.put(message);
+                message.put(writer);
             }
         })
     }

@@ -83,25 +83,25 @@ impl Sink for ServiceBusSink {
             self.unit == SendUnit::Batch || events.len() == 1,
             "each send is of one event, as the sink asks"
         );
-        let format = format_of(&outgoing.messages());
+        let format = format_of(&events);
         let scratch = &mut self.scratch;
         self.transmitter.transmit(token, ENTITY, format, |writer| {
             for (batch, event) in events {
-                let message = batch.message(event);
+                let message = batch.shared_message(event);
                 scratch.clear();
                 let key = batch.partition_key(event).and_then(|key| std::str::from_utf8(key).ok());
                 if let Some(key) = key {
                     partition_key_annotation(scratch, key);
                 }
                 if format != FORMAT_AMQP {
-                    let length = u32::try_from(scratch.len() + message.len())
+                    let length = u32::try_from(scratch.len() + message.as_ref().len())
                         .expect("a message is shorter than 4 GiB");
                     writer.put_data_prefix(length);
                 }
                 if !scratch.is_empty() {
                     writer.put(scratch);
                 }
-                writer.put(message);
+                message.put(writer);
             }
         })
     }

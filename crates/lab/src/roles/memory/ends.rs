@@ -76,7 +76,7 @@ impl Sink for MemorySink {
         if !is_refused && !hits(self.faults.forget_every) {
             let partition = PartitionId(outgoing.destination());
             for message in outgoing.messages() {
-                self.hub.append(partition, message);
+                self.hub.append(partition, message.as_ref());
             }
         }
         let refusal = || SendError {

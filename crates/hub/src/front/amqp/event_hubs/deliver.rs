@@ -19,6 +19,7 @@ use amqp::Connection;
 use amqp::codec::write;
 use amqp::connection::{LinkId, NewDelivery, TransferWriter};
 use amqp::performative::{Error, ErrorCondition};
+use bytes::Bytes;
 
 use super::conditions;
 use super::runtime_metrics::{METRICS, RuntimeMetrics};
@@ -157,6 +158,7 @@ impl DeliverLink {
         let end = first + chunk.record_count();
         let mut number = first;
         let mut stopped = None;
+        let mut shared = SharedChunk { chunk, bytes: None };
         while number < end {
             let Some(mut run) = connection.settled_run(self.link, amqp::message::FORMAT_AMQP) else {
                 stopped = Some(Stopped::Blocked);
@@ -181,15 +183,22 @@ impl DeliverLink {
                     unusual = Some(record);
                     break;
                 }
-                run.send((record.sequence_number as u32).to_be_bytes(), |out| {
-                    let annotations = self.template.patch(&record);
+                let tag = (record.sequence_number as u32).to_be_bytes();
+                let annotations = self.template.patch(&record);
+                if record.sections.len() >= SHARED_MIN && run.output_len() < SHARED_WAITING_MAX {
+                    let template = &self.template.bytes[..annotations];
+                    let sections = shared.slice(record.sections);
+                    run.send_shared(tag, |out| out.extend_from_slice(template), sections);
+                    continue;
+                }
+                run.send(tag, |out| {
                     write::few(out, &self.template.bytes, annotations);
                     write::bytes(out, record.sections);
                 });
             }
             drop(run);
             if let Some(record) = unusual {
-                self.deliver_unusual(connection, &record);
+                self.deliver_unusual(connection, &record, &mut shared);
             }
             if connection.output_len() >= limit && number < end {
                 stopped = Some(Stopped::ShareUsed);
@@ -208,20 +217,30 @@ impl DeliverLink {
     }
 
     /// Sends a record that has more than sections, or is too long for one frame. A run has just had room for it.
-    fn deliver_unusual(&mut self, connection: &mut Connection, record: &Record<'_>) {
+    fn deliver_unusual(
+        &mut self,
+        connection: &mut Connection,
+        record: &Record<'_>,
+        shared: &mut SharedChunk<'_>,
+    ) {
+        let shares = record.sections.len() >= SHARED_MIN && connection.output_len() < SHARED_WAITING_MAX;
         let tag = (record.sequence_number as u32).to_be_bytes();
         let delivery = NewDelivery { tag: &tag, format: amqp::message::FORMAT_AMQP, settled: true };
         let mut sender = connection.sender(self.link);
         if let Some(Ok(mut writer)) = sender.as_mut().map(|sender| sender.begin(&delivery)) {
-            self.write(&mut writer, record);
+            let sections = self.write_before(&mut writer, record);
+            match shares {
+                true => writer.put_shared(shared.slice(sections)),
+                false => writer.put(sections),
+            }
             writer.finish();
         } else {
             debug_assert!(false, "a run had room for one more message");
         }
     }
 
-    #[inline]
-    fn write(&mut self, writer: &mut TransferWriter<'_>, record: &Record<'_>) {
+    /// Writes what stands in front of the sections of a record, and returns those.
+    fn write_before<'r>(&mut self, writer: &mut TransferWriter<'_>, record: &Record<'r>) -> &'r [u8] {
         let leading = Leading::of(record.sections);
         let sections = match leading {
             Some(leading) => {
@@ -243,7 +262,7 @@ impl DeliverLink {
             writer.put(own);
             writer.put(record.annotations);
         }
-        writer.put(sections);
+        sections
     }
 
     #[cold]
@@ -258,6 +277,20 @@ impl DeliverLink {
             (Some(metrics), None) => writer.put(metrics.section()),
             (None, client) => writer.put(client.unwrap_or_default()),
         }
+    }
+}
+
+/// A chunk whose records can be sent without being copied.
+struct SharedChunk<'a> {
+    chunk: &'a LogChunk,
+    /// Made when it is needed first.
+    bytes: Option<Bytes>,
+}
+
+impl SharedChunk<'_> {
+    /// A share in bytes of the chunk.
+    fn slice(&mut self, part: &[u8]) -> Bytes {
+        self.bytes.get_or_insert_with(|| Bytes::from_owner(self.chunk.clone())).slice_ref(part)
     }
 }
 
@@ -368,6 +401,13 @@ const _: () = assert!(TEMPLATE_LENGTH - 5 < 256, "the one-byte size of the map m
 
 /// Output that one reader may add before the next has its turn, in bytes.
 const SHARE: usize = 64 * 1024;
+
+/// Sections of so many bytes are sent from the log's memory instead of being copied.
+const SHARED_MIN: usize = 4 * 1024;
+
+/// Output behind which nothing is shared any more, in bytes: a client that does not read would hold memory of the log that
+/// retention has given up.
+const SHARED_WAITING_MAX: usize = 256 * 1024;
 
 /// Log bytes looked at per read: enough that a read's lock does not show.
 const READ_BYTES: usize = 64 * 1024;
