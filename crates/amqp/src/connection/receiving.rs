@@ -11,7 +11,7 @@ use super::link::LinkId;
 use super::partial::PartialDelivery;
 use super::{Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId, Stage};
 use crate::codec::{DecodeError, Reader};
-use crate::performative::{DeliveryState, Error, ErrorCondition, Role, Transfer, WholeTransfer};
+use crate::performative::{DeliveryState, Error, ErrorCondition, FrameShape, Role, Transfer, WholeTransfer};
 
 impl Connection {
     /// Sets the credit of a receiving link: how many deliveries may come from now on. It is announced with the
@@ -114,33 +114,40 @@ impl Connection {
             return at;
         }
         let id = LinkId { index, generation: link.generation };
-        let (mut next, mut transfer, mut count) = (at, first, 0);
-        loop {
-            if transfer.payload.len() as u64 > link.max_message_size {
-                break;
-            }
-            let end = next + transfer.size;
-            self.deliveries.items.push(Delivery {
-                link: id,
-                id: transfer.delivery_id,
-                format: transfer.message_format,
-                start: (end - transfer.payload.len()) as u32,
-                end: end as u32,
-                tag_start: offset_in(chunk, transfer.delivery_tag),
-                tag_length: transfer.delivery_tag.len() as u8,
-                settled: transfer.settled,
-            });
-            next = end;
+        let shape = FrameShape::of(&chunk[at..], &first);
+        let delivery_of = |frame_at: usize, transfer: &WholeTransfer<'_>| Delivery {
+            link: id,
+            id: transfer.delivery_id,
+            format: transfer.message_format,
+            start: (frame_at + transfer.size - transfer.payload.len()) as u32,
+            end: (frame_at + transfer.size) as u32,
+            tag_start: offset_in(chunk, transfer.delivery_tag),
+            tag_length: transfer.delivery_tag.len() as u8,
+            settled: transfer.settled,
+        };
+        let mut delivery = delivery_of(at, &first);
+        let (mut next, mut count) = (at, 0);
+        while u64::from(delivery.end - delivery.start) <= link.max_message_size {
+            self.deliveries.items.push(delivery);
+            next = delivery.end as usize;
             count += 1;
             if count == most {
                 break;
             }
-            match WholeTransfer::read(&chunk[next..]) {
-                Some(other) if (other.channel, other.handle) == (first.channel, first.handle) => {
-                    transfer = other
-                }
-                _ => break,
+            let rest = &chunk[next..];
+            if let Some(frame) = shape.as_ref().and_then(|shape| shape.read(rest)) {
+                delivery.id = frame.delivery_id;
+                delivery.start = (next + frame.payload_at) as u32;
+                delivery.end = (next + frame.size) as u32;
+                delivery.tag_start = (next + frame.tag_at) as u32;
+                continue;
             }
+            let same_link =
+                |other: &WholeTransfer<'_>| (other.channel, other.handle) == (first.channel, first.handle);
+            let Some(other) = WholeTransfer::read(rest).filter(same_link) else {
+                break;
+            };
+            delivery = delivery_of(next, &other);
         }
         link.credit -= count;
         link.delivery_count = link.delivery_count.wrapping_add(count);

@@ -31,7 +31,7 @@ pub use flow::Flow;
 pub use open::Open;
 pub use sasl::{SaslCode, SaslInit, SaslMechanisms, SaslOutcome};
 pub use terminus::{Source, Target};
-pub(crate) use transfer::{SettledTemplate, WholeTransfer};
+pub(crate) use transfer::{FrameShape, SettledTemplate, WholeTransfer};
 pub use transfer::{Transfer, TransferHeader};
 
 use crate::codec::DecodeError;

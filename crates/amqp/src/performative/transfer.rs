@@ -125,6 +125,69 @@ impl<'a> WholeTransfer<'a> {
     }
 }
 
+/// What the frames of one link have in common: all but their size, id and tag. Whether the next frame is of that shape is one
+/// comparison.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FrameShape {
+    bytes: [u8; SHAPE_LENGTH],
+    /// Which bits of a frame have to be as in `bytes`.
+    mask: [u8; SHAPE_LENGTH],
+    id_at: usize,
+    tag_at: usize,
+    payload_at: usize,
+}
+
+/// Where things are in a frame of a known shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShapedFrame {
+    /// Bytes from the start of the frame to its end.
+    pub(crate) size: usize,
+    /// The delivery.
+    pub(crate) delivery_id: u32,
+    /// Where the delivery's tag begins in the frame.
+    pub(crate) tag_at: usize,
+    /// Where the message begins in the frame.
+    pub(crate) payload_at: usize,
+}
+
+impl FrameShape {
+    /// The shape of the frame at the start of `bytes`, which was read as `whole`. `None` if its id is in the one-byte form, or
+    /// if too much stands in front of the message.
+    pub(crate) fn of(bytes: &[u8], whole: &WholeTransfer<'_>) -> Option<Self> {
+        let bytes = *bytes.first_chunk::<SHAPE_LENGTH>()?;
+        let payload_at = whole.size - whole.payload.len();
+        let (_, rest) = short_uint(&bytes[FIELDS_AT..])?;
+        let id_at = bytes.len() - rest.len() + 1;
+        let tag_at = id_at + 6;
+        if rest.first() != Some(&code::UINT) || payload_at > bytes.len() {
+            return None;
+        }
+        let mut mask = [0; SHAPE_LENGTH];
+        mask[4..payload_at].fill(u8::MAX);
+        mask[id_at..id_at + 4].fill(0);
+        mask[tag_at..tag_at + whole.delivery_tag.len()].fill(0);
+        Some(Self { bytes, mask, id_at, tag_at, payload_at })
+    }
+
+    /// Reads the frame at the start of `bytes`, if it is whole and of this shape.
+    #[inline(always)]
+    pub(crate) fn read(&self, bytes: &[u8]) -> Option<ShapedFrame> {
+        let head = bytes.first_chunk::<SHAPE_LENGTH>()?;
+        let differs = (0..SHAPE_LENGTH).fold(0, |any, at| any | (head[at] ^ self.bytes[at]) & self.mask[at]);
+        let [a, b, c, d, ..] = *head;
+        let size = u32::from_be_bytes([a, b, c, d]) as usize;
+        if differs != 0 || size > bytes.len() || size < self.payload_at {
+            return None;
+        }
+        let id = head.get(self.id_at..)?.first_chunk()?;
+        let delivery_id = u32::from_be_bytes(*id);
+        Some(ShapedFrame { size, delivery_id, tag_at: self.tag_at, payload_at: self.payload_at })
+    }
+}
+
+/// How much of a frame its shape says: frame header and performative of nearly every transfer.
+const SHAPE_LENGTH: usize = 48;
+
 #[inline(always)]
 fn short_uint(fields: &[u8]) -> Option<(u32, &[u8])> {
     match fields {
@@ -374,6 +437,39 @@ mod tests {
             prop_assert_eq!(whole, decoded(&frame));
             let aborted = self::frame(&TransferHeader { aborted: true, ..header }, &payload);
             prop_assert_eq!(WholeTransfer::read(&aborted), None);
+        }
+
+        #[test]
+        fn a_frame_of_a_known_shape_is_read_as_any_other(
+            (channel, handle, id, other_id, format) in any::<(u16, u32, u32, u32, u32)>(),
+            tags in prop::collection::vec(any::<u8>(), 0..=32).prop_flat_map(|tag| {
+                let length = tag.len();
+                (Just(tag), prop::collection::vec(any::<u8>(), length))
+            }),
+            settled: bool,
+            (payload, other_payload) in (prop::collection::vec(any::<u8>(), 0..60), prop::collection::vec(any::<u8>(), 0..60)),
+            change in prop::option::of((0_usize..48, any::<u8>())),
+        ) {
+            let header = TransferHeader { channel, handle, delivery: Some((id, &tags.0, format)), settled, aborted: false };
+            let first = frame(&header, &payload);
+            let whole = WholeTransfer::read(&first).expect("a usual frame");
+            let Some(shape) = FrameShape::of(&first, &whole) else {
+                prop_assert!(id < 256 || whole.size < SHAPE_LENGTH || whole.size - payload.len() > SHAPE_LENGTH);
+                return Ok(());
+            };
+            let mut other = frame(&TransferHeader { delivery: Some((other_id, &tags.1, format)), ..header }, &other_payload);
+            if let Some((at, byte)) = change && let Some(changed) = other.get_mut(at) {
+                *changed = byte;
+            }
+            if let Some(read) = shape.read(&other) {
+                let general = WholeTransfer::read(&other).expect("of the same shape");
+                prop_assert_eq!((general.channel, general.handle, general.message_format), (channel, handle, format));
+                prop_assert_eq!((general.size, general.delivery_id, general.settled), (read.size, read.delivery_id, settled));
+                prop_assert_eq!(general.payload, &other[read.payload_at..read.size]);
+                prop_assert_eq!(general.delivery_tag, &other[read.tag_at..read.tag_at + tags.0.len()]);
+            } else {
+                prop_assert!(change.is_some() || other_id < 256 || other.len() < SHAPE_LENGTH);
+            }
         }
 
         #[test]

@@ -93,14 +93,9 @@ impl Annotations {
     #[inline]
     fn in_usual_order(message: &[u8]) -> Option<Self> {
         let fixed = message.first_chunk::<DIGITS_AT>()?;
-        let [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_8, size, 6, ..] = *fixed else {
-            return None;
-        };
-        let is_usual = fixed[6..SEQUENCE_AT] == *SEQUENCE_ENTRY
-            && fixed[SEQUENCE_AT + 8..TIME_AT] == *TIME_ENTRY
-            && fixed[TIME_AT + 8..DIGITS_AT - 1] == *OFFSET_ENTRY;
+        let differs = (0..DIGITS_AT).fold(0, |any, at| any | (fixed[at] ^ USUAL[at]) & USUAL_MASK[at]);
         let end = DIGITS_AT + usize::from(fixed[DIGITS_AT - 1]);
-        if !is_usual || end != 5 + usize::from(size) || end > message.len() {
+        if differs != 0 || end != 5 + usize::from(fixed[SIZE_AT]) || end > message.len() {
             return None;
         }
         let number = |at: usize| fixed[at..].first_chunk().map(|bytes| i64::from_be_bytes(*bytes));
@@ -276,15 +271,31 @@ const OFFSET: &[u8] = b"x-opt-offset";
 const ENQUEUED_TIME: &[u8] = b"x-opt-enqueued-time";
 const PARTITION_KEY: &[u8] = b"x-opt-partition-key";
 
-/// The entries up to their values.
-const SEQUENCE_ENTRY: &[u8; 24] = b"\xa3\x15x-opt-sequence-number\x81";
-const TIME_ENTRY: &[u8; 22] = b"\xa3\x13x-opt-enqueued-time\x83";
-const OFFSET_ENTRY: &[u8; 15] = b"\xa3\x0cx-opt-offset\xa1";
+/// Annotations in the usual order up to the offset's digits, with zeros for what differs from event to event.
+const USUAL: &[u8; DIGITS_AT] = b"\x00\x53\x72\xc1\0\x06\
+    \xa3\x15x-opt-sequence-number\x81\0\0\0\0\0\0\0\0\
+    \xa3\x13x-opt-enqueued-time\x83\0\0\0\0\0\0\0\0\
+    \xa3\x0cx-opt-offset\xa1\0";
 
-/// Where the values are in the usual order, behind a header of six bytes; the offset's digits are behind their count.
-const SEQUENCE_AT: usize = 6 + SEQUENCE_ENTRY.len();
-const TIME_AT: usize = SEQUENCE_AT + 8 + TIME_ENTRY.len();
-const DIGITS_AT: usize = TIME_AT + 8 + OFFSET_ENTRY.len() + 1;
+/// Which bits of the above are the same for all events.
+const USUAL_MASK: &[u8; DIGITS_AT] = &{
+    let mut mask = [u8::MAX; DIGITS_AT];
+    mask[SIZE_AT] = 0;
+    mask[DIGITS_AT - 1] = 0;
+    let mut byte = 0;
+    while byte < 8 {
+        mask[SEQUENCE_AT + byte] = 0;
+        mask[TIME_AT + byte] = 0;
+        byte += 1;
+    }
+    mask
+};
+
+/// Where things are in it: the size of the map, the values, and the digits, whose count is in front of them.
+const SIZE_AT: usize = 4;
+const SEQUENCE_AT: usize = 6 + 2 + 21 + 1;
+const TIME_AT: usize = SEQUENCE_AT + 8 + 2 + 19 + 1;
+const DIGITS_AT: usize = TIME_AT + 8 + 2 + 12 + 2;
 
 const _: () = assert!(SEQUENCE_NUMBER.len() == 21 && OFFSET.len() == 12);
 const _: () = assert!(ENQUEUED_TIME.len() == 19 && PARTITION_KEY.len() == 19);
