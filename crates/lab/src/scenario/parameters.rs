@@ -171,7 +171,7 @@ impl Parameters {
     /// What each hub of the embedded service may hold: [`Embedded::log_per_hub`], or else what the load needs.
     ///
     /// A saturating load is at most [`Load::max_lag`] ahead of the relay, so three times as much is enough: the relay may be as
-    /// far ahead of the sink again, and no route spreads quite evenly. Less memory than that of the largest log is
+    /// far ahead of the sink again, and no route spreads quite evenly. Of large events it is ahead by less. Less memory than that of the largest log is
     /// written to again sooner, while it is still in the cache. Of any other load it is not known how far it gets ahead.
     #[must_use]
     pub fn log_per_hub(&self) -> ByteSize {
@@ -184,7 +184,8 @@ impl Parameters {
             return LARGEST_DEFAULT_LOG;
         };
         let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
-        let needed = event.saturating_mul(self.load.max_lag).saturating_mul(LOG_PER_LAG);
+        let lag = event.saturating_mul(self.load.max_lag).min(LARGEST_LAG.bytes());
+        let needed = lag.saturating_mul(LOG_PER_LAG);
         // Partitions that get no events have their share all the same.
         let destination = u64::from(hubs.destination.partitions);
         let used = destination.min(u64::from(self.relay.fan_out)).max(1);
@@ -296,5 +297,9 @@ pub(super) const SMALLEST_LOG: ByteSize = ByteSize::from_mebibytes(2);
 const SMALLEST_DEFAULT_LOG: ByteSize = ByteSize::from_mebibytes(64);
 const LARGEST_DEFAULT_LOG: ByteSize = ByteSize::from_mebibytes(1024);
 
-/// Takes a third of a second, for both hubs, where memory comes at 0.8 GB/s.
-const LARGEST_LOG_TAKEN_BEFORE: ByteSize = ByteSize::from_mebibytes(128);
+/// What a saturating load puts in front of the relay at most, if the size of the logs is not given: 16,000 events of 8 KiB, a
+/// quarter of a second of work or more.
+const LARGEST_LAG: ByteSize = ByteSize::from_mebibytes(128);
+
+/// Takes a second, for both hubs, where memory comes at 0.8 GB/s.
+const LARGEST_LOG_TAKEN_BEFORE: ByteSize = ByteSize::from_mebibytes(384);
