@@ -1,7 +1,6 @@
 //! Front ends: protocols on one side, calls of the store on the other, and nothing else in between.
 
 pub mod amqp;
-pub mod blob;
+pub mod http;
 pub mod listener;
-pub mod operations;
 mod pending;

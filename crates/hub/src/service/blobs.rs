@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Openness, StartError, client_host};
-use crate::front::blob::{BlobFront, BlobFrontOptions};
+use crate::front::http::blob::{BlobFront, BlobFrontOptions};
 use crate::namespace::{NamespaceConfig, NamespaceError, SignaturePolicy};
 use crate::profile::ServiceProfile;
 use blob_store::{BlobError, BlobLimits, BlobStore, names};

@@ -43,8 +43,9 @@ use descriptors::{Needs, Shares};
 use listen::AcceptFailures;
 
 use crate::front::amqp::{AmqpFront, AmqpMetrics};
-use crate::front::blob::{BlobFaults, BlobMetrics};
-use crate::front::operations::OperationsFront;
+use crate::front::http::blob::{BlobFaults, BlobMetrics};
+use crate::front::http::operations::OperationsFront;
+use crate::front::listener;
 use crate::namespace::{Namespace, NamespaceMetrics, SignaturePolicy};
 
 /// A running service. Dropping it stops it too, without waiting for its clients' farewell.
@@ -125,7 +126,7 @@ impl Service {
                 "the data directory contains blobs, but no address is configured to serve them"
             );
         }
-        let operations = OperationsFront::new(collectors, accept_failures);
+        let operations = OperationsFront::new(collectors, shares.operations, accept_failures);
         for bound in bound {
             let stopped = stopped.clone();
             match bound.protocol {
@@ -134,11 +135,11 @@ impl Service {
                 }
                 Protocol::Blob => {
                     if let Some(blobs) = &blobs {
-                        tasks.spawn(Arc::clone(&blobs.front).serve(bound, stopped));
+                        tasks.spawn(listener::serve(Arc::clone(&blobs.front), bound, stopped));
                     }
                 }
                 Protocol::Operations => {
-                    tasks.spawn(operations.clone().serve(bound.listener, shares.operations, stopped));
+                    tasks.spawn(listener::serve(Arc::clone(&operations), bound, stopped));
                 }
             }
         }

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use client::{connect, raw, read, signed, signed_text};
-use hub::front::blob::BlobFault;
+use hub::front::http::blob::BlobFault;
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
 use hub::service::{Listener, Openness, Protocol, Service, ServiceConfig, StartError};
 use tokio::io::AsyncWriteExt as _;

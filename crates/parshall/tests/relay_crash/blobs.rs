@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hub::front::blob::BlobFault;
+use hub::front::http::blob::BlobFault;
 
 use super::PATIENCE;
 use super::rig::{Arrival, Outage, Relaying, Rig, SOURCES};

@@ -16,7 +16,7 @@ use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
 use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source as _, SourceEvent, SourceOptions, StartPosition};
-use hub::front::blob::BlobFault;
+use hub::front::http::blob::BlobFault;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Protocol, Service, ServiceConfig};
 use lab::clock::RunTime;

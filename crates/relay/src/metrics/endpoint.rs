@@ -10,7 +10,8 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, HeaderMap};
 use hyper::http::request::Parts;
-use listen::{Acceptor, Page, serve_http};
+use listen::Acceptor;
+use listen::http::{Page, serve_pages};
 use tokio::net::TcpListener;
 
 use super::{Metrics, MetricsHandle, prometheus};
@@ -33,7 +34,7 @@ pub async fn serve(
         }
     };
     let acceptor = Acceptor::new(listener, "metrics", Arc::default());
-    serve_http(acceptor, page, CONNECTIONS_MAX, shutdown).await;
+    serve_pages(acceptor, page, CONNECTIONS_MAX, shutdown).await;
 }
 
 async fn metrics(handle: &MetricsHandle) -> Page {

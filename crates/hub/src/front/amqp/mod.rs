@@ -85,13 +85,8 @@ impl AmqpFront {
     ) -> Arc<Self> {
         let container_id = format!("{}_G0", namespace.host());
         let largest_message = usize::try_from(namespace.largest_message()).unwrap_or(usize::MAX);
-        let gate = Gate::new(
-            connections,
-            WhenFull::Refuse { at_once: refusals },
-            accept_failures,
-            namespace.profile().cloned(),
-            Traffic::Messaging,
-        );
+        let gate = Gate::new(connections, WhenFull::Refuse { at_once: refusals }, accept_failures)
+            .shaped(namespace.profile().cloned(), Traffic::Messaging);
         Arc::new(Self {
             namespace,
             container_id,

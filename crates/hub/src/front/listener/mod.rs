@@ -60,8 +60,11 @@ pub(crate) trait Front: Send + Sync + 'static {
     /// Serves a connection until it ends, or until its `stop` becomes true.
     fn serve_connection(&self, connection: Connection) -> impl Future<Output = ()> + Send;
 
-    /// Refuses a client, since there is no room.
-    fn refuse(&self, stream: Stream, protocol: Protocol) -> impl Future<Output = ()> + Send;
+    /// Refuses a client, since there is no room. Not called where clients [wait](WhenFull::Wait).
+    fn refuse(&self, stream: Stream, protocol: Protocol) -> impl Future<Output = ()> + Send {
+        drop((stream, protocol));
+        std::future::ready(())
+    }
 }
 
 /// A connection that has its place and has done its handshakes.
@@ -84,8 +87,7 @@ pub(crate) struct Gate {
     places: Arc<Places>,
     when_full: WhenFull,
     failures: Arc<AcceptFailures>,
-    profile: Option<Arc<ServiceProfile>>,
-    traffic: Traffic,
+    shaping: Option<(Arc<ServiceProfile>, Traffic)>,
     refused: AtomicU64,
     /// Clients that are being refused at present.
     refusing: Arc<AtomicU64>,
@@ -102,22 +104,20 @@ pub(crate) enum WhenFull {
 
 impl Gate {
     /// For at most this many `connections`. Failures to accept are counted in `failures`.
-    pub(crate) fn new(
-        connections: u64,
-        when_full: WhenFull,
-        failures: Arc<AcceptFailures>,
-        profile: Option<Arc<ServiceProfile>>,
-        traffic: Traffic,
-    ) -> Self {
+    pub(crate) fn new(connections: u64, when_full: WhenFull, failures: Arc<AcceptFailures>) -> Self {
         Self {
             places: Places::new(connections),
             when_full,
             failures,
-            profile,
-            traffic,
+            shaping: None,
             refused: AtomicU64::new(0),
             refusing: Arc::default(),
         }
+    }
+
+    /// The same, shaped by `profile`, if there is one, as this kind of traffic.
+    pub(crate) fn shaped(self, profile: Option<Arc<ServiceProfile>>, traffic: Traffic) -> Self {
+        Self { shaping: profile.map(|profile| (profile, traffic)), ..self }
     }
 
     /// The places for connections.
@@ -132,7 +132,7 @@ impl Gate {
 
     /// What the service profile does to the next connection.
     fn shaper(&self) -> Option<Shaper> {
-        self.profile.as_ref().map(|profile| profile.shaper(self.traffic))
+        self.shaping.as_ref().map(|(profile, traffic)| profile.shaper(*traffic))
     }
 
     async fn admit(&self) -> Admitted {

@@ -45,7 +45,7 @@ struct Server {
 impl Server {
     async fn start(connections: u64, when_full: WhenFull, profile: &ProfileConfig) -> Self {
         let profile = ServiceProfile::new(profile).unwrap();
-        let gate = Gate::new(connections, when_full, Arc::default(), profile, Traffic::Messaging);
+        let gate = Gate::new(connections, when_full, Arc::default()).shaped(profile, Traffic::Messaging);
         let front = Arc::new(Echo(gate));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

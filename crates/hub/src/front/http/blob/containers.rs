@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use access::TransportSecurity;
 use access::storage::{StorageLevel, StorageRight};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -144,9 +145,9 @@ impl BlobFront {
     /// The address of the account, as the client knows it.
     fn endpoint(&self, request: &Request) -> String {
         let host = request.header("host").unwrap_or("localhost");
-        let scheme = match request.peer.is_encrypted {
-            true => "https",
-            false => "http",
+        let scheme = match request.peer.security {
+            TransportSecurity::Tls => "https",
+            TransportSecurity::Plain => "http",
         };
         format!("{scheme}://{host}/{}", self.key.account())
     }

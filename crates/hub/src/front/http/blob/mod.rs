@@ -5,7 +5,7 @@
 //! * `containers`, `blobs`, `blocks` and `leases` carry it out: each is a call of the store.
 //! * `reply`, `http_error` and `xml` are the replies; every error has a code for clients.
 //! * `checksums` verifies contents that come, and says so in replies.
-//! * `body` bounds the memory for what is under way; `deadlines` ends connections on which nothing moves.
+//! * `body` bounds the memory for what is under way.
 //! * [`BlobFaults`] let things go wrong on purpose, [`BlobFrontCounters`] say what passed through.
 
 mod authorize;
@@ -15,7 +15,6 @@ mod body;
 mod checksums;
 mod containers;
 mod counters;
-mod deadlines;
 mod fault;
 mod http_error;
 mod leases;
@@ -26,39 +25,32 @@ mod request;
 mod unserved;
 mod xml;
 
-use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use access::TransportSecurity;
 use access::storage::StorageAccountKey;
-use amqp_tokio::Stream;
 use hyper::body::{Body as _, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{HeaderMap, Method};
-use hyper_util::rt::TokioIo;
-use listen::{AcceptFailures, Place};
-use tokio::sync::watch;
+use listen::AcceptFailures;
+use listen::http::Limits;
 use units::ByteSize;
 
 pub use counters::{BlobFrontCounterValues, BlobFrontCounters};
 pub use fault::{BlobFault, BlobFaults};
 pub(crate) use metrics::BlobMetrics;
 
-use super::listener::{self, Bound, Front, Gate, PROOF_PATIENCE, Protocol, WhenFull};
+use super::server::{self, Client, Service};
+use crate::front::listener::{Connection, Front, Gate, PROOF_PATIENCE, WhenFull};
 use crate::namespace::SignaturePolicy;
 use crate::profile::{Fate, ServiceProfile, Traffic};
 use authorize::Granted;
 use blob_store::{BlobError, BlobStore, Container};
-use body::BodyMemory;
+use body::{BodyMemory, ReplyBody};
 use checksums::STRUCTURED;
-use deadlines::Deadlines;
 use http_error::HttpError;
 use operation::Operation;
 use reply::Reply;
-use request::{Peer, Request};
+use request::Request;
 
 /// The front end of a storage account.
 #[derive(Debug)]
@@ -100,13 +92,8 @@ impl BlobFront {
             key: options.key,
             policy: options.policy,
             bodies: BodyMemory::new(options.body),
-            gate: Gate::new(
-                options.maximum_connections,
-                WhenFull::Wait,
-                options.accept_failures,
-                options.profile,
-                Traffic::Storage,
-            ),
+            gate: Gate::new(options.maximum_connections, WhenFull::Wait, options.accept_failures)
+                .shaped(options.profile, Traffic::Storage),
             faults,
             counters: BlobFrontCounters::default(),
         })
@@ -136,43 +123,15 @@ impl BlobFront {
         self.counters.values(self.faults.injected(), self.gate.places().evicted())
     }
 
-    /// Serves requests until `stop` becomes true. Those that are under way are answered then.
-    pub async fn serve(self: Arc<Self>, bound: Bound, stop: watch::Receiver<bool>) {
-        listener::serve(self, bound, stop).await;
-    }
-
-    /// The answer to a request, whatever becomes of it.
-    async fn answer(&self, request: hyper::Request<Incoming>, peer: Peer, place: &Place) -> Reply {
-        let request_id = reply::next_request_id();
-        let (parts, body) = request.into_parts();
-        let is_head = parts.method == Method::HEAD;
-        let echoed = Echoed::of(&parts.headers);
-        self.counters.received(body.size_hint().exact().unwrap_or_default());
-        let request = Request::new(parts, peer);
-        let container = request.as_ref().ok().and_then(|request| request.target.container.as_deref());
-        let shaped = self.faults.shape(container);
-        let is_served = shaped.fate == Fate::Succeeds && self.faults.pass().await;
-        let answered = match request {
-            _ if !is_served => Err(HttpError::OnPurpose),
-            Ok(request) => self.carry_out(&request, body, place).await,
-            Err(error) => Err(error),
-        };
-        self.faults.until_ready(&shaped).await;
-        let mut reply = answered.unwrap_or_else(|error| {
-            tracing::debug!(peer = %peer.address, %error, "refused");
-            reply::refused(&error, &request_id, !is_head)
-        });
-        let headers = reply.headers_mut();
-        reply::set(headers, "x-ms-request-id", &request_id);
-        echoed.add_to(headers);
-        self.counters.answered(reply.status(), reply.body().size_hint().lower());
-        reply
-    }
-
-    async fn carry_out(&self, request: &Request, body: Incoming, place: &Place) -> Result<Reply, HttpError> {
+    async fn carry_out(
+        &self,
+        request: &Request,
+        body: Incoming,
+        client: &Client<'_>,
+    ) -> Result<Reply, HttpError> {
         let now = SystemTime::now();
         let granted = &Granted::to(request, &self.key, self.policy, now)?;
-        place.prove();
+        client.prove();
         let operation = Operation::of(request)?;
         unserved::check(operation, request)?;
         // What is not understood must not be taken for a content as it is.
@@ -238,40 +197,41 @@ impl Front for BlobFront {
         &self.gate
     }
 
-    async fn serve_connection(&self, connection: listener::Connection) {
-        let listener::Connection { stream, security, peer, place, mut stop, .. } = connection;
+    async fn serve_connection(&self, connection: Connection) {
         let _open = self.counters.opened();
-        let client = Peer { address: peer.ip(), is_encrypted: security == TransportSecurity::Tls };
-        let socket = TokioIo::new(Deadlines::new(stream, READ_PATIENCE, WRITE_PATIENCE));
-        let answer =
-            service_fn(|request| async { Ok::<_, Infallible>(self.answer(request, client, &place).await) });
-        let mut connection = pin!(http1::Builder::new().serve_connection(socket, answer));
-        let ended = tokio::select! {
-            ended = connection.as_mut() => Some(ended),
-            _ = stop.wait_for(|stop| *stop) => None,
-            () = overdue(&place) => return tracing::debug!(%peer, "the connection had no authorized request in time"),
-        };
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%peer, %error, "a connection for blobs ended early");
-        }
+        server::serve(self, connection, &LIMITS).await;
     }
-
-    /// Clients wait for room, which there soon is again: requests are short.
-    async fn refuse(&self, _: Stream, _: Protocol) {}
 }
 
-/// Ready when the connection in `place` should have been granted something, and has not.
-async fn overdue(place: &Place) {
-    tokio::time::sleep(PROOF_PATIENCE).await;
-    if place.is_proven() {
-        std::future::pending().await
+impl Service for BlobFront {
+    type Body = ReplyBody;
+
+    /// The answer to a request, whatever becomes of it.
+    async fn answer(&self, request: hyper::Request<Incoming>, client: &Client<'_>) -> Reply {
+        let request_id = reply::next_request_id();
+        let (parts, body) = request.into_parts();
+        let is_head = parts.method == Method::HEAD;
+        let echoed = Echoed::of(&parts.headers);
+        self.counters.received(body.size_hint().exact().unwrap_or_default());
+        let request = Request::new(parts, client.peer);
+        let container = request.as_ref().ok().and_then(|request| request.target.container.as_deref());
+        let shaped = self.faults.shape(container);
+        let is_served = shaped.fate == Fate::Succeeds && self.faults.pass().await;
+        let answered = match request {
+            _ if !is_served => Err(HttpError::OnPurpose),
+            Ok(request) => self.carry_out(&request, body, client).await,
+            Err(error) => Err(error),
+        };
+        self.faults.until_ready(&shaped).await;
+        let mut reply = answered.unwrap_or_else(|error| {
+            tracing::debug!(peer = %client.peer.address, %error, "refused");
+            reply::refused(&error, &request_id, !is_head)
+        });
+        let headers = reply.headers_mut();
+        reply::set(headers, "x-ms-request-id", &request_id);
+        echoed.add_to(headers);
+        self.counters.answered(reply.status(), reply.body().size_hint().lower());
+        reply
     }
 }
 
@@ -298,11 +258,16 @@ impl Echoed {
     }
 }
 
-/// How long a connection may rest, and a body may stand still. Longer than clients keep connections that they don't use.
-const READ_PATIENCE: Duration = Duration::from_secs(300);
-
-/// How long a client may take nothing of what is sent to it.
-const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+/// What a connection may take. It may rest for longer than clients keep connections that they don't use.
+const LIMITS: Limits = Limits {
+    head_bytes: 64 * 1024,
+    buffer_bytes: 408 * 1024,
+    head: Duration::from_secs(10),
+    silence: Duration::from_secs(300),
+    stall: Duration::from_secs(60),
+    unproven: PROOF_PATIENCE,
+    keep_alive: true,
+};
 
 /// From here on a checksum takes so long that other connections would notice.
 const LONG_WORK_BYTES: usize = 256 * 1024;

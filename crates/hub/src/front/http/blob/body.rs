@@ -94,7 +94,7 @@ impl BodyMemory {
 
 /// The body of a reply.
 #[derive(Debug)]
-pub(super) enum ReplyBody {
+pub(in crate::front::http) enum ReplyBody {
     /// All of it.
     Whole(Option<Bytes>),
     /// A part of a blob, read while it is sent.
@@ -115,7 +115,7 @@ pub(super) enum ReplyBody {
 
 /// A reader, or what it is doing.
 #[derive(Debug)]
-pub(super) enum Reader {
+pub(in crate::front::http) enum Reader {
     Idle(Option<ContentReader>),
     Reading(JoinHandle<(ContentReader, Result<Option<Bytes>, BlobError>)>),
 }

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use access::TransportSecurity;
 use access::storage::{
     ResponseOverrides, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest, StorageResource,
     StorageRight, StorageRights, StorageSignature,
@@ -51,7 +52,7 @@ impl Granted {
             container: request.target.container.as_deref(),
             blob: request.target.blob.as_deref(),
             address: Some(request.peer.address),
-            is_encrypted: request.peer.is_encrypted,
+            is_encrypted: request.peer.security == TransportSecurity::Tls,
         };
         let rights = signature.verify(key, resource, now).map_err(HttpError::Signature)?;
         Ok(Self { rights, overrides: signature.overrides(), signature: Some(signature) })

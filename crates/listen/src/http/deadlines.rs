@@ -1,19 +1,25 @@
-//! A socket on which nothing stands still for ever: who neither sends nor takes anything for a while is gone.
+//! A socket on which nothing stands still for ever, and no head of a request takes for ever.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A socket with a time within which something must come, and one within which something must be taken.
+use super::connection::Limits;
+
+/// A socket with a time within which something must come, one within which something must be taken, and one within which
+/// the head of a request must be complete.
 #[derive(Debug)]
 pub(super) struct Deadlines<S> {
     socket: S,
     reading: Deadline,
     writing: Deadline,
+    head: HeadDeadline,
 }
 
 /// When waiting has lasted long enough.
@@ -24,9 +30,77 @@ struct Deadline {
     is_running: bool,
 }
 
+/// When the head of a request has taken long enough. The socket sees its first byte; that it is complete shows in that the
+/// request begins.
+#[derive(Debug)]
+struct HeadDeadline {
+    patience: Duration,
+    timer: Pin<Box<Sleep>>,
+    progress: Arc<Progress>,
+    /// The request whose head the timer is for, by how many there were before it.
+    of: Option<u64>,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Requests whose heads were complete.
+    begun: AtomicU64,
+    /// Those that were answered.
+    ended: AtomicU64,
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<Progress>);
+
+impl Progress {
+    /// The head of a request is complete.
+    pub(super) fn begin(self: &Arc<Self>) -> Answering {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        Answering(Arc::clone(self))
+    }
+
+    fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    fn is_answering(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) != self.begun()
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 impl<S> Deadlines<S> {
-    pub(super) fn new(socket: S, reading: Duration, writing: Duration) -> Self {
-        Self { socket, reading: Deadline::new(reading), writing: Deadline::new(writing) }
+    pub(super) fn new(socket: S, limits: &Limits, progress: Arc<Progress>) -> Self {
+        let (patience, timer) = (limits.head, Box::pin(sleep(limits.head)));
+        Self {
+            socket,
+            reading: Deadline::new(limits.silence),
+            writing: Deadline::new(limits.stall),
+            head: HeadDeadline { patience, timer, progress, of: None },
+        }
+    }
+}
+
+impl HeadDeadline {
+    /// Bytes came. Those that come while a request is answered are of its body.
+    fn on_bytes(&mut self) {
+        let next = Some(self.progress.begun());
+        if self.of != next && !self.progress.is_answering() {
+            self.of = next;
+            self.timer.as_mut().reset(Instant::now() + self.patience);
+        }
+    }
+
+    /// Whether the head whose bytes are awaited has taken too long.
+    fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+        self.of == Some(self.progress.begun()) && self.timer.as_mut().poll(cx).is_ready()
     }
 }
 
@@ -59,7 +133,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Deadlines<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let before = buffer.filled().len();
         let outcome = Pin::new(&mut this.socket).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            this.head.on_bytes();
+        } else if outcome.is_pending() && this.head.is_over(cx) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         this.reading.judge(cx, outcome)
     }
 }
@@ -101,13 +181,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Deadlines<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::PAGE_LIMITS;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     #[tokio::test(start_paused = true)]
     async fn silence_and_refusing_to_read_both_end_a_connection() {
         let (near, mut far) = tokio::io::duplex(16);
         let patience = Duration::from_secs(60);
-        let mut socket = Deadlines::new(near, patience, patience);
+        let limits = Limits { head: patience * 2, silence: patience, stall: patience, ..PAGE_LIMITS };
+        let mut socket = Deadlines::new(near, &limits, Arc::default());
         let mut buffer = [0; 8];
         far.write_all(b"x").await.unwrap();
         assert_eq!(socket.read(&mut buffer).await.unwrap(), 1);

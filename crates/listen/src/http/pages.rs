@@ -1,9 +1,8 @@
-//! HTTP for health and metrics: small pages, and one request for each connection.
+//! Pages for health and metrics: small, and one request for each connection.
 //!
 //! Monitoring has to get through above all while a service is overloaded. So connections are bounded in number and in
 //! time, and when all places are taken the oldest connection makes room for a new one.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
@@ -13,13 +12,11 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::connection::{Limits, serve_connection};
 use crate::acceptor::Acceptor;
 use crate::places::Places;
 
@@ -61,18 +58,38 @@ impl Page {
     }
 }
 
-/// Serves the pages that `page` finds for the head of a `GET` or `HEAD` request until `stop` is ready, with at most
-/// `maximum` connections at once. Where it finds none, the answer is 404; other methods are answered with 405.
-pub async fn serve_http<P, F>(mut acceptor: Acceptor, page: P, maximum: u64, stop: impl Future<Output = ()>)
+/// The response to a request for a page: what `page` finds for its head if that is a `GET` or `HEAD`, otherwise 404 or 405.
+pub async fn answer_with_page<F>(
+    request: Request<Incoming>,
+    page: impl FnOnce(Parts) -> F,
+) -> Response<Full<Bytes>>
+where
+    F: Future<Output = Option<Page>>,
+{
+    let (head, _) = request.into_parts();
+    if !matches!(head.method, Method::GET | Method::HEAD) {
+        let refusal = Page::plain("only GET and HEAD are served here\n");
+        let mut response = response(refusal.with_status(StatusCode::METHOD_NOT_ALLOWED));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    let found = page(head).await;
+    response(found.unwrap_or_else(|| Page::plain("not found\n").with_status(StatusCode::NOT_FOUND)))
+}
+
+/// Serves the pages that `page` finds for the head of a request until `stop` is ready, with at most `maximum` connections at
+/// once.
+pub async fn serve_pages<P, F>(mut acceptor: Acceptor, page: P, maximum: u64, stop: impl Future<Output = ()>)
 where
     P: Fn(Parts) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Option<Page>> + Send,
 {
     let places = Places::new(maximum.max(1));
+    let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
-        let (socket, _) = tokio::select! {
+        let (socket, peer) = tokio::select! {
             accepted = acceptor.accept() => accepted,
             () = &mut stop => break,
             Some(_) = connections.join_next() => continue,
@@ -81,52 +98,20 @@ where
         let Some(place) = places.admit().await else {
             continue;
         };
-        let page = page.clone();
+        let (page, stopped) = (page.clone(), stopped.clone());
         connections.spawn(async move {
             let lost = place.lost();
+            let answer = |request| answer_with_page(request, &page);
             tokio::select! {
-                () = answer(socket, page) => {}
+                () = serve_connection(socket, peer, &place, &PAGE_LIMITS, answer, stopped) => {}
                 () = lost => {}
             }
-            drop(place);
         });
     }
     drop(acceptor);
+    stopping.send_replace(true);
     let answered = async { while connections.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(STOP_PATIENCE, answered).await;
-}
-
-async fn answer<P, F>(socket: TcpStream, page: P)
-where
-    P: Fn(Parts) -> F + Sync,
-    F: Future<Output = Option<Page>> + Send,
-{
-    let service = service_fn(|request: Request<Incoming>| async {
-        let (head, _) = request.into_parts();
-        Ok::<_, Infallible>(match head.method {
-            Method::GET | Method::HEAD => match page(head).await {
-                Some(page) => response(page),
-                None => response(Page::plain("not found\n").with_status(StatusCode::NOT_FOUND)),
-            },
-            _ => {
-                let refusal = Page::plain("only GET and HEAD are served here\n");
-                let mut response = response(refusal.with_status(StatusCode::METHOD_NOT_ALLOWED));
-                response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-                response
-            }
-        })
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_PATIENCE)
-        .keep_alive(false)
-        .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(socket), service);
-    match tokio::time::timeout(CONNECTION_PATIENCE, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a request for health or metrics was interrupted"),
-        Err(_) => tracing::debug!("a request for health or metrics took too long"),
-    }
 }
 
 fn response(page: Page) -> Response<Full<Bytes>> {
@@ -136,14 +121,16 @@ fn response(page: Page) -> Response<Full<Bytes>> {
     response
 }
 
-/// How long the head of a request may take.
-const HEADER_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long a connection may take in all, reading the answer included.
-const CONNECTION_PATIENCE: Duration = Duration::from_secs(30);
-
-/// The longest head of a request, and how much is read at once.
-const BUFFER_BYTES: usize = 16 * 1024;
+/// A connection for pages is for one request, and never proven, so that any of them can make room.
+pub const PAGE_LIMITS: Limits = Limits {
+    head_bytes: 16 * 1024,
+    buffer_bytes: 16 * 1024,
+    head: Duration::from_secs(10),
+    silence: Duration::from_secs(10),
+    stall: Duration::from_secs(30),
+    unproven: Duration::from_secs(30),
+    keep_alive: false,
+};
 
 /// How long answers that are under way may take once the server is to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
@@ -154,7 +141,7 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::oneshot;
 
     use super::*;
@@ -168,7 +155,7 @@ mod tests {
         let page = async |head: Parts| (head.uri.path() == "/health").then(|| Page::plain("well"));
         let (stop, stopped) = oneshot::channel();
         let stopped = async move { drop(stopped.await) };
-        let serving = tokio::spawn(serve_http(acceptor, page, 2, stopped));
+        let serving = tokio::spawn(serve_pages(acceptor, page, 2, stopped));
         (address, stop, serving)
     }
 
@@ -200,7 +187,7 @@ mod tests {
         let twice = "GET /health HTTP/1.1\r\nHost: here\r\n\r\n".repeat(2);
         let answer = asked(address, &twice).await;
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
-        let endless = format!("GET /health HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(BUFFER_BYTES));
+        let endless = format!("GET /health HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(PAGE_LIMITS.buffer_bytes));
         assert!(asked(address, &endless).await.starts_with("HTTP/1.1 431"));
     }
 
@@ -223,12 +210,12 @@ mod tests {
         let started = tokio::time::Instant::now();
         let mut silent = TcpStream::connect(address).await.expect("it listens");
         let _ = silent.read(&mut [0; 100]).await;
-        assert!(started.elapsed() >= HEADER_PATIENCE);
+        assert!(started.elapsed() >= PAGE_LIMITS.head);
         let started = tokio::time::Instant::now();
         let mut slow = TcpStream::connect(address).await.expect("it listens");
         while slow.write_all(b"G").await.is_ok() {
-            tokio::time::sleep(HEADER_PATIENCE / 4).await;
-            assert!(started.elapsed() < HEADER_PATIENCE * 3, "it is still there");
+            tokio::time::sleep(PAGE_LIMITS.head / 4).await;
+            assert!(started.elapsed() < PAGE_LIMITS.head * 3, "it is still there");
         }
         stop.send(()).expect("it serves");
         serving.await.expect("it ends in good order");

@@ -1,7 +1,6 @@
 //! A request, taken apart: what it is about, its parameters, its headers.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method};
@@ -9,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use units::date::parse_http_date;
 
 use super::http_error::HttpError;
+use crate::front::http::server::Peer;
 use blob_store::{Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, names};
 
 /// The head of a request.
@@ -20,14 +20,6 @@ pub(super) struct Request {
     /// The query, decoded.
     query: Vec<(String, String)>,
     pub(super) target: Target,
-}
-
-/// The other end of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    pub(super) address: IpAddr,
-    /// Whether the connection is over TLS.
-    pub(super) is_encrypted: bool,
 }
 
 /// What a path is about, decoded.

@@ -1,0 +1,8 @@
+//! HTTP/1.1: what serves a connection, whatever is asked for on it, and small pages for health and metrics.
+
+mod connection;
+mod deadlines;
+mod pages;
+
+pub use connection::{Limits, serve_connection};
+pub use pages::{PAGE_LIMITS, Page, answer_with_page, serve_pages};
