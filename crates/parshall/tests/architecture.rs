@@ -52,3 +52,18 @@ fn crates_use_those_that_the_architecture_names_and_none_above_themselves() {
         }
     }
 }
+
+#[test]
+fn what_all_services_share_names_none_of_them() {
+    let fronts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hub/src/front");
+    let connection = std::fs::read_dir(fronts.join("amqp/connection")).unwrap();
+    let mut shared: Vec<_> = connection.map(|file| file.unwrap().path()).collect();
+    shared.push(fronts.join("http/server.rs"));
+    assert!(shared.len() > 5, "{shared:?}");
+    for file in shared {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for service in ["event_hubs", "service_bus", "queue_store", "blob"] {
+            assert!(!text.contains(service), "{} names {service}", file.display());
+        }
+    }
+}

@@ -4,15 +4,19 @@
 //! between a socket and a log. What a burst of input causes (appends, their acknowledgements, replies) leaves in one
 //! write; readers that wait are woken by the log and fill the output as far as credit and a byte budget allow.
 //!
-//! * `connection` is what every connection has, whichever service it uses: the task, links, authorisation, requests, and
-//!   answers that wait.
+//! * `connection` is what every connection has, whichever service it uses: the task, its turns, and answers that wait. It
+//!   names no service.
+//! * `links` are what connections ask: what is at our end of a link. It alone knows which services there are.
 //! * `event_hubs` are hubs: publishing, receiving, and management.
 //! * `service_bus` are queues and topics: their links, messages and management.
+//! * `conditions` are errors of any connection in the words that clients know.
 //! * `leading` are sections that both services store in front of a message.
 
+mod conditions;
 mod connection;
 mod event_hubs;
 mod leading;
+mod links;
 mod metrics;
 mod service_bus;
 

@@ -1,22 +1,18 @@
 //! Requests of a connection, and the way of their answers.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, SessionId};
 use tokio::time::Instant;
 
 use super::ConnectionTask;
 use super::answers::{ClientAnswer, PendingReply};
 use super::client_quirks;
-use super::links::LinkEntry;
-use super::node::Replies;
-use super::requests::{Answered, Reply, RequestContext, RequestNode};
-use crate::front::amqp::service_bus::LockedSession;
+use crate::front::amqp::links::LinkEntry;
+use crate::front::amqp::links::node::Replies;
+use crate::front::amqp::links::requests::{Answered, Reply, RequestContext, RequestNode};
 use crate::front::pending::Until;
 use partition_log::disk::CommitNumber;
-use queue_store::{Queue, SessionLock};
 
 impl ConnectionTask {
     pub(super) fn on_request(
@@ -26,12 +22,12 @@ impl ConnectionTask {
         message: &[u8],
         now: SystemTime,
     ) {
-        let (links, connection) = (&self.links, &*self.driver.connection());
         let context = RequestContext {
             namespace: &self.namespace,
             claims: &mut self.claims,
             now,
-            session_lock: &|queue, session| held_session(links, connection, queue, session),
+            connection: self.driver.connection(),
+            links: &self.links,
         };
         match node.answer(context, message) {
             Ok(Answered { reply, commit, entity }) => {
@@ -125,22 +121,4 @@ impl ConnectionTask {
             waiting.pop_front();
         }
     }
-}
-
-/// The lock of a session of `queue` that one of the links holds.
-fn held_session(
-    links: &[Option<LinkEntry>],
-    connection: &Connection,
-    queue: &Arc<Queue>,
-    session: LockedSession<'_>,
-) -> Option<SessionLock> {
-    let found = links.iter().flatten().find_map(|entry| {
-        let lock = entry.node.session_lock(queue)?;
-        let is_meant = match session {
-            LockedSession::Id(id) => lock.id() == id,
-            LockedSession::Link(name) => connection.link_name(entry.id) == Some(name),
-        };
-        is_meant.then_some(lock)
-    });
-    found.cloned()
 }

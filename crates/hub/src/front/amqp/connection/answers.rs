@@ -6,8 +6,8 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
-use super::conditions::server_busy;
-use super::requests::{Reply, RequestNode};
+use crate::front::amqp::conditions::server_busy;
+use crate::front::amqp::links::requests::{Reply, RequestNode};
 use crate::front::pending::Answer;
 
 /// An answer of a connection.

@@ -10,8 +10,8 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::{Attach, Error};
 use tokio::time::Sleep;
 
-use super::links::{Admission, Admitted, LinkEntry};
 use super::{CREDIT, ConnectionTask};
+use crate::front::amqp::links::{Admission, Admitted, LinkEntry};
 
 /// The next instant at which a claim expires.
 #[derive(Debug)]
@@ -110,6 +110,8 @@ impl ConnectionTask {
 
     /// Detaches the links whose claim has expired.
     pub(super) fn end_expired(&mut self, now: SystemTime) {
+        // What came before it, in good time.
+        self.settle_gathered();
         for slot in &mut self.links {
             let expired = slot.take_if(|entry| {
                 entry

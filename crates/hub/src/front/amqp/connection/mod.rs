@@ -1,25 +1,19 @@
 //! What any AMQP connection does: its task, the links it has, and the turn that it takes whenever something happens.
 //!
-//! * `attaching` handles links that come and go; `links` decides which links there can be; a `node` is our end of one.
-//! * `answering` handles requests; `requests` are `$cbs` and what all nodes for requests share.
+//! * `attaching` handles links that come and go, `answering` requests.
 //! * `sends` handles what clients send, `settling` the outcomes that they give to what they received.
 //! * `answers` are what clients get later: what waits for a durable log or for a service profile.
 //! * `shaped` is what a service profile makes of a send.
 //! * `proof` bounds what a connection may hold before it has shown a token or a key; `refusal` is what a connection gets
 //!   for which there is no room.
-//! * `conditions` are errors in the words that clients know.
 //! * `client_quirks` are clients that lose an answer that comes at once.
 
 mod answering;
 mod answers;
 mod attaching;
 mod client_quirks;
-pub(super) mod conditions;
-mod links;
-pub(super) mod node;
 mod proof;
 pub(super) mod refusal;
-pub(super) mod requests;
 mod sends;
 mod settling;
 mod shaped;
@@ -38,11 +32,11 @@ use tokio::sync::watch;
 use attaching::Expiry;
 
 use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
-use self::conditions::server_busy;
-use self::links::LinkEntry;
-use self::node::Stopped;
 use self::settling::Settlements;
 use self::shaped::Told;
+use crate::front::amqp::conditions::{self, server_busy};
+use crate::front::amqp::links::LinkEntry;
+use crate::front::amqp::links::node::Stopped;
 use crate::front::pending::Pending;
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
 use crate::profile::{PreciseTimer, Shaper};

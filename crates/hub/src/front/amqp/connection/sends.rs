@@ -8,10 +8,10 @@ use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
 use super::answers::{ClientAnswer, Direction, Outcome};
-use super::links::LinkEntry;
-use super::node::{Node, Stored};
 use super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, WAITING_OUTCOMES_MAX, tell, top_up_credit};
+use crate::front::amqp::links::LinkEntry;
+use crate::front::amqp::links::node::{Node, Stored};
 use crate::front::pending::{Pending, Until};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;

@@ -10,11 +10,9 @@ use tokio::time::Sleep;
 
 use super::ConnectionTask;
 use super::answers::{ClientAnswer, Direction, Outcome};
-use super::links::LinkEntry;
-use super::node::Resumed;
-use crate::front::amqp::service_bus::{
-    AwaitedOutcomes, LockedDelivery, Proposal, SettlementAnswer, Settling, unknown_delivery,
-};
+use crate::front::amqp::links::LinkEntry;
+use crate::front::amqp::links::node::{Node, Resumed};
+use crate::front::amqp::links::outcomes::{AwaitedOutcomes, LockedDelivery, OutcomeAnswer, Proposal, Token};
 use crate::front::pending::Until;
 
 /// What a connection has to do for deliveries that need an outcome, and for links that wait, beside what is in its links.
@@ -22,11 +20,32 @@ use crate::front::pending::Until;
 pub(super) struct Settlements {
     /// The deliveries whose outcome has not come.
     pub(super) awaited_outcomes: AwaitedOutcomes,
-    settling: Settling,
+    gathered: Gathered,
     /// Deliveries that an outcome is about; emptied at once.
     taken: Vec<(u32, LockedDelivery)>,
     /// When the next link that waits for a session has waited long enough.
     held_deadline: Option<Pin<Box<Sleep>>>,
+}
+
+/// Outcomes that are alike and of one link, to be settled together.
+#[derive(Debug, Default)]
+struct Gathered {
+    proposal: Option<Proposal>,
+    /// Delivery ids and what they settle.
+    deliveries: Vec<(u32, Token)>,
+}
+
+impl Gathered {
+    /// Whether outcomes like this can be settled together with those that are gathered.
+    #[inline]
+    fn goes_with(&self, link: LinkId, session: SessionId, state: &DeliveryState, wants_answer: bool) -> bool {
+        self.proposal.as_ref().is_none_or(|gathered| {
+            gathered.link == link
+                && gathered.session == session
+                && gathered.wants_answer == wants_answer
+                && gathered.state == *state
+        })
+    }
 }
 
 impl ConnectionTask {
@@ -50,18 +69,19 @@ impl ConnectionTask {
                 let Some(link) = self.link_at(delivery.link) else {
                     continue;
                 };
-                if !self.settlements.settling.goes_with(link, session, state, wants_answer) {
+                if !self.settlements.gathered.goes_with(link, session, state, wants_answer) {
                     self.settle_gathered();
                 }
                 of_link = Some(delivery.link);
-                self.settlements.settling.begin(|| Proposal {
+                let proposal = &mut self.settlements.gathered.proposal;
+                proposal.get_or_insert_with(|| Proposal {
                     link,
                     session,
                     state: state.clone(),
                     wants_answer,
                 });
             }
-            self.settlements.settling.push(id, delivery.token);
+            self.settlements.gathered.deliveries.push((id, delivery.token));
         }
         self.settlements.taken = taken;
     }
@@ -69,37 +89,38 @@ impl ConnectionTask {
     /// Answers an outcome for deliveries that wait for none.
     #[cold]
     pub(super) fn on_unknown_outcome(&mut self, session: SessionId, first: u32, last: u32) {
-        // What comes settled needs no outcome; a client that gives it one all the same expects no answer.
-        let expects_outcomes =
-            |entry: &LinkEntry| entry.session == session && entry.node.settled_in().is_some();
-        if self.links.iter().flatten().any(expects_outcomes) {
-            self.driver.connection().answer_outcome(session, first, last, unknown_delivery());
+        let links = self.links.iter().flatten().filter(|entry| entry.session == session);
+        if let Some(state) = links.map(|entry| &entry.node).find_map(Node::unknown_outcome) {
+            self.driver.connection().answer_outcome(session, first, last, state);
         }
     }
 
     /// Settles the outcomes that were gathered.
     pub(super) fn settle_gathered(&mut self) {
-        let Some(link) = self.settlements.settling.link() else {
+        let Gathered { proposal, deliveries } = &mut self.settlements.gathered;
+        let Some(proposal) = proposal.take() else {
             return;
         };
-        let entry = self.links.get(link.index()).and_then(Option::as_ref);
-        let Some(queue) = entry.and_then(|entry| entry.node.settled_in()) else {
-            return;
-        };
-        let (connection, pending) = (self.driver.connection(), &mut self.pending);
-        let now = self.namespace.clock().now().into();
-        let instant = self.shaper.as_mut().and_then(|shaper| shaper.settle(queue.name()));
-        self.settlements.settling.settle(queue, now, |proposal, answer| {
-            let SettlementAnswer { first, last, state, commit } = answer;
-            let until = Until { commit, instant };
-            if until.is_over() {
-                connection.answer_outcome(proposal.session, first, last, state);
-            } else {
-                let session = proposal.session;
-                let outcome = Outcome { link, session, first, last, state, direction: Direction::Sent };
-                pending.push(ClientAnswer::Outcome(outcome), until);
-            }
-        });
+        let Proposal { link, session, .. } = proposal;
+        if let Some(Some(entry)) = self.links.get(link.index()) {
+            let (connection, pending) = (self.driver.connection(), &mut self.pending);
+            let now = self.namespace.clock().now().into();
+            let instant = self.shaper.as_mut().and_then(|shaper| shaper.settle(entry.node.entity_name()));
+            // Ids of one session that are told at once are near to each other, so they compare as they are; where they wrap
+            // around, there are two ranges instead of one.
+            deliveries.sort_unstable_by_key(|(id, _)| *id);
+            entry.node.settle(&proposal, deliveries, now, |answer| {
+                let OutcomeAnswer { first, last, state, commit } = answer;
+                let until = Until { commit, instant };
+                if until.is_over() {
+                    connection.answer_outcome(session, first, last, state);
+                } else {
+                    let outcome = Outcome { link, session, first, last, state, direction: Direction::Sent };
+                    pending.push(ClientAnswer::Outcome(outcome), until);
+                }
+            });
+        }
+        deliveries.clear();
     }
 
     /// Looks whether a link that waits can be answered.

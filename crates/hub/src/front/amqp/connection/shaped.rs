@@ -4,7 +4,7 @@ use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{DeliveryState, Error};
 use tokio::time::Instant;
 
-use super::conditions;
+use crate::front::amqp::conditions;
 use crate::front::pending::Until;
 use crate::profile::{Fate, Shaped, Shaper};
 use partition_log::disk::CommitNumber;

@@ -15,7 +15,7 @@ use super::publish::PublishLink;
 use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
 use super::start::start_of;
 use crate::front::amqp::MAX_MESSAGE_SIZE;
-use crate::front::amqp::connection::requests::not_found;
+use crate::front::amqp::links::requests::not_found;
 use crate::namespace::{ConsumerGroup, Hub, Namespace, NewReceiver, Partition};
 use partition_log::{PositionError, Start, Subscriber, UnixTime};
 

@@ -23,8 +23,8 @@ use bytes::Bytes;
 
 use super::conditions;
 use super::runtime_metrics::{METRICS, RuntimeMetrics};
-use crate::front::amqp::connection::node::{Delivered, EndReason, Stopped};
 use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
+use crate::front::amqp::links::node::{Delivered, EndReason, Stopped};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
 use partition_log::disk::Damage;
 use partition_log::{Cursor, LogChunk, Readiness, Record, Subscription};

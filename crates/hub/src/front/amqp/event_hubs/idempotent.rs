@@ -20,7 +20,7 @@ use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition};
 
 use super::incoming::MessageError;
 use super::publish::malformed;
-use crate::front::amqp::connection::conditions::rejected;
+use crate::front::amqp::conditions::rejected;
 use crate::namespace::Partition;
 use partition_log::{ProducerError, ProducerStamp, UnixTime, sequence_after};
 

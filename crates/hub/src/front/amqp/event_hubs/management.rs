@@ -26,7 +26,7 @@ use super::attributes::{
     CONSUMER_GROUP, EVENT_HUB, GROUP_COLUMNS, HUB_COLUMNS, PARTITION, group_properties, hub_config,
     hub_properties, map, partition_properties, texts,
 };
-use crate::front::amqp::connection::requests::{Answer, claims_required, not_found, text_property};
+use crate::front::amqp::links::requests::{Answer, claims_required, not_found, text_property};
 use crate::namespace::{AuthorizationError, Claims, EntityError, Namespace};
 use partition_log::UnixTime;
 

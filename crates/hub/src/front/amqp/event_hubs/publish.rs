@@ -9,7 +9,7 @@ use amqp::performative::{DeliveryState, ErrorCondition};
 
 use super::idempotent::NumberedProducer;
 use super::incoming::{MessageError, PUBLISHER};
-use crate::front::amqp::connection::conditions::{rejected, server_busy};
+use crate::front::amqp::conditions::{rejected, server_busy};
 use crate::namespace::{Hub, Partition, Watch};
 use partition_log::{AppendError, Subscriber};
 

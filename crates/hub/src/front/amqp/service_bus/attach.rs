@@ -150,7 +150,7 @@ impl EntityAdmission<'_> {
             let path = address.path();
             Error::new(
                 ErrorCondition::NOT_FOUND,
-                crate::front::amqp::connection::requests::not_found(self.namespace, &path),
+                crate::front::amqp::links::requests::not_found(self.namespace, &path),
             )
         })
     }

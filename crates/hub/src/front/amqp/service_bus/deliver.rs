@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use amqp::Connection;
-use amqp::connection::{LinkId, NewDelivery, SessionId, Unsettled};
+use amqp::connection::{LinkId, NewDelivery, SessionId};
 use amqp::performative::Error;
 
 use super::conditions;
 use super::outgoing::{self, Outgoing};
-use crate::front::amqp::connection::node::{Delivered, Stopped};
+use crate::front::amqp::links::node::{Delivered, Stopped};
+use crate::front::amqp::links::outcomes::{AwaitedOutcomes, LockedDelivery};
 use partition_log::UnixTime;
 use queue_store::{
     Awaited, Deliveries, Delivery, Found, LockToken, Queue, QueueError, ReceiveMode, ReceiveRequest,
@@ -40,20 +41,6 @@ pub(crate) struct ReceiveLink {
     pub(crate) is_draining: bool,
     /// Whether it stands in the queue of those that may have something to send.
     pub(crate) queued: bool,
-}
-
-/// A delivery whose outcome is awaited.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LockedDelivery {
-    /// The link, by its index.
-    pub(crate) link: u32,
-    pub(crate) token: LockToken,
-}
-
-/// The deliveries of a connection whose outcome is awaited, by [`SessionId::index`].
-#[derive(Debug, Default)]
-pub(crate) struct AwaitedOutcomes {
-    locked: Vec<Unsettled<LockedDelivery>>,
 }
 
 /// What is needed to deliver a burst. One for all connections of a thread: a connection at rest is to hold little.
@@ -293,44 +280,6 @@ impl Drop for ReceiveLink {
         if let Some(lock) = &self.lock {
             let now = UnixTime::from(std::time::SystemTime::now());
             self.waiter.queue().release_session(now, lock);
-        }
-    }
-}
-
-impl AwaitedOutcomes {
-    fn of(&mut self, session: SessionId) -> &mut Unsettled<LockedDelivery> {
-        let index = session.index();
-        if self.locked.len() <= index {
-            self.locked.resize_with(index + 1, Unsettled::default);
-        }
-        &mut self.locked[index]
-    }
-
-    /// Takes what awaits its outcome from `first` to `last` on a session.
-    pub(crate) fn take(
-        &mut self,
-        session: SessionId,
-        first: u32,
-        last: u32,
-        each: impl FnMut(u32, LockedDelivery),
-    ) {
-        if let Some(locked) = self.locked.get_mut(session.index()) {
-            locked.take(first, last, each);
-        }
-    }
-
-    /// A link is gone: what it had received can be settled no longer.
-    pub(crate) fn forget_link(&mut self, session: SessionId, link: LinkId) {
-        let index = link.index() as u32;
-        if let Some(locked) = self.locked.get_mut(session.index()) {
-            locked.retain(|delivery| delivery.link != index);
-        }
-    }
-
-    /// A session is gone with all its links.
-    pub(crate) fn forget_session(&mut self, session: SessionId) {
-        if let Some(locked) = self.locked.get_mut(session.index()) {
-            *locked = Unsettled::default();
         }
     }
 }

@@ -23,8 +23,8 @@ mod settle;
 
 pub(super) use address::EntityAddress;
 pub(super) use attach::{AdmittedEntity, EntityAdmission};
-pub(super) use deliver::{AwaitedOutcomes, LockedDelivery, ReceiveLink};
+pub(super) use deliver::ReceiveLink;
 pub(super) use enqueue::SendLink;
-pub(super) use management::{LockedSession, ManagedEntity, Request, SessionLocks};
+pub(super) use management::{LockedSession, ManagedEntity, Request};
 pub(super) use sessions::{Held, HeldAttach};
-pub(super) use settle::{Proposal, SettlementAnswer, Settling, unknown_delivery};
+pub(super) use settle::{settle, unknown_delivery};

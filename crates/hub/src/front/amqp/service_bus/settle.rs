@@ -11,130 +11,61 @@
 //! | rejected | dead-lettered | rejected without error |
 //! | released | available again | released |
 
+use std::cell::RefCell;
+
 use amqp::codec::{Symbol, Value};
-use amqp::connection::{LinkId, SessionId};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
 use super::conditions;
+use crate::front::amqp::links::outcomes::{OutcomeAnswer, Proposal};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use queue_store::{LockToken, Queue, QueueError, Settlement};
 
-/// An outcome that a receiver gave for some deliveries of one link.
-#[derive(Debug)]
-pub(crate) struct Proposal {
-    pub(crate) link: LinkId,
-    pub(crate) session: SessionId,
-    pub(crate) state: DeliveryState,
-    /// Whether the receiver waits for an answer.
-    pub(crate) wants_answer: bool,
-}
-
-/// Outcomes on their way to the store.
-#[derive(Debug, Default)]
-pub(crate) struct Settling {
-    proposal: Option<Proposal>,
-    /// Delivery ids and what they settle.
-    deliveries: Vec<(u32, LockToken)>,
-    tokens: Vec<LockToken>,
-}
-
-/// What is to be answered about the deliveries from one id to another.
-#[derive(Debug, PartialEq)]
-pub(crate) struct SettlementAnswer {
-    pub(crate) first: u32,
-    pub(crate) last: u32,
-    pub(crate) state: DeliveryState,
-    /// What it has to wait for.
-    pub(crate) commit: CommitNumber,
-}
-
-impl Settling {
-    /// Whether outcomes of `proposal` can be settled together with those that are gathered. If not,
-    /// [`settle`](Self::settle) comes first.
-    #[inline]
-    pub(crate) fn goes_with(
-        &self,
-        link: LinkId,
-        session: SessionId,
-        state: &DeliveryState,
-        wants_answer: bool,
-    ) -> bool {
-        self.proposal.as_ref().is_none_or(|gathered| {
-            gathered.link == link
-                && gathered.session == session
-                && gathered.wants_answer == wants_answer
-                && gathered.state == *state
-        })
+/// Settles what `queue` delivered, each by its delivery id, ascending, and its token. `answer` gets what the receiver is told,
+/// if it wants to be told.
+pub(crate) fn settle(
+    queue: &Queue,
+    now: UnixTime,
+    proposal: &Proposal,
+    deliveries: &[(u32, LockToken)],
+    mut answer: impl FnMut(OutcomeAnswer),
+) {
+    let settled = TOKENS.with_borrow_mut(|tokens| {
+        tokens.clear();
+        tokens.extend(deliveries.iter().map(|(_, token)| *token));
+        apply(queue, now, tokens, &proposal.state)
+    });
+    if !proposal.wants_answer {
+        return;
     }
-
-    /// Says what the deliveries that follow have in common; it is made where there is none yet.
-    #[inline]
-    pub(crate) fn begin(&mut self, proposal: impl FnOnce() -> Proposal) {
-        self.proposal.get_or_insert_with(proposal);
-    }
-
-    /// Adds a delivery.
-    #[inline]
-    pub(crate) fn push(&mut self, id: u32, token: LockToken) {
-        self.deliveries.push((id, token));
-    }
-
-    /// The link whose outcomes are gathered.
-    pub(crate) fn link(&self) -> Option<LinkId> {
-        self.proposal.as_ref().map(|proposal| proposal.link)
-    }
-
-    /// Settles what is gathered, which `queue` delivered. `answer` gets what the receiver is to be told, if it wants to
-    /// be told.
-    pub(crate) fn settle(
-        &mut self,
-        queue: &Queue,
-        now: UnixTime,
-        mut answer: impl FnMut(&Proposal, SettlementAnswer),
-    ) {
-        let Some(proposal) = self.proposal.take() else {
-            return;
-        };
-        // Ids of one session that are told at once are near to each other, so they compare as they are; where they wrap
-        // around, there are two ranges instead of one.
-        self.deliveries.sort_unstable_by_key(|(id, _)| *id);
-        self.tokens.clear();
-        self.tokens.extend(self.deliveries.iter().map(|(_, token)| *token));
-        let settled = apply(queue, now, &self.tokens, &proposal.state);
-        if proposal.wants_answer {
-            match settled {
-                Ok(settled) => {
-                    let mut refused = settled.refused.iter().peekable();
-                    let outcomes = self.deliveries.iter().map(|(id, token)| {
-                        let is_refused = refused.next_if(|refused| *refused == token).is_some();
-                        (*id, is_refused)
-                    });
-                    each_run(outcomes, |first, last, is_refused| {
-                        let (state, commit) = match is_refused {
-                            false => (answer_to(&proposal.state), settled.commit),
-                            true => (lock_lost(queue), CommitNumber::DONE),
-                        };
-                        let told = SettlementAnswer { first, last, state, commit };
-                        answer(&proposal, told);
-                    });
-                }
-                Err(error) => {
-                    let outcomes = self.deliveries.iter().map(|(id, _)| (*id, true));
-                    each_run(outcomes, |first, last, _| {
-                        let told = SettlementAnswer {
-                            first,
-                            last,
-                            state: conditions::rejected(&error),
-                            commit: CommitNumber::DONE,
-                        };
-                        answer(&proposal, told);
-                    });
-                }
-            }
+    match settled {
+        Ok(settled) => {
+            let mut refused = settled.refused.iter().peekable();
+            let outcomes = deliveries.iter().map(|(id, token)| {
+                let is_refused = refused.next_if(|refused| *refused == token).is_some();
+                (*id, is_refused)
+            });
+            each_run(outcomes, |first, last, is_refused| {
+                let (state, commit) = match is_refused {
+                    false => (answer_to(&proposal.state), settled.commit),
+                    true => (lock_lost(queue), CommitNumber::DONE),
+                };
+                answer(OutcomeAnswer { first, last, state, commit });
+            });
         }
-        self.deliveries.clear();
+        Err(error) => {
+            each_run(deliveries.iter().map(|(id, _)| (*id, true)), |first, last, _| {
+                let state = conditions::rejected(&error);
+                answer(OutcomeAnswer { first, last, state, commit: CommitNumber::DONE });
+            });
+        }
     }
+}
+
+thread_local! {
+    /// Filled for each call. One for all connections of a thread: a connection at rest is to hold little.
+    static TOKENS: RefCell<Vec<LockToken>> = RefCell::default();
 }
 
 /// Calls `each` for the runs of consecutive ids that have the same value, which is nearly always one of all.

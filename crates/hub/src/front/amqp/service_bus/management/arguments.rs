@@ -3,7 +3,7 @@
 use amqp::Value;
 use amqp::performative::ErrorCondition;
 
-use crate::front::amqp::connection::requests::Answer;
+use crate::front::amqp::links::requests::Answer;
 use queue_store::LockToken;
 
 /// The map in the body of a request.

@@ -28,7 +28,7 @@ use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
 use super::conditions;
-use crate::front::amqp::connection::requests::{Answer, claims_required, text_property};
+use crate::front::amqp::links::requests::{Answer, claims_required, text_property};
 use crate::namespace::{Claims, Namespace};
 use arguments::Arguments;
 use partition_log::UnixTime;

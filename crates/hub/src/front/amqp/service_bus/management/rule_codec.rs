@@ -14,7 +14,7 @@
 use amqp::Value;
 
 use super::arguments::{Arguments, invalid, mistyped};
-use crate::front::amqp::connection::requests::Answer;
+use crate::front::amqp::links::requests::Answer;
 use queue_store::rules::{CorrelationFilter, Filter, Rule, SqlAction, SqlFilter};
 
 /// The rule of this name that a request describes.

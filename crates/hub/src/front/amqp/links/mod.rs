@@ -1,7 +1,16 @@
-//! The links of a connection: what is at our end of each, and whether a request for one is granted.
+//! The links of a connection, and the one place that knows which services they lead to.
 //!
+//! * A `node` is what is at our end of a link: it takes a run, delivers, settles, says why it ended.
+//! * `outcomes` are what connection and nodes have in common about deliveries that are settled.
+//! * `requests` are `$cbs`, and what all nodes for requests share.
+//!
+//! Here is whether a request for a link is granted.
 //! What a client can make us hold is bounded here, since it need not have proven anything to ask: the length of
 //! addresses, the size of requests, and how many links for requests there are.
+
+pub(super) mod node;
+pub(super) mod outcomes;
+pub(super) mod requests;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,8 +19,8 @@ use access::Right;
 use amqp::connection::{LinkAcceptance, LinkId, SessionId};
 use amqp::performative::{Attach, Error, ErrorCondition, Role};
 
-use super::node::{EndReason, Node, Replies};
-use super::requests::{RequestNode, claims_required, not_found};
+use self::node::{EndReason, Node, Replies};
+use self::requests::{RequestNode, claims_required, not_found};
 use crate::front::amqp::event_hubs::address::Address;
 use crate::front::amqp::event_hubs::attach::{AdmittedHub, HubAdmission};
 use crate::front::amqp::service_bus::{AdmittedEntity, EntityAddress, EntityAdmission};

@@ -8,14 +8,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use access::{Right, VerificationError};
+use amqp::Connection;
 use amqp::message::{MessageView, Properties, encode};
 use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
+use super::LinkEntry;
 use crate::front::amqp::event_hubs::management;
-use crate::front::amqp::service_bus::{self, ManagedEntity, SessionLocks};
+use crate::front::amqp::service_bus::{self, LockedSession, ManagedEntity};
 use crate::namespace::{AuthorizationError, Claims, Namespace};
 use partition_log::disk::CommitNumber;
+use queue_store::{Queue, SessionLock};
 
 /// A node that answers requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +36,9 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) namespace: &'a Namespace,
     pub(crate) claims: &'a mut Claims,
     pub(crate) now: SystemTime,
-    /// The lock of a session that a link of the connection holds.
-    pub(crate) session_lock: SessionLocks<'a>,
+    pub(crate) connection: &'a Connection,
+    /// The links of the connection: some requests are about what one of them has locked.
+    pub(crate) links: &'a [Option<LinkEntry>],
 }
 
 /// An answer, and where the client wants it.
@@ -138,7 +142,9 @@ impl RequestNode {
     ) -> Result<Answered, DecodeError> {
         let view = MessageView::parse(request)?;
         let properties = view.properties()?.unwrap_or_default();
-        let RequestContext { namespace, claims, now, session_lock } = context;
+        let RequestContext { namespace, claims, now, connection, links } = context;
+        let session_lock =
+            &|queue: &Arc<Queue>, session: LockedSession<'_>| held_session(links, connection, queue, session);
         let answer = match self {
             Self::Cbs => put_token(namespace, claims, &view, now)?,
             Self::Management => management::answer(namespace, claims, &view, now)?,
@@ -158,6 +164,24 @@ impl RequestNode {
         };
         Ok(Answered { reply: answer.encode(self, &properties), commit, entity })
     }
+}
+
+/// The lock of a session of `queue` that one of the links holds.
+fn held_session(
+    links: &[Option<LinkEntry>],
+    connection: &Connection,
+    queue: &Arc<Queue>,
+    session: LockedSession<'_>,
+) -> Option<SessionLock> {
+    let found = links.iter().flatten().find_map(|entry| {
+        let lock = entry.node.session_lock(queue)?;
+        let is_meant = match session {
+            LockedSession::Id(id) => lock.id() == id,
+            LockedSession::Link(name) => connection.link_name(entry.id) == Some(name),
+        };
+        is_meant.then_some(lock)
+    });
+    found.cloned()
 }
 
 /// What a status means where nothing more is known; clients guess worse.

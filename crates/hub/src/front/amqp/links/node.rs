@@ -12,11 +12,12 @@ use partition_log::disk::CommitNumber;
 use queue_store::{Queue, SessionLock};
 use tokio::time::Instant;
 
+use super::outcomes::{AwaitedOutcomes, OutcomeAnswer, Proposal, Token};
 use super::requests::RequestNode;
 use crate::front::amqp::event_hubs::burst::Burst;
 use crate::front::amqp::event_hubs::deliver::DeliverLink;
 use crate::front::amqp::event_hubs::publish::PublishLink;
-use crate::front::amqp::service_bus::{AwaitedOutcomes, Held, HeldAttach, ReceiveLink, SendLink};
+use crate::front::amqp::service_bus::{self, Held, HeldAttach, ReceiveLink, SendLink};
 
 /// What is at our end of a link.
 #[derive(Debug)]
@@ -156,11 +157,12 @@ impl Node {
         }
     }
 
-    /// The name of the entity in which it stores; empty where it stores nothing.
+    /// The name of the entity in which it stores or settles; empty where it does neither.
     pub(crate) fn entity_name(&self) -> &str {
         match self {
             Self::Publish(link) => link.hub_name(),
             Self::Send(link) => link.entity_name(),
+            Self::Receive(link) => link.queue().name(),
             _ => "",
         }
     }
@@ -173,12 +175,25 @@ impl Node {
         }
     }
 
-    /// The queue in which what comes from here is settled; `None` if it needs no outcome.
-    pub(crate) fn settled_in(&self) -> Option<&Arc<Queue>> {
-        match self {
-            Self::Receive(link) => Some(link.queue()),
-            _ => None,
+    /// Settles deliveries that came from here, each by its id, ascending, and its token. `answer` gets what the client is
+    /// told, if it wants to be told.
+    pub(crate) fn settle(
+        &self,
+        proposal: &Proposal,
+        deliveries: &[(u32, Token)],
+        now: UnixTime,
+        answer: impl FnMut(OutcomeAnswer),
+    ) {
+        if let Self::Receive(link) = self {
+            service_bus::settle(link.queue(), now, proposal, deliveries, answer);
         }
+    }
+
+    /// What a client is told that gives an outcome to what needs none, or not any more; nothing where no delivery needs one:
+    /// what comes settled gets an outcome from some clients all the same, which expect no answer.
+    #[cold]
+    pub(crate) fn unknown_outcome(&self) -> Option<DeliveryState> {
+        matches!(self, Self::Receive(_)).then(service_bus::unknown_delivery)
     }
 
     /// Looks whether a link that waits can be answered.
