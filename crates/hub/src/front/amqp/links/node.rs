@@ -140,15 +140,8 @@ impl Node {
                 std::mem::swap(&mut burst.stored, stored);
             }),
             Some((Self::Send(link), ..)) => {
-                stored.commits.clear();
-                let sent = transfers.map(|(_, format, message)| {
-                    stored.commits.push(CommitNumber::DONE);
-                    (format, message)
-                });
-                let sent = link.store(sent, now);
-                // Commits of a run come in order, so waiting for the last one is enough.
-                stored.commits.fill(sent.commit.unwrap_or(CommitNumber::DONE));
-                stored.refused = sent.refused;
+                let sent = transfers.map(|(_, format, message)| (format, message));
+                link.store(sent, now, stored);
             }
             _ => {
                 stored.commits.clear();

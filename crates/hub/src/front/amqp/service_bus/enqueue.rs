@@ -6,10 +6,9 @@
 
 use std::cell::RefCell;
 
-use amqp::performative::DeliveryState;
-
 use super::conditions;
 use super::incoming::{IncomingMessage, MessageError, MessageIds, each_message};
+use crate::front::amqp::links::node::Stored;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use queue_store::{Enqueued, Entity, NewMessage, QueueError};
@@ -19,15 +18,6 @@ use units::recycled::emptied;
 #[derive(Debug)]
 pub(crate) struct SendLink {
     entity: Entity,
-}
-
-/// What became of a run of transfers.
-#[derive(Debug, Default)]
-pub(crate) struct StoredRun {
-    /// What the acknowledgement of those that are stored has to wait for.
-    pub(crate) commit: Option<CommitNumber>,
-    /// Those that are not stored, by their place in the run, with what the client is told.
-    pub(crate) refused: Vec<(usize, DeliveryState)>,
 }
 
 /// What is needed to take in a burst. One for all connections of a thread: a connection at rest is to hold little.
@@ -51,13 +41,16 @@ impl SendLink {
         self.entity.name()
     }
 
-    /// Stores a run of transfers, each given by its format and its bytes.
+    /// Stores a run of transfers, each given by its format and its bytes. `stored` gets what became of each.
     pub(crate) fn store<'a>(
         &self,
         transfers: impl Iterator<Item = (u32, &'a [u8])>,
         now: UnixTime,
-    ) -> StoredRun {
-        BURST.with_borrow_mut(|burst| self.store_burst(transfers, now, burst))
+        stored: &mut Stored,
+    ) {
+        stored.commits.clear();
+        stored.refused.clear();
+        BURST.with_borrow_mut(|burst| self.store_burst(transfers, now, burst, stored));
     }
 
     fn store_burst<'a>(
@@ -65,11 +58,12 @@ impl SendLink {
         transfers: impl Iterator<Item = (u32, &'a [u8])>,
         now: UnixTime,
         burst: &mut Burst,
-    ) -> StoredRun {
-        let mut stored = StoredRun::default();
+        stored: &mut Stored,
+    ) {
         let mut messages: Vec<IncomingMessage<'a>> = emptied(std::mem::take(&mut burst.messages));
         burst.ends.clear();
         for (place, (format, transfer)) in transfers.enumerate() {
+            stored.commits.push(CommitNumber::DONE);
             let start = messages.len();
             let parsed = each_message(format, transfer, |message| {
                 messages.push(IncomingMessage::parse(message, &mut burst.ids)?);
@@ -89,12 +83,11 @@ impl SendLink {
             let mut new = emptied(std::mem::take(&mut burst.new));
             let pairs = messages.iter().zip(&pieces);
             new.extend(pairs.map(|(message, pieces)| message.to_new(pieces)));
-            self.store_all(&new, &burst.ends, now, &mut stored);
+            self.store_all(&new, &burst.ends, now, stored);
             burst.new = emptied(new);
             burst.pieces = emptied(pieces);
         }
         burst.messages = emptied(messages);
-        stored
     }
 
     fn store_all(
@@ -102,13 +95,13 @@ impl SendLink {
         messages: &[NewMessage<'_>],
         ends: &[(usize, usize)],
         now: UnixTime,
-        stored: &mut StoredRun,
+        stored: &mut Stored,
     ) {
         if messages.is_empty() {
             return;
         }
         match self.enqueue(now, messages) {
-            Ok(enqueued) => stored.commit = Some(enqueued.commit),
+            Ok(enqueued) => stored.commits.fill(enqueued.commit),
             Err(error) if ends.len() == 1 => {
                 stored.refused.push((ends[0].0, conditions::rejected(&error)));
             }
@@ -124,13 +117,12 @@ impl SendLink {
         messages: &[NewMessage<'_>],
         ends: &[(usize, usize)],
         now: UnixTime,
-        stored: &mut StoredRun,
+        stored: &mut Stored,
     ) {
         let mut start = 0;
         for (place, end) in ends {
             match self.enqueue(now, &messages[start..*end]) {
-                // Commits come in order, so the last one speaks for those before it.
-                Ok(enqueued) => stored.commit = Some(enqueued.commit),
+                Ok(enqueued) => stored.commits[*place] = enqueued.commit,
                 Err(error) => stored.refused.push((*place, conditions::rejected(&error))),
             }
             start = *end;
