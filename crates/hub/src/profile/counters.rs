@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::shaper::{Fate, Throttled};
+use super::fate::{Fate, Throttled};
 
 /// The running counters of one service.
 #[derive(Debug, Default)]

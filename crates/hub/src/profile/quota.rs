@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::config::QuotaConfig;
-use super::shaper::Throttled;
+use super::fate::Throttled;
 use super::token_bucket::TokenBucket;
 
 /// Both directions. `None` where there is no bound, so that no lock is taken.

@@ -16,6 +16,7 @@ use units::{Random, Rate, mix};
 use super::config::{Operation, ProfileConfig, ProfileError};
 use super::counters::{ProfileCounterValues, ProfileCounters};
 use super::distribution::{Distribution, LONGEST_SAMPLE};
+use super::fate::{Fate, Shaped};
 use super::precise_timer::{PreciseTimer, TimerThread};
 use super::quota::Quota;
 
@@ -65,48 +66,6 @@ pub enum Traffic {
 
 impl Traffic {
     const COUNT: usize = 2;
-}
-
-/// What the profile makes of an operation. To be asked for before the store is touched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shaped {
-    /// What becomes of it.
-    pub fate: Fate,
-    /// The earliest instant at which it may be answered; at once where there is none.
-    pub ready_at: Option<Instant>,
-}
-
-impl Shaped {
-    /// As without a profile.
-    pub const UNTOUCHED: Self = Self { fate: Fate::Succeeds, ready_at: None };
-}
-
-/// What becomes of an operation. Which words the client gets for it is up to the front.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is carried out and answered.
-    Succeeds,
-    /// It is not carried out, and answered with an error.
-    Fails,
-    /// The quota is used up: it is not carried out, and answered with a refusal.
-    Throttled(Throttled),
-    /// It is carried out, and answered with an error all the same.
-    Unacknowledged,
-    /// It is not carried out, and its link ends, with no outcome for what has none yet.
-    Detached,
-    /// It is carried out; then the connection breaks without another word.
-    Disconnected,
-}
-
-/// By how much an operation exceeds the quota.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Throttled {
-    /// The events that it would have brought.
-    pub events: u64,
-    /// And their bytes.
-    pub bytes: u64,
-    /// When there would be room for it if nothing else came.
-    pub retry_after: Duration,
 }
 
 impl ServiceProfile {
@@ -311,21 +270,6 @@ pub(super) enum Concern {
     SettleTime,
 }
 
-impl Fate {
-    /// One draw decides: the ratios lie side by side between 0 and 1.
-    fn draw(random: &mut Random, ratios: [f64; 4]) -> Self {
-        let mut left = random.unit();
-        let fates = [Self::Fails, Self::Unacknowledged, Self::Detached, Self::Disconnected];
-        for (fate, ratio) in fates.into_iter().zip(ratios) {
-            if left < ratio {
-                return fate;
-            }
-            left -= ratio;
-        }
-        Self::Succeeds
-    }
-}
-
 /// When something that happens at random at `rate` happens next.
 pub(super) fn arrival(now: Instant, rate: Rate, random: &mut Random) -> Instant {
     let seconds = random.exponential(1.0 / rate.events_per_second());
@@ -349,7 +293,7 @@ mod tests {
     use std::num::NonZeroU64;
 
     use super::*;
-    use crate::profile::{FailureConfig, QuotaConfig, Ratio};
+    use crate::profile::{FailureConfig, QuotaConfig, Ratio, Throttled};
 
     fn profile(config: &ProfileConfig) -> Arc<ServiceProfile> {
         ServiceProfile::new(config).unwrap().expect("the profile is not off")

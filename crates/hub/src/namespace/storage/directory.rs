@@ -15,15 +15,17 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
+use super::lock::{LOCK, Lock, lock};
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
+use super::version::{
+    FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS, NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked, version,
+    write_version,
+};
 use partition_log::disk::Verification;
-use partition_log::durable_file;
 use partition_log::owner_only;
 use queue_store::QueueStore;
 
@@ -400,7 +402,7 @@ fn by(process: Option<u32>) -> String {
     process.map_or_else(String::new, |process| format!(" by process {process}"))
 }
 
-fn unusable(path: &Path) -> impl Fn(&str, &dyn std::fmt::Display) -> DataDirectoryError {
+pub(super) fn unusable(path: &Path) -> impl Fn(&str, &dyn std::fmt::Display) -> DataDirectoryError {
     move |what, error| DataDirectoryError::Unusable {
         path: path.to_owned(),
         reason: format!("{what}: {error}"),
@@ -421,15 +423,6 @@ pub fn verify(path: &Path) -> Result<Verification, DataDirectoryError> {
     partition_log::disk::verify(&directory.path).map_err(|error| unusable("it can't be read", &error))
 }
 
-/// Whether the directory says that it is one of ours.
-pub(super) fn is_marked(path: &Path) -> io::Result<bool> {
-    match fs::read(path.join(VERSION_FILE)) {
-        Ok(text) => Ok(text.starts_with(MARK.as_bytes())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 /// Whether the directory has our mark, or is empty but for what a start that was cut short leaves.
 fn is_ours(path: &Path) -> io::Result<bool> {
     let harmless = [LOCK, NEW_VERSION_FILE, NEW_FILE, LOST_AND_FOUND, TLS];
@@ -440,89 +433,15 @@ fn is_ours(path: &Path) -> io::Result<bool> {
         || names_in(path)?.iter().all(|name| harmless.contains(&name.as_str()) || is_first(name)))
 }
 
-/// The file LOCK, which is locked as long as this is there.
-#[derive(Debug)]
-struct Lock(File);
-
-impl Drop for Lock {
-    /// Closing the file is not enough: a child process has a copy of it from its fork until it runs its own program, and the
-    /// lock would stay that long.
-    fn drop(&mut self) {
-        // What cannot be unlocked is unlocked by the end of the process.
-        let _ = self.0.unlock();
-    }
-}
-
-/// Locks the directory, and says who has it where that can't be done.
-fn lock(path: &Path) -> Result<Lock, DataDirectoryError> {
-    let unusable = unusable(path);
-    let mut file = owner_only::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path.join(LOCK))
-        .map_err(|error| unusable("LOCK can't be opened", &error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut text = String::new();
-            let _ = file.read_to_string(&mut text);
-            return Err(DataDirectoryError::InUse {
-                path: path.to_owned(),
-                process: text.trim().parse().ok(),
-            });
-        }
-        Err(error) => return Err(unusable("LOCK can't be locked", &error)),
-    }
-    file.set_len(0)
-        .and_then(|()| writeln!(file, "{}", std::process::id()))
-        .map_err(|error| unusable("LOCK can't be written", &error))?;
-    Ok(Lock(file))
-}
-
-/// The version that the directory says it has.
-fn version(path: &Path) -> io::Result<Option<u32>> {
-    match fs::read_to_string(path.join(VERSION_FILE)) {
-        Ok(text) => text
-            .strip_prefix(MARK)
-            .and_then(|number| number.trim().parse().ok())
-            .map(Some)
-            .ok_or_else(|| io::Error::other(format!("`{}` is not a version", text.trim()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn write_version(path: &Path, version: u32) -> io::Result<()> {
-    let text = format!("{MARK}{version}\n");
-    Ok(durable_file::replace(&path.join(VERSION_FILE), text.as_bytes())?)
-}
-
 /// The names in a directory that are text; ours all are.
 fn names_in(directory: &Path) -> io::Result<Vec<String>> {
     let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
     fs::read_dir(directory)?.map(name).collect()
 }
 
-/// The newest form of data directories that this program reads.
-const VERSION: u32 = FIRST_WITH_PRODUCERS;
-
-/// From this form on the manifest names queues and topics, and is always there. A new directory has it.
-const FIRST_WITH_MANIFEST: u32 = 2;
-
-/// From this form on logs may hold batches that bear the stamp of a producer. A directory gets it with the first one.
-const FIRST_WITH_PRODUCERS: u32 = 3;
-
-/// What the file of the version begins with.
-const MARK: &str = "parshall data directory, version ";
-
 /// Made before the directory is one of ours: listeners come first.
 pub(super) const TLS: &str = "tls";
 
-const VERSION_FILE: &str = "VERSION";
-const NEW_VERSION_FILE: &str = "VERSION.new";
-const LOCK: &str = "LOCK";
 const HUBS: &str = "hubs";
 const QUEUES: &str = "queues";
 

@@ -1,6 +1,6 @@
 //! Hubs that outlive the process: where they are kept, and the committer that brings their events there.
 //!
-//! * `directory` is the data directory: whose it is, and what is in it.
+//! * `directory` is the data directory: whose it is, and what is in it; `lock` and `version` are two of its files.
 //! * `manifest` says which hubs there are.
 //! * `opening` opens their logs.
 //!
@@ -9,8 +9,10 @@
 //! a crash came in between. Nothing else is ever removed: data that the manifest does not account for refuses the start.
 
 mod directory;
+mod lock;
 mod manifest;
 mod opening;
+mod version;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -47,7 +49,7 @@ impl StorageConfig {
     /// Whether the data directory was never one before: what hubs are in one that was is decided already.
     #[must_use]
     pub fn is_new(&self) -> bool {
-        !directory::is_marked(&self.directory).unwrap_or(false)
+        !version::is_marked(&self.directory).unwrap_or(false)
     }
 
     /// Makes the directory, readable for its owner alone, if it is not there.

@@ -1,0 +1,49 @@
+//! The file VERSION of a data directory: that it is one, and of which form.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use partition_log::durable_file;
+
+/// Whether the directory says that it is one of ours.
+pub(super) fn is_marked(path: &Path) -> io::Result<bool> {
+    match fs::read(path.join(VERSION_FILE)) {
+        Ok(text) => Ok(text.starts_with(MARK.as_bytes())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The version that the directory says it has.
+pub(super) fn version(path: &Path) -> io::Result<Option<u32>> {
+    match fs::read_to_string(path.join(VERSION_FILE)) {
+        Ok(text) => text
+            .strip_prefix(MARK)
+            .and_then(|number| number.trim().parse().ok())
+            .map(Some)
+            .ok_or_else(|| io::Error::other(format!("`{}` is not a version", text.trim()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn write_version(path: &Path, version: u32) -> io::Result<()> {
+    let text = format!("{MARK}{version}\n");
+    Ok(durable_file::replace(&path.join(VERSION_FILE), text.as_bytes())?)
+}
+
+/// The newest form of data directories that this program reads.
+pub(super) const VERSION: u32 = FIRST_WITH_PRODUCERS;
+
+/// From this form on the manifest names queues and topics, and is always there. A new directory has it.
+pub(super) const FIRST_WITH_MANIFEST: u32 = 2;
+
+/// From this form on logs may hold batches that bear the stamp of a producer. A directory gets it with the first one.
+pub(super) const FIRST_WITH_PRODUCERS: u32 = 3;
+
+/// What the file of the version begins with.
+const MARK: &str = "parshall data directory, version ";
+
+pub(super) const VERSION_FILE: &str = "VERSION";
+pub(super) const NEW_VERSION_FILE: &str = "VERSION.new";
