@@ -10,7 +10,7 @@ SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-python test-java test-javascript test-go test-azurite test-sdk-suites bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
+.PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -19,11 +19,23 @@ run: ## the fan-out study on the embedded service: about two minutes, a table an
 	$(CARGO) build --release --locked -p parshall
 	target/release/parshall run fan-out --quick --out results/fan-out
 
-test: test-rust test-python test-java test-javascript test-azurite ## all tests, the official-client suites included
+# What is compiled uses all cores; then the suites of the clients, which mostly wait, run beside the rest. The output of
+# each command comes when it has ended.
+test: ## all tests, the official-client suites included
+	$(CARGO) test --workspace --locked --no-run
+	$(CARGO) bench --workspace --locked --profile dev --no-run
+	$(MAKE) --jobs=2 --output-sync=line --no-print-directory test-rust test-clients
 
+# Twice as many tests at a time as there are cores: many wait for a good part of their time.
 test-rust:
-	$(CARGO) test --workspace --locked
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} $(CARGO) test --workspace --locked
 	PARSHALL_BENCH_QUICK=1 $(CARGO) bench --workspace --locked --profile dev
+
+test-clients:
+	compat/python/run
+	compat/java/run
+	compat/javascript/run
+	compat/azurite/run
 
 test-python:
 	compat/python/run
