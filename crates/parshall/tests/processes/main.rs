@@ -1,0 +1,16 @@
+//! The program as a user starts it: what its processes print, refuse and survive, and how they end.
+//!
+//! Processes that are killed again and again, or get few file descriptors, have binaries of their own.
+
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
+
+mod hub;
+mod relay;
+mod relay_health;
+mod relay_source;
+mod serve;
+mod serve_data;
+mod serve_queues;
+#[path = "../serving/mod.rs"]
+mod serving;
+mod vanishing;

@@ -1,0 +1,42 @@
+//! `parshall run` through the processes, limits and reports of real runs.
+//!
+//! Runs follow one another, since each wants the machine for itself. How fast they are does not matter here; that nothing is
+//! lost or damaged, and that the results say what happened, does.
+
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
+
+mod external_systems;
+mod far_services;
+mod honesty;
+mod queue_forward;
+mod remote_roles;
+mod run;
+mod sweeps;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+/// The machine, for one run at a time.
+fn machine() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The `results.json` of a run in this folder, which is in order by its schema.
+fn results_in(folder: &Path) -> Value {
+    let path = folder.join("results/results.json");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let results = serde_json::from_str(&text).unwrap();
+    assert_valid(&results);
+    results
+}
+
+fn assert_valid(results: &Value) {
+    let schema = include_str!("../../../../schema/results.schema.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let mistakes = validator.iter_errors(results);
+    let mistakes: Vec<String> = mistakes.map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(mistakes.is_empty(), "{mistakes:#?}");
+}
