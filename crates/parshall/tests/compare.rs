@@ -176,6 +176,38 @@ fn two_programs_run_in_turn_until_it_is_decided() {
 }
 
 #[test]
+fn several_scenarios_are_compared_one_after_the_other_each_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.yaml"), TINY).unwrap();
+    std::fs::write(folder.path().join("small.yaml"), TINY.replace("tiny", "small")).unwrap();
+    // Results that are there already, in place of runs: what is compared matters here.
+    let program = folder.path().join("replay");
+    let text = "#!/bin/sh\nsed \"s/fan-out/$(basename \"$2\" .yaml)/g\" results.json\n";
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.path().join("results.json"), results(&BEFORE[..1]).to_string()).unwrap();
+    let both =
+        ["--binaries", "./replay", "./replay", "--scenario", "./tiny.yaml", "--scenario", "./small.yaml"];
+    let with = |more: &[&str]| compare(folder.path(), &[&both[..], more].concat());
+
+    let (status, output, error) =
+        with(&["--format", "json", "--out", "kept", "--fail-on", "forwarded-per-s"]);
+    assert_eq!(status, Some(0), "{error}");
+    let comparisons: Value = serde_json::from_str(&output).unwrap();
+    let names: Vec<&Value> = comparisons.as_array().unwrap().iter().map(|each| &each["scenario"]).collect();
+    assert_eq!(names, ["tiny", "small"]);
+    let (_, table, _) = with(&[]);
+    let headlines: Vec<&str> = table.lines().filter(|line| line.contains("against the baseline")).collect();
+    assert!(headlines[0].starts_with("tiny: ") && headlines[1].starts_with("small: "), "{table}");
+    // A figure that none of them has can't be what is to fail.
+    assert_eq!(with(&["--fail-on", "latency-p99"]).0, Some(2));
+    // None is run if one of them can't be compared.
+    let (status, _, error) = with(&["--set", "load.mode=capacity"]);
+    assert_eq!(status, Some(2));
+    assert!(error.contains("searches for a rate"), "{error}");
+}
+
+#[test]
 fn programs_that_run_under_other_conditions_are_reported_after_one_pair() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tiny.yaml"), TINY).unwrap();

@@ -26,6 +26,7 @@ Examples:
   parshall compare results/monday results/tuesday
   parshall compare results/monday results/tuesday --fail-on forwarded-per-s
   parshall compare --binaries ./parshall-0.1 ./parshall-0.2 --scenario fan-out --quick --only 'fan_out=32'
+  parshall compare --binaries ./parshall-0.1 ./parshall-0.2 --scenario fan-out --scenario queue-forward --quick
 
 The difference is that of a typical trial of B to a typical trial of A (Hodges-Lehmann), the interval
 that of an exact rank test at 95 %. `no difference` means that any difference is below 2 %.
@@ -49,11 +50,13 @@ pub(crate) struct CompareArguments {
     #[arg(long, requires = "scenario", help_heading = "Builds")]
     binaries: bool,
 
-    /// The scenario that both run: a name or a file
+    /// The scenario that both run: a name or a file. May be repeated; each is compared by itself, in this order
+    ///
+    /// Options for cases and trials apply to each of them. With --format json, several are an array.
     ///
     /// Example: --scenario fan-out
     #[arg(long, value_name = "SCENARIO", requires = "binaries", help_heading = "Builds")]
-    scenario: Option<String>,
+    scenario: Vec<String>,
 
     /// Maximum number of trials of each, from 6 to 100
     ///
@@ -67,7 +70,8 @@ pub(crate) struct CompareArguments {
     )]
     max_trials: u32,
 
-    /// Where the results of each trial go [default: a temporary folder, removed at the end]
+    /// Where the results of each trial go [default: a temporary folder, removed at the end]. Several scenarios have a
+    /// folder each in it
     ///
     /// Example: --out results/compared
     #[arg(long, value_name = "DIR", requires = "binaries", help_heading = "Builds")]
@@ -119,20 +123,14 @@ pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError>
             advice: Some("omit these options, or compare programs with --binaries".to_owned()),
         });
     }
-    let (comparison, was_interrupted) =
-        if arguments.binaries { interleave(&arguments)? } else { (compare_folders(&arguments)?, false) };
-    let text = match arguments.format {
-        Format::Table => comparison::table(&comparison),
-        Format::Markdown => comparison::markdown(&comparison),
-        Format::Json => format!(
-            "{}\n",
-            serde_json::to_string_pretty(&comparison)
-                .expect("a comparison has text keys and finite numbers only")
-        ),
+    let (comparisons, was_interrupted) = match arguments.binaries {
+        true => interleave_all(&arguments)?,
+        false => (vec![compare_folders(&arguments)?], false),
     };
-    output::print(&text)?;
+    output::print(&text(&comparisons, arguments.format))?;
     let figures: Vec<Figure> = arguments.fail_on.iter().map(|&name| name.into()).collect();
-    if let Some(figure) = figures.iter().find(|figure| comparison.lacks(**figure)) {
+    let lacks = |figure: &&Figure| comparisons.iter().all(|comparison| comparison.lacks(**figure));
+    if let Some(figure) = figures.iter().find(lacks) {
         return Err(CommandError::Usage {
             message: format!("--fail-on: no case can be compared by its {}", figure.title()),
             advice: Some(
@@ -142,11 +140,29 @@ pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError>
     }
     Ok(if was_interrupted {
         Exit::Interrupted
-    } else if comparison.is_worse_in(&figures) {
+    } else if comparisons.iter().any(|comparison| comparison.is_worse_in(&figures)) {
         Exit::Failed
     } else {
         Exit::Passed
     })
+}
+
+fn text(comparisons: &[Comparison], format: Format) -> String {
+    let each = |text: fn(&Comparison) -> String| -> String {
+        let texts: Vec<String> = comparisons.iter().map(text).collect();
+        texts.join("\n")
+    };
+    match format {
+        Format::Table => each(comparison::table),
+        Format::Markdown => each(comparison::markdown),
+        Format::Json => {
+            let json = match comparisons {
+                [only] => serde_json::to_string_pretty(only),
+                several => serde_json::to_string_pretty(several),
+            };
+            json.expect("a comparison has text keys and finite numbers only") + "\n"
+        }
+    }
 }
 
 fn compare_folders(arguments: &CompareArguments) -> Result<Comparison, CommandError> {
@@ -154,8 +170,11 @@ fn compare_folders(arguments: &CompareArguments) -> Result<Comparison, CommandEr
     compare(arguments, &a, &b, Design::Independent)
 }
 
-fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), CommandError> {
-    reject_searches(arguments)?;
+/// Compares both programs by each scenario. A signal ends that; what was compared until then stands.
+fn interleave_all(arguments: &CompareArguments) -> Result<(Vec<Comparison>, bool), CommandError> {
+    for scenario in &arguments.scenario {
+        reject_searches(scenario, &arguments.selection)?;
+    }
     let temporary;
     let folder = match &arguments.out {
         Some(folder) => folder,
@@ -164,9 +183,40 @@ fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), Comman
             temporary.path()
         }
     };
+    let mut comparisons = Vec::new();
+    for (index, scenario) in arguments.scenario.iter().enumerate() {
+        let own = match arguments.scenario.len() {
+            1 => folder.to_owned(),
+            // Two files in different places may have one name.
+            _ => folder.join(format!("{}-{}", index + 1, stem(scenario))),
+        };
+        let (comparison, was_interrupted) = interleave(arguments, scenario, &own)?;
+        comparisons.extend(comparison);
+        if was_interrupted && comparisons.is_empty() {
+            let message = "interrupted before each program had run once".to_owned();
+            return Err(CommandError::Unavailable { message });
+        }
+        if was_interrupted {
+            return Ok((comparisons, true));
+        }
+    }
+    Ok((comparisons, false))
+}
+
+/// What a scenario is called in the names of folders.
+fn stem(scenario: &str) -> String {
+    Path::new(scenario).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Compares both programs by one scenario; `None` if a signal ended that before the first pair was complete.
+fn interleave(
+    arguments: &CompareArguments,
+    scenario: &str,
+    folder: &Path,
+) -> Result<(Option<Comparison>, bool), CommandError> {
     let mut interleaved = Interleaved::new(Plan {
         programs: [&arguments.a, &arguments.b],
-        scenario: arguments.scenario.as_deref().unwrap_or_default(),
+        scenario,
         selection: &arguments.selection,
         folder,
     });
@@ -176,9 +226,7 @@ fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), Comman
     loop {
         let was_interrupted = interleaved.run_until(wanted)?;
         let Some((a, b)) = interleaved.results() else {
-            return Err(CommandError::Unavailable {
-                message: "interrupted before each program had run once".to_owned(),
-            });
+            return Ok((None, true));
         };
         let comparison = compare(arguments, &a, &b, Design::Paired)?;
         let most = arguments.max_trials.max(trials);
@@ -187,17 +235,16 @@ fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), Comman
             Some(more) if wanted < most && !was_interrupted => {
                 wanted = wanted.saturating_add(more).min(most);
             }
-            _ => return Ok((comparison, was_interrupted)),
+            _ => return Ok((Some(comparison), was_interrupted)),
         }
     }
 }
 
 /// A search takes many trials and is one observation, so there would be nothing to pair. What this program does not know
 /// of the scenario, the two that run it will say.
-fn reject_searches(arguments: &CompareArguments) -> Result<(), CommandError> {
-    let name = arguments.scenario.as_deref().unwrap_or_default();
-    let options = arguments.selection.case_options();
-    let cases = Scenario::load(name).and_then(|scenario| scenario.cases(&options));
+fn reject_searches(scenario: &str, selection: &Selection) -> Result<(), CommandError> {
+    let options = selection.case_options();
+    let cases = Scenario::load(scenario).and_then(|scenario| scenario.cases(&options));
     let mut cases = cases.unwrap_or_default().into_iter();
     match cases.find(|case| case.parameters.load.mode == LoadMode::Capacity) {
         None => Ok(()),
