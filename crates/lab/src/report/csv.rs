@@ -4,11 +4,15 @@
 //! empty and figures are medians over its trials; percentiles are of all samples; the interval of the median, the
 //! ends of a search for the highest sustainable rate and our relay over another system (`parshall_ratio_case` is the
 //! case of our relay) are the case's alone. A figure that does not exist is an empty field. Quoting is that of RFC 4180.
+//!
+//! Where a case has several destinations, there is one more column, `destination`, and each row of that case and of its
+//! trials is followed by a row per destination with the figures of its sink. The rows without a destination are those that
+//! there would be anyway.
 
 use std::fmt::Write as _;
 
 use super::{Report, ReportError};
-use crate::results::{Case, Figure, ParshallRatio, Results, Trial};
+use crate::results::{Case, Destination, DestinationSummary, Figure, ParshallRatio, Results, Trial};
 
 /// The content of `results.csv`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,29 +20,54 @@ pub struct CsvReport;
 
 impl Report for CsvReport {
     fn render(&self, results: &Results) -> Result<String, ReportError> {
-        let headings: Vec<String> = COLUMNS.iter().map(|column| column.heading()).collect();
+        let has_destinations = results.cases.iter().any(|case| !case.destinations.is_empty());
+        let columns = &COLUMNS[..COLUMNS.len() - usize::from(!has_destinations)];
+        let headings: Vec<String> = columns.iter().map(|column| column.heading()).collect();
         let mut text = format!("{}\n", headings.join(","));
-        for case in &results.cases {
-            row(&mut text, results, &Row { case, trial: None });
-            for trial in &case.trials {
-                row(&mut text, results, &Row { case, trial: Some(trial) });
-            }
+        for row in results.cases.iter().flat_map(rows) {
+            let fields: Vec<String> = columns.iter().map(|column| row.field(results, *column)).collect();
+            writeln!(text, "{}", fields.join(",")).expect("writing to a String cannot fail");
         }
         Ok(text)
     }
 }
 
-/// A row of a case, or of one of its trials.
+/// A row of a case, or of one of its trials; or of one destination of either.
 struct Row<'a> {
     case: &'a Case,
     trial: Option<&'a Trial>,
+    /// Its name, and its figures.
+    destination: Option<(&'a str, At<'a>)>,
+}
+
+/// The figures of a destination.
+enum At<'a> {
+    Case(&'a DestinationSummary),
+    Trial(&'a Destination),
+}
+
+/// All rows of a case.
+fn rows(case: &Case) -> Vec<Row<'_>> {
+    let mut rows = vec![Row { case, trial: None, destination: None }];
+    let of_case = case.destinations.iter().map(|(name, figures)| (name.as_str(), At::Case(figures)));
+    rows.extend(of_case.map(|at| Row { case, trial: None, destination: Some(at) }));
+    for trial in &case.trials {
+        let trial_row = |destination| Row { case, trial: Some(trial), destination };
+        rows.push(trial_row(None));
+        let of_trial = trial.destinations.iter().map(|(name, figures)| (name.as_str(), At::Trial(figures)));
+        rows.extend(of_trial.map(|at| trial_row(Some(at))));
+    }
+    rows
 }
 
 impl Row<'_> {
     fn field(&self, results: &Results, column: Column) -> String {
-        let Self { case, trial } = *self;
-        let of_case = trial.is_none();
-        let published = |figure: Figure| number(case.published.as_ref().and_then(|all| all.get(figure)));
+        let Self { case, trial, destination } = self;
+        let of_case = trial.is_none() && destination.is_none();
+        let published = |figure: Figure| {
+            let published = case.published.as_ref().filter(|_| destination.is_none());
+            number(published.and_then(|all| all.get(figure)))
+        };
         let interval = || case.forwarded_per_s.and_then(|rate| rate.interval).filter(|_| of_case);
         let capacity = || case.capacity.as_ref().filter(|_| of_case);
         let ratio = || case.parshall_ratio.as_ref().filter(|_| of_case);
@@ -53,9 +82,11 @@ impl Row<'_> {
                 Some(_) => "completed",
             }
             .to_owned(),
-            Column::Of(figure) => number(match trial {
-                None => figure.of_case(case),
-                Some(trial) => figure.of_trial(case, trial),
+            Column::Of(figure) => number(match (destination, trial) {
+                (Some((_, At::Case(at))), _) => figure.of_case_at(at),
+                (Some((_, At::Trial(at))), _) => figure.of_trial_at(at),
+                (None, Some(trial)) => figure.of_trial(case, trial),
+                (None, None) => figure.of_case(case),
             }),
             Column::Published(figure) => published(figure),
             Column::Sweep => quoted(case.sweep.as_deref().unwrap_or_default()),
@@ -67,6 +98,7 @@ impl Row<'_> {
             Column::RatioReceived => ratio_of(|ratio| ratio.received),
             Column::RatioForwarded => ratio_of(|ratio| ratio.forwarded),
             Column::RatioMemory => ratio_of(|ratio| ratio.memory_peak),
+            Column::Destination => quoted(destination.as_ref().map_or("", |(name, _)| name)),
         }
     }
 }
@@ -89,6 +121,7 @@ enum Column {
     RatioReceived,
     RatioForwarded,
     RatioMemory,
+    Destination,
 }
 
 impl Column {
@@ -109,14 +142,10 @@ impl Column {
             Self::RatioReceived => "parshall_ratio_received",
             Self::RatioForwarded => "parshall_ratio_forwarded",
             Self::RatioMemory => "parshall_ratio_memory_peak",
+            Self::Destination => "destination",
         };
         fixed.to_owned()
     }
-}
-
-fn row(text: &mut String, results: &Results, row: &Row<'_>) {
-    let fields: Vec<String> = COLUMNS.iter().map(|column| row.field(results, *column)).collect();
-    writeln!(text, "{}", fields.join(",")).expect("writing to a String cannot fail");
 }
 
 fn number(value: Option<f64>) -> String {
@@ -131,8 +160,9 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// All columns. New ones go to the end, so that programs which count them go on to work.
-const COLUMNS: [Column; 42] = [
+/// All columns. New ones go to the end, so that programs which count them go on to work; the last one is only there if a
+/// case has several destinations.
+const COLUMNS: [Column; 43] = [
     Column::Scenario,
     Column::Case,
     Column::Trial,
@@ -175,16 +205,76 @@ const COLUMNS: [Column; 42] = [
     Column::Of(Figure::ConsumedPerS),
     Column::Published(Figure::ProducedPerS),
     Column::Published(Figure::LatencyP99),
+    Column::Destination,
 ];
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::sample;
     use super::*;
+    use crate::results::{Delivery, LatencySummary, Summary};
 
     #[test]
     fn the_file_has_a_row_per_case_and_per_trial() {
         insta::assert_snapshot!(CsvReport.render(&sample::complete()).unwrap());
+    }
+
+    /// The fields of a row by their headings, without those that are empty.
+    fn fields<'a>(text: &'a str, row: &'a str) -> BTreeMap<&'a str, &'a str> {
+        let headings = text.lines().next().unwrap().split(',');
+        headings.zip(row.split(',')).filter(|(_, field)| !field.is_empty()).collect()
+    }
+
+    #[test]
+    fn each_of_several_destinations_has_a_row_of_its_own_after_that_of_its_case_and_trial() {
+        let mut results = sample::complete();
+        results.cases.truncate(2);
+        let case = &mut results.cases[0];
+        case.trials.truncate(1);
+        let delivery = case.delivery.unwrap();
+        let delivery = |lost| Delivery { lost, ..delivery };
+        let whole = case.latency_us.clone().unwrap();
+        let latency = |p50| LatencySummary { p50: Some(p50), ..whole.clone() };
+        for (name, lost, p50) in [("out", 0, 900), ("audit", 7, 1_800)] {
+            let summary = DestinationSummary {
+                consumed_per_s: Summary::of([1_000.0, 3_000.0]),
+                latency_us: Some(latency(p50)),
+                delivery: Some(delivery(lost)),
+            };
+            let of_trial = Destination {
+                consumed_per_s: Some(3_000.0),
+                latency_us: Some(latency(p50 + 1)),
+                delivery: Some(delivery(lost)),
+            };
+            case.destinations.insert(name.to_owned(), summary);
+            case.trials[0].destinations.insert(name.to_owned(), of_trial);
+        }
+        let text = CsvReport.render(&results).unwrap();
+        let rows: Vec<_> = text.lines().skip(1).map(|row| fields(&text, row)).collect();
+        let names: Vec<_> = rows[..6].iter().map(|row| row.get("destination").copied()).collect();
+        assert_eq!(names, [None, Some("audit"), Some("out")].repeat(2));
+        let audit = &rows[1];
+        assert_eq!((audit["consumed_per_s"], audit["latency_p50_us"], audit["lost"]), ("2000", "1800", "7"));
+        assert_eq!((audit["case"], audit["status"]), (rows[0]["case"], rows[0]["status"]));
+        let of_the_case = ["offered_per_s", "forwarded_per_s", "cpu_percent", "published_forwarded_per_s"];
+        assert!(of_the_case.iter().all(|heading| !audit.contains_key(heading)), "{audit:?}");
+        let of_trial = &rows[5];
+        assert_eq!(
+            (of_trial["trial"], of_trial["consumed_per_s"], of_trial["latency_p50_us"]),
+            ("1", "3000", "901")
+        );
+        // A case with one destination has the rows that it always had, in the same file.
+        assert!(rows[6..].iter().all(|row| !row.contains_key("destination")));
+
+        // Without the new column and rows, the file is what it was.
+        let before: Vec<_> = text.lines().filter_map(|line| line.strip_suffix(',')).collect();
+        results.cases[0].destinations.clear();
+        results.cases[0].trials[0].destinations.clear();
+        let plain = CsvReport.render(&results).unwrap();
+        assert_eq!(plain.lines().skip(1).collect::<Vec<_>>(), before);
+        assert!(!plain.contains("destination"));
     }
 
     /// The fields of the first case under the last `count` headings.
@@ -233,7 +323,7 @@ mod tests {
         results.scenario = "a".to_owned();
         results.cases[0].name = "x=\"1\",y".to_owned();
         let text = CsvReport.render(&results).unwrap();
-        let columns = COLUMNS.len();
+        let columns = COLUMNS.len() - 1;
         for line in text.lines() {
             let line = line.replace("\"x=\"\"1\"\",y\"", "name");
             assert_eq!(line.split(',').count(), columns, "{line}");

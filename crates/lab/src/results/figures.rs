@@ -1,14 +1,14 @@
 //! The figures of a case by name: one table for results, published figures, columns, the CSV file and comparisons.
 //!
-//! A figure's name is its path in `results.json` and ends in its unit (`latency_us.p99`); where paths can't be written, as in
-//! the heading of a CSV file, it has a flat form (`latency_p99_us`).
+//! A figure's name is its path in `results.json` and ends in its unit (`latency_us.p99`); where paths can't be written,
+//! as in the heading of a CSV file, it has a flat form (`latency_p99_us`).
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Case, Delivery, LatencySummary, RoleUsage, Summary, Trial};
+use super::{Case, Delivery, Destination, DestinationSummary, LatencySummary, RoleUsage, Summary, Trial};
 use crate::figure;
 use crate::statistics::Better;
 
@@ -233,6 +233,24 @@ impl Figure {
             Self::MemoryPeakBytes => Some(usage()?.memory_peak_bytes as f64),
             Self::CpuUsPerEvent => cpu_us_per_event(usage()?),
             _ => self.of_distributions(trial.latency_us.as_ref(), trial.delivery.as_ref()),
+        }
+    }
+
+    /// Its value at one of several destinations of a case.
+    #[must_use]
+    pub fn of_case_at(self, destination: &DestinationSummary) -> Option<f64> {
+        match self {
+            Self::ConsumedPerS => Some(destination.consumed_per_s?.median),
+            _ => self.of_distributions(destination.latency_us.as_ref(), destination.delivery.as_ref()),
+        }
+    }
+
+    /// Its value at one of several destinations of a trial.
+    #[must_use]
+    pub fn of_trial_at(self, destination: &Destination) -> Option<f64> {
+        match self {
+            Self::ConsumedPerS => destination.consumed_per_s,
+            _ => self.of_distributions(destination.latency_us.as_ref(), destination.delivery.as_ref()),
         }
     }
 
