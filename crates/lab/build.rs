@@ -1,7 +1,8 @@
 //! Notes which compiler builds the lab and how: a measurement of a debug build must be known for one. Also which sources
-//! it is made of, since only processes of the same sources are sure to understand each other.
+//! it and the crates below it are made of, since only processes of the same sources understand each other and do the same.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,16 +22,33 @@ fn main() {
     let profile = env::var("PROFILE").unwrap_or_else(|_| "unknown".to_owned());
     println!("cargo::rustc-env=PARSHALL_COMPILER={compiler}");
     println!("cargo::rustc-env=PARSHALL_PROFILE={profile}");
-    let sources = sources(Path::new("src")).expect("a package can read its own sources");
-    println!("cargo::rustc-env=PARSHALL_SOURCES={sources:016x}");
+    let sources = sources().expect("the workspace can be read");
+    let hash = hash(&sources).expect("its sources can be read");
+    println!("cargo::rustc-env=PARSHALL_SOURCES={hash:016x}");
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src");
+    for source in sources {
+        println!("cargo::rerun-if-changed={}", source.display());
+    }
 }
 
-/// A hash (FNV-1a) of all files below a folder, by name and content.
-fn sources(folder: &Path) -> io::Result<u64> {
+/// The sources of the workspace's crates, except the program, which is built upon the lab; and the versions of all others.
+fn sources() -> io::Result<Vec<PathBuf>> {
+    let mut sources = vec![PathBuf::from("../../Cargo.lock")];
+    for entry in fs::read_dir("..")? {
+        let folder = entry?.path();
+        let is_program = folder.file_name() == Some(OsStr::new("parshall"));
+        sources.extend(Some(folder.join("src")).filter(|source| !is_program && source.is_dir()));
+    }
+    sources.sort();
+    Ok(sources)
+}
+
+/// A hash (FNV-1a) of files, and of all files below folders, by name and content.
+fn hash(sources: &[PathBuf]) -> io::Result<u64> {
     let mut files = Vec::new();
-    collect(folder, &mut files)?;
+    for source in sources {
+        collect(source, &mut files)?;
+    }
     files.sort();
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for file in files {
@@ -42,13 +60,13 @@ fn sources(folder: &Path) -> io::Result<u64> {
     Ok(hash)
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        match path.is_dir() {
-            true => collect(&path, files)?,
-            false => files.push(path),
-        }
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        collect(&entry?.path(), files)?;
     }
     Ok(())
 }

@@ -45,8 +45,11 @@ pub struct Hello {
 pub struct Build {
     /// The version of Parshall.
     pub version: String,
-    /// A hash of the lab's sources, which distinguishes builds of one version.
+    /// A hash of the sources, which distinguishes builds of one version.
     pub sources: String,
+    /// `debug` or `release`: what is slower by so much must not be measured in place of the other.
+    #[serde(default)]
+    pub profile: String,
 }
 
 /// Asks for the clock of a role's machine.
@@ -86,12 +89,22 @@ impl Build {
     /// That of this program.
     #[must_use]
     pub fn of_this_program() -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").to_owned(), sources: env!("PARSHALL_SOURCES").to_owned() }
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sources: env!("PARSHALL_SOURCES").to_owned(),
+            profile: env!("PARSHALL_PROFILE").to_owned(),
+        }
     }
 }
 
 impl std::fmt::Display for Build {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "parshall {} ({})", self.version, self.sources)
+        let Self { version, sources, profile } = self;
+        write!(formatter, "parshall {version} ({sources}")?;
+        // Builds of the past did not say it.
+        if !profile.is_empty() {
+            write!(formatter, ", {profile}")?;
+        }
+        formatter.write_str(")")
     }
 }
