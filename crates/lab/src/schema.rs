@@ -56,8 +56,8 @@ impl JsonSchema for NotNegative {
     }
 }
 
-/// Makes a schema say what is written, now and by older builds: what is absent is left out and never null, widths of integers are no part of JSON,
-/// and comments lose their links.
+/// Makes a schema say what is written, now and by older builds: what is absent is left out and never null, widths of
+/// integers are no part of JSON, and comments lose their links.
 #[derive(Debug, Clone)]
 struct AsWritten;
 

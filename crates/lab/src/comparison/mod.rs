@@ -275,9 +275,9 @@ impl fmt::Display for RateRange {
 }
 
 impl ComparedFigure {
-    /// `None` where a trial of either side lacks the figure, or has none above zero: there is no ratio then. Nor are latencies
-    /// compared where the load keeps the pipeline busy: there they are the time that events wait for their turn, which
-    /// differs from run to run by more than builds do.
+    /// `None` where a trial of either side lacks the figure, or has none above zero: there is no ratio then. Nor are
+    /// latencies compared where the load keeps the pipeline busy: there they are the time that events wait for their
+    /// turn, which differs from run to run by more than builds do.
     fn of(figure: Figure, baseline: &Case, candidate: &Case, design: Design) -> Option<Self> {
         let is_latency = figure.definition().quantity == Quantity::Microseconds;
         if is_latency && [baseline, candidate].into_iter().any(is_kept_busy) {

@@ -1,4 +1,4 @@
-//! The older hierarchies: one tree per controller. Used are `cpu` and `memory`.
+//! Control groups, version 1: a tree per controller, of which `cpu` and `memory` are used.
 
 use std::{fs, io, path::PathBuf};
 

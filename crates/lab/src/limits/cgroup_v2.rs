@@ -1,4 +1,4 @@
-//! The unified hierarchy.
+//! Control groups, version 2: one tree for all controllers.
 //!
 //! A group there has either processes or divided children, never both. The lab's own group has processes, so
 //! its groups can only be beside it: in the group above, if that divides `cpu` and `memory` among its children,

@@ -22,7 +22,7 @@ mod outer;
 mod placement;
 
 pub use outer::outer_limits;
-pub use placement::{CpuList, Placement};
+pub use placement::{CpuList, Placement, available_cores};
 
 use std::io;
 

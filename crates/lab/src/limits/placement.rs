@@ -19,6 +19,12 @@ pub struct Placement {
     pub others: CpuList,
 }
 
+/// How many cores this process may use: what its affinity and the quotas of its control groups leave of the machine.
+#[must_use]
+pub fn available_cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
 impl CpuList {
     /// The CPUs that this process may use.
     ///

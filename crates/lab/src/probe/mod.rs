@@ -22,7 +22,7 @@ use crate::{
     roles::protocol::SocketUse,
 };
 
-pub(crate) use machine::busy_cpu;
+pub(crate) use machine::MachineProbe;
 pub(crate) use tree::descendants;
 
 /// What a process has used so far and holds at this moment.
@@ -245,12 +245,12 @@ impl RoleProbe {
     /// What the role used in the measurement for `work`, under `limit`, on a machine with `machine_cores`; `None`
     /// without a measurement, or without a moment between its beginning and end.
     #[must_use]
-    pub fn usage(&self, limit: &Limit, machine_cores: usize, work: &Work) -> Option<RoleUsage> {
+    pub fn usage(&self, limit: &Limit, machine_cores: u32, work: &Work) -> Option<RoleUsage> {
         let measurement = self.measurement?;
         let (began, ended) = (measurement.began, measurement.ended?);
         let elapsed = ended.at.saturating_since(began.at).as_secs_f64();
         let used = ended.cpu.saturating_sub(began.cpu).as_secs_f64();
-        let allowed = limit.cores.unwrap_or(machine_cores as f64);
+        let allowed = limit.cores.unwrap_or_else(|| f64::from(machine_cores));
         // Those of a thread that has ended meanwhile are gone.
         let context_switches = ended.context_switches.saturating_sub(began.context_switches);
         let file_calls = ended.file_calls.saturating_sub(began.file_calls);

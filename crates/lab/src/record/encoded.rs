@@ -1,4 +1,4 @@
-//! Distributions on their way between processes.
+//! The form of a distribution of latencies in the report of a role.
 //!
 //! A histogram travels in HdrHistogram's own V2 form (counts as variable-length integers, runs of zeros
 //! as one number; not deflated), in base64, so that it fits into a line of JSON.

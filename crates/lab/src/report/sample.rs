@@ -2,7 +2,7 @@
 //! same each time, and through [`Case::from_trials`], so that they agree with themselves.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::results::{
     BatchCounts, Capacity, Case, CasePlan, CheckpointCounts, ClosingCounts, Conclusion, Delivery,
@@ -10,7 +10,7 @@ use crate::results::{
     Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism, LossCounts, OpeningCounts,
     OrderExpectation, OwnershipActivity, PerMillionEvents, PipelineShape, Probe, ProbeOutcome, ProbePurpose,
     Published, RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts, Severity, Shape, Size,
-    SourceShape, Stage, Trial, TrialRecord, WaitingTimes, WholeTrial,
+    SourceShape, Stage, Timestamp, Trial, TrialRecord, WaitingTimes, WholeTrial,
 };
 use crate::scenario::LoadMode;
 
@@ -98,6 +98,11 @@ pub(crate) fn searched() -> Results {
     results
 }
 
+/// So many seconds after the run began.
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::of(SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_359_200 + seconds))
+}
+
 /// A full run: four cases of three trials, everything in order.
 pub(crate) fn complete() -> Results {
     let mut results = begun();
@@ -105,7 +110,7 @@ pub(crate) fn complete() -> Results {
         let records: Vec<TrialRecord> = (1..=3).map(|number| record(index, number)).collect();
         results.put(Case::from_trials(plan, &records));
     }
-    results.environment.finished = Some("2026-03-01T10:14:05Z".to_owned());
+    results.environment.finished = Some(at(845));
     results
 }
 
@@ -171,7 +176,7 @@ pub(crate) fn begun() -> Results {
         command: "parshall run fan-out --set load.seed=7".to_owned(),
         target: "embedded".to_owned(),
         seed: 7,
-        started: "2026-03-01T10:00:00Z".to_owned(),
+        started: at(0),
         finished: None,
         cpu_model: "Example CPU @ 2.60GHz".to_owned(),
         cores: 2,

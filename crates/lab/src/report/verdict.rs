@@ -52,20 +52,20 @@ pub(super) struct Remark {
 
 /// The findings of all cases, heaviest first.
 ///
-/// Warnings and notes are told once per case and class, in the words of the first trial that has them, and
-/// once for all cases if they are the same to the letter. What fails or invalidates a case is told in full.
+/// Warnings and notes are shown once per case and class, in the words of the first trial that has them, and
+/// once for all cases if they are the same to the letter. What fails or invalidates a case is shown in full.
 pub(super) fn remarks(results: &Results) -> Vec<Remark> {
-    let mut told: Vec<(&Finding, Vec<Place<'_>>)> = Vec::new();
+    let mut shown: Vec<(&Finding, Vec<Place<'_>>)> = Vec::new();
     for (case, finding) in by_severity(results) {
-        let is_told_of_sweep = results
+        let is_of_sweep = results
             .findings
             .iter()
             .any(|cross_case| cross_case.kind == finding.kind && cross_case.cases.contains(&case.name));
-        if is_told_of_sweep {
+        if is_of_sweep {
             continue;
         }
         let trials: Vec<u32> = finding.trial.into_iter().collect();
-        let same_of_case = told.iter_mut().find(|(first, places)| {
+        let same_of_case = shown.iter_mut().find(|(first, places)| {
             let class = finding.severity > Severity::Invalid && first.kind == finding.kind;
             class && places.iter().any(|place| std::ptr::eq(place.case, case))
         });
@@ -82,9 +82,9 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
             (first.severity, first.kind, &first.message, &first.hint)
                 == (finding.severity, finding.kind, &finding.message, &finding.hint)
         };
-        match told.iter_mut().find(|(first, _)| alike(first)) {
+        match shown.iter_mut().find(|(first, _)| alike(first)) {
             Some((_, places)) => places.push(place),
-            None => told.push((finding, vec![place])),
+            None => shown.push((finding, vec![place])),
         }
     }
     let cross_case = results.findings.iter().map(|finding| Remark {
@@ -102,7 +102,7 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
         },
         hint: finding.hint.clone(),
     };
-    let mut remarks: Vec<Remark> = cross_case.chain(told.into_iter().map(remark)).collect();
+    let mut remarks: Vec<Remark> = cross_case.chain(shown.into_iter().map(remark)).collect();
     remarks.sort_by_key(|remark| remark.severity);
     remarks
 }
@@ -194,14 +194,14 @@ pub(super) fn provenance(results: &Results) -> Vec<String> {
 
 /// The limits of all roles that had one, with every limit that a role had in any case.
 fn limits(results: &Results) -> Option<String> {
-    let mut told: Vec<String> = Vec::new();
+    let mut shown: Vec<String> = Vec::new();
     for trial in results.cases.iter().flat_map(|case| &case.trials) {
         for (role, usage) in &trial.roles {
             let limit = usage.limit.as_ref().and_then(|limit| limit_text(*role, limit));
-            told.extend(limit.filter(|limit| !told.contains(limit)));
+            shown.extend(limit.filter(|limit| !shown.contains(limit)));
         }
     }
-    (!told.is_empty()).then(|| format!("Limits: {}", told.join("; ")))
+    (!shown.is_empty()).then(|| format!("Limits: {}", shown.join("; ")))
 }
 
 fn limit_text(role: Role, limit: &Limit) -> Option<String> {

@@ -1,7 +1,7 @@
 //! What cases show only beside one another: findings about a sweep.
 //!
-//! A finding of a case is about that case alone. Where several cases of a sweep have one for the same reason, or where the
-//! reason shows in the difference of two of them, one sentence about the sweep says more than one for each case.
+//! A finding of a case is about that case alone. Where several cases of a sweep have one for the same reason, or where
+//! the reason shows in the difference of two of them, one sentence about the sweep says more than one for each case.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,6 @@ pub struct CrossCaseFinding {
     /// What it means for the verdict.
     pub severity: Severity,
     /// The class of the finding, for programs. Reports show it in place of those of its cases of the same class.
-    #[schemars(with = "String", regex(pattern = r"^[a-z]+(-[a-z]+)*$"))]
     pub kind: FindingKind,
     /// The sweep that the cases are points of.
     pub sweep: String,

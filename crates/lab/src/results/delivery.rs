@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// Counts over all streams of a trial, or the sums over the trials of a case.
 ///
-/// `lost` counts acknowledged events that never arrived. Events that were sent and never acknowledged are
-/// `unknown`: whether one of them arrives says nothing about the pipeline. What a queue gives up on is in its dead-letter queue,
+/// `lost` counts acknowledged events that never arrived. Events that were sent and never acknowledged are `unknown`:
+/// whether one of them arrives says nothing about the pipeline. What a queue gives up on is in its dead-letter queue,
 /// and not lost: it is known where it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,7 @@
 //! The figures of single destinations, where every event goes to several.
 //!
-//! Each destination has a sink of its own, and so a verdict of its own. The other figures of a trial or case are of its first
-//! destination, except what the pipeline itself counts.
+//! Each destination has a sink of its own, and so a verdict of its own. The other figures of a trial or case are of its
+//! first destination, except what the pipeline itself counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

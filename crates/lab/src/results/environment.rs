@@ -1,10 +1,13 @@
 //! Where and how the figures were taken.
 
+use std::fmt;
 use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::date::iso_date;
+
+use crate::limits::{available_cores, outer_limits};
 
 /// The machine, the build and the command. No host name, no user, no credential.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,12 +25,10 @@ pub struct Environment {
     /// Seed of everything random in the run.
     pub seed: u64,
     /// When the run began, as RFC 3339 in UTC.
-    #[schemars(regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"))]
-    pub started: String,
+    pub started: Timestamp,
     /// When the last case ended, in the same form; absent while the run goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"))]
-    pub finished: Option<String>,
+    pub finished: Option<Timestamp>,
     /// The processor, as it calls itself.
     pub cpu_model: String,
     /// Logical cores.
@@ -51,6 +52,12 @@ pub struct Environment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<OuterLimits>,
 }
+
+/// A moment to the second, as RFC 3339 in UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("pattern" = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"))]
+pub struct Timestamp(String);
 
 /// The bounds that a run was under itself: of its container, or of whoever started it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -89,33 +96,48 @@ impl Environment {
             command: run.command,
             target: run.target,
             seed: run.seed,
-            started: iso_date(SystemTime::now()),
+            started: Timestamp::now(),
             finished: None,
             cpu_model: own_cpu_model(),
-            cores: own_cores(),
+            cores: available_cores(),
             memory_bytes: own_memory_bytes(),
             kernel: own_kernel(),
             load_average: load_average(&text("/proc/loadavg")),
             huge_pages: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
             clock_source: Some(text(CLOCK_SOURCE).trim().to_owned()).filter(|source| !source.is_empty()),
-            limits: crate::limits::outer_limits(),
+            limits: outer_limits(),
         }
     }
 
     /// Notes that the run has ended now.
     pub fn finish(&mut self) {
-        self.finished = Some(iso_date(SystemTime::now()));
+        self.finished = Some(Timestamp::now());
+    }
+}
+
+impl Timestamp {
+    /// This moment.
+    #[must_use]
+    pub fn now() -> Self {
+        Self::of(SystemTime::now())
+    }
+
+    /// A moment, without its fraction of a second.
+    #[must_use]
+    pub fn of(time: SystemTime) -> Self {
+        Self(iso_date(time))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
     }
 }
 
 /// The processor of this machine; unknown, if the kernel does not say.
 pub(super) fn own_cpu_model() -> String {
     cpu_model(&text("/proc/cpuinfo")).unwrap_or_else(|| "unknown".to_owned())
-}
-
-/// The logical cores that this process may use.
-pub(super) fn own_cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
 /// The memory of this machine; zero, if the kernel does not say.
@@ -188,7 +210,7 @@ mod tests {
             seed: 1,
         });
         assert!(environment.cores > 0 && environment.memory_bytes > 0);
-        assert!(environment.started.ends_with('Z'));
+        assert!(environment.started.to_string().ends_with('Z'));
         let build = environment.build.expect("known to the compiler");
         assert!(build.starts_with("rustc 1."), "{build}");
     }

@@ -116,8 +116,8 @@ impl LatencyDistribution {
         }
     }
 
-    /// The same samples, each longer by so many microseconds. Of negative ones only the count and the worst are known; they
-    /// stay negative.
+    /// The same samples, each longer by so many microseconds. Of negative ones only the count and the worst are known;
+    /// they stay negative.
     #[must_use]
     pub fn shifted(&self, by_us: i64) -> Self {
         if by_us == 0 {

@@ -52,7 +52,7 @@ pub use delivery::Delivery;
 pub use destination::{Destination, DestinationSummary};
 pub use diagnosis::{Ahead, Symptom, WaitingFor, examine};
 pub(crate) use diagnosis::{FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT, is_used_up, lag_events};
-pub use environment::{Environment, OuterLimits, RunIdentity};
+pub use environment::{Environment, OuterLimits, RunIdentity, Timestamp};
 pub use figures::{Definition, Figure, Quantity};
 pub use finding::{Finding, FindingKind, Severity};
 pub use generator::GeneratorHealth;
@@ -71,7 +71,7 @@ pub use side_by_side::{MeasuredSystem, ParshallRatio};
 pub use stage::Stage;
 pub use summary::Summary;
 pub use trial::{
-    Distributions, EntityCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord,
+    CpuSampling, Distributions, EntityCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord,
 };
 
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! What a system in the relay's place told of itself: what its work costs inside.
+//! What a system in the relay's place reported of itself: what its work costs inside.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

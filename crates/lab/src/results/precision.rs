@@ -9,7 +9,8 @@ use crate::statistics::{Block, CONFIDENCE, quantile_shares};
 
 /// Between which values the true percentiles of a latency lie, all errors of measuring included: the sample (from how
 /// the seconds of the measurement differ, see [`quantile_shares`]), the buckets of the histogram, and the clocks, whose
-/// readings are cut to microseconds and which, on two machines, are known only within bounds. A percentile without bounds has too few samples for them.
+/// readings are cut to microseconds and which, on two machines, are known only within bounds. A percentile without
+/// bounds has too few samples for them.
 ///
 /// What differs from trial to trial is not in them: that is what trials are for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

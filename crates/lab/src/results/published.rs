@@ -17,8 +17,8 @@ use super::figures::{Figure, NAMES, Quantity};
 
 /// What a study printed for a case, by the names of the figures; what it did not print is absent.
 ///
-/// Scenario files may write units: `latency_us.p99: 51 ms`, `memory: 1 GB`. Results have numbers, in the unit of the name.
-/// Memory is called `memory_bytes` there: studies rarely say whether it was the peak.
+/// Scenario files may write units: `latency_us.p99: 51 ms`, `memory: 1 GB`. Results have numbers, in the unit of the
+/// name. Memory is called `memory_bytes` there: studies rarely say whether it was the peak.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Published {
     /// The name of the case that the figures belong to.

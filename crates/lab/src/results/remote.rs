@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Role, environment};
-use crate::limits::outer_limits;
+use crate::limits::{available_cores, outer_limits};
 
 /// A role that was started by a command of the scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,8 +41,8 @@ pub struct Machine {
     pub kernel: String,
 }
 
-/// How far the monotonic clock of a role's machine was ahead of that of the lab's in the measured phase. Machines count from
-/// their start, so that even a large offset means nothing but a difference.
+/// How far the monotonic clock of a role's machine was ahead of that of the lab's in the measured phase. Machines count
+/// from their start, so that even a large offset means nothing but a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClockOffset {
@@ -66,7 +66,7 @@ impl Machine {
         let limits = outer_limits().unwrap_or_default();
         Self {
             cpu_model: environment::own_cpu_model(),
-            cores: environment::own_cores(),
+            cores: available_cores(),
             core_limit: limits.cores,
             memory_bytes: environment::own_memory_bytes(),
             memory_limit_bytes: limits.memory_bytes,

@@ -1,7 +1,7 @@
 //! The shape of a case: what findings need to know of its settings to judge its figures.
 //!
-//! The runner stores it with the case, typed, so that nothing has to be read out of parameters by their paths. What does not
-//! exist in a case (a pipeline, a batch size between queues) is absent.
+//! The runner stores it with the case, typed, so that nothing has to be read out of parameters by their paths. What
+//! does not exist in a case (a pipeline, a batch size between queues) is absent.
 
 use std::collections::BTreeMap;
 

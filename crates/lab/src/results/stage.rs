@@ -5,11 +5,11 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One stage. Lateness, acknowledge, in hub and delivery are of events, the others of batches in the pipeline. One after the other,
-/// lateness, acknowledge, in hub, queue, process and delivery lead from an event's intended instant to the sink; what
-/// they have in common twice are the ways back of two acknowledgements. Batch send is the part of process after the routing, and a
-/// send is one of the sends that a batch send consists of. Checkpoints and rounds of ownership are written beside all
-/// that and hold no batch up.
+/// One stage. Lateness, acknowledge, in hub and delivery are of events, the others of batches in the pipeline. One
+/// after the other, lateness, acknowledge, in hub, queue, process and delivery lead from an event's intended instant to
+/// the sink; what they have in common twice are the ways back of two acknowledgements. Batch send is the part of
+/// process after the routing, and a send is one of the sends that a batch send consists of. Checkpoints and rounds of
+/// ownership are written beside all that and hold no batch up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {

@@ -87,6 +87,9 @@ pub struct Trial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub other_cpu_seconds: Option<f64>,
+    /// Over how long, and on how many CPUs, the CPU time of roles and machine was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_sampling: Option<CpuSampling>,
     /// The roles that ran elsewhere, and how well their clocks are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remote: Vec<RemoteRole>,
@@ -175,6 +178,18 @@ pub struct Interval {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "by_name::<Role, u64>")]
     pub memory_bytes: BTreeMap<Role, u64>,
+}
+
+/// How CPU time was counted: from just before the measured phase until just after it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CpuSampling {
+    /// From the first to the last sample, in seconds.
+    #[schemars(range(min = 0.0))]
+    pub seconds: f64,
+    /// CPUs of the machine that the run may use.
+    #[schemars(range(min = 1))]
+    pub cpus: u32,
 }
 
 /// The distributions behind a trial's summaries, which a case merges over its trials.

@@ -68,15 +68,15 @@ impl RoleChannel {
             }
         };
         let (sender, commands) = unbounded_channel();
-        let ears = Arc::new(Mutex::new(Ears { last: Instant::now(), commands: Some(sender) }));
+        let inbox = Arc::new(Mutex::new(Inbox { last_line: Instant::now(), commands: Some(sender) }));
         if assignment.is_launched {
-            let ears = Arc::downgrade(&ears);
-            thread::spawn(move || watch(&ears));
+            let inbox = Arc::downgrade(&inbox);
+            thread::spawn(move || watch(&inbox));
         }
         // A thread, since standard input can't be waited for in any other portable way. It ends with the input, or
         // with the process.
         let output = Arc::downgrade(&reporter.output);
-        thread::spawn(move || listen(input, &ears, &output));
+        thread::spawn(move || listen(input, &inbox, &output));
         Ok((assignment, Self { commands, reporter }))
     }
 
@@ -86,24 +86,24 @@ impl RoleChannel {
     }
 }
 
-/// What a role has heard.
-struct Ears {
-    /// When it heard anything.
-    last: Instant,
-    /// Where commands go; `None` once it stopped listening.
+/// What comes to a role.
+struct Inbox {
+    /// When the last line came.
+    last_line: Instant,
+    /// Where commands go; `None` once none are taken any more.
     commands: Option<UnboundedSender<Command>>,
 }
 
 /// Takes what comes until the input ends, or has a line that is none. Questions about the clock are answered at once,
 /// whatever the role is busy with.
-fn listen(mut input: impl BufRead, ears: &Mutex<Ears>, output: &Weak<Output>) {
+fn listen(mut input: impl BufRead, inbox: &Mutex<Inbox>, output: &Weak<Output>) {
     let mut line = String::new();
     loop {
         line.clear();
         let has_ended = !matches!(input.read_line(&mut line), Ok(1..));
         let heard_ns = monotonic_ns();
-        let mut ears = ears.lock().unwrap_or_else(PoisonError::into_inner);
-        ears.last = Instant::now();
+        let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        inbox.last_line = Instant::now();
         let heard = match has_ended {
             true => None,
             false => match serde_json::from_str(&line) {
@@ -127,24 +127,24 @@ fn listen(mut input: impl BufRead, ears: &Mutex<Ears>, output: &Weak<Output>) {
             },
         };
         let is_heard = heard
-            .zip(ears.commands.as_ref())
+            .zip(inbox.commands.as_ref())
             .is_some_and(|(command, commands)| commands.send(command).is_ok());
         if !is_heard {
-            ears.commands = None;
+            inbox.commands = None;
             return;
         }
     }
 }
 
-/// Stops listening once nothing has been heard for too long.
-fn watch(ears: &Weak<Mutex<Ears>>) {
+/// Takes no more commands once nothing has come for too long.
+fn watch(inbox: &Weak<Mutex<Inbox>>) {
     loop {
         thread::sleep(WATCH_EVERY);
-        let Some(ears) = ears.upgrade() else { return };
-        let mut ears = ears.lock().unwrap_or_else(PoisonError::into_inner);
-        if ears.last.elapsed() > SILENCE {
-            tracing::error!("nothing was heard of the orchestrator for {}", units::duration::text(SILENCE));
-            ears.commands = None;
+        let Some(inbox) = inbox.upgrade() else { return };
+        let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if inbox.last_line.elapsed() > SILENCE {
+            tracing::error!("the orchestrator has sent nothing for {}", units::duration::text(SILENCE));
+            inbox.commands = None;
             return;
         }
     }

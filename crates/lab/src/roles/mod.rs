@@ -8,7 +8,8 @@
 //!   lab's own, so roles are tested without one.
 //! * [`memory`] is a backend for tests, in which things go wrong as wished.
 //!
-//! A role is one process of this program (and a command's processes below one), so that the CPU time and the memory of each are its own.
+//! A role is one process of this program (and a command's processes below one), so that the CPU time and the memory of
+//! each are its own.
 
 pub mod amqp_codec;
 pub mod amqp_relay;

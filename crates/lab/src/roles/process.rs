@@ -1,9 +1,9 @@
 //! Roles as processes: started, logged, bounded, and gone when the orchestrator is.
 //!
-//! A role process is this very program again (`parshall role <name>`), or a command of the scenario that starts it elsewhere. Its standard error goes to a file in the
-//! results folder, and the last lines are kept for the message should it die. Four things end it: its work, the end
-//! of its standard input, a kill of its process group when its handle is dropped, and, for a lab that dies
-//! without a chance to do either, the closing of the pipe that comes with that death.
+//! A role process is this very program again (`parshall role <name>`), or a command of the scenario that starts it
+//! elsewhere. Its standard error goes to a file in the results folder, and the last lines are kept for the message should
+//! it die. Four things end it: its work, the end of its standard input, a kill of its process group when its handle is
+//! dropped, and, for a lab that dies without a chance to do either, the closing of the pipe that comes with that death.
 
 use std::{
     collections::VecDeque,

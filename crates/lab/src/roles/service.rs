@@ -7,7 +7,7 @@ use super::{
     protocol::{Command, Counted, Counters, Outcome, Ready, Report, ServiceConfig},
 };
 
-/// Serves until it is told to stop.
+/// Serves until it is to stop.
 pub(super) async fn run<B: Backend>(
     backend: B,
     config: ServiceConfig,

@@ -1,4 +1,4 @@
-//! What the role of the embedded service is told.
+//! The configuration of the role of the embedded service.
 
 use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
 

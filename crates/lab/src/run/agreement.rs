@@ -39,8 +39,8 @@ struct Range {
     most: u64,
 }
 
-/// Every disagreement, as a finding that fails the case: each entity is held against those that send to it, and those that
-/// receive from it.
+/// Every disagreement, as a finding that fails the case: each entity is held against those that send to it, and those
+/// that receive from it.
 pub(super) fn disagreements(
     topology: &Topology,
     service: &BTreeMap<String, EntityCounters>,

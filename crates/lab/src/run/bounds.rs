@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{plan::TrialPlan, supervisor::Supervisor};
 use crate::{
-    limits::{CpuList, Limiter, Placement, RoleBounds, RoleGroup},
+    limits::{CpuList, Limiter, Placement, RoleBounds, RoleGroup, available_cores},
     results::{Limit, LimitMechanism, Role},
 };
 
@@ -33,7 +33,7 @@ pub(super) fn allowed(
     role: Role,
     supervisor: &Supervisor,
     groups: &BTreeMap<Role, RoleGroup>,
-) -> (Limit, usize) {
+) -> (Limit, u32) {
     let remote = supervisor.of(role).find_map(|(_, running)| running.remote.as_ref());
     if let Some(machine) = remote.and_then(|remote| remote.machine.as_ref()) {
         let limit = Limit {
@@ -42,13 +42,8 @@ pub(super) fn allowed(
             memory_bytes: machine.memory_limit_bytes,
             note: None,
         };
-        return (limit, machine.cores as usize);
+        return (limit, machine.cores);
     }
     let group = groups.get(&role).expect("there is a group for every role");
-    (group.limit().clone(), machine_cores())
-}
-
-/// The logical CPUs of the machine that this process may use.
-pub(super) fn machine_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    (group.limit().clone(), available_cores())
 }

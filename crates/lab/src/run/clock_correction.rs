@@ -1,8 +1,8 @@
 //! Latencies between two clocks: corrected by what is known of both, with what remains unknown.
 //!
-//! An event carries the instant of the load's clock; the sink compares it with its own. Where one of the two runs elsewhere,
-//! the clock of its machine was aligned with the lab's when it got its configuration and has drifted since. Every second of
-//! latencies is moved by the drift until then.
+//! An event carries the instant of the load's clock; the sink compares it with its own. Where one of the two runs
+//! elsewhere, the clock of its machine was aligned with the lab's when it got its configuration and has drifted since.
+//! Every second of latencies is moved by the drift until then.
 
 use super::{
     remote::Remote,

@@ -6,9 +6,9 @@
 //! there          t1 ── sampled, answered ── t2                 back share it
 //! ```
 //!
-//! Each answer bounds the offset at its moment. Away from it the bounds widen by the [most that clocks drift](MAX_DRIFT_PPM); where
-//! those of several answers overlap, the true offset is in what they have in common. So one answer that travelled fast
-//! makes up for many that did not.
+//! Each answer bounds the offset at its moment. Away from it the bounds widen by the [most that clocks
+//! drift](MAX_DRIFT_PPM); where those of several answers overlap, the true offset is in what they have in common. So
+//! one answer that travelled fast makes up for many that did not.
 
 use crate::roles::protocol::ClockAnswer;
 

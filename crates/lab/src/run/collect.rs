@@ -1,10 +1,10 @@
-//! From what the roles of a trial told to its record: figures, distributions, findings.
+//! From what the roles of a trial reported to its record: figures, distributions, findings.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     agreement::{ClientCounters, PipelineCounters, disagreements},
-    bounds::{allowed, machine_cores},
+    bounds::allowed,
     clock_correction::{ClockCorrection, clock_finding, remote_roles},
     error::TrialError,
     findings::{limit_findings, missed_by_sink, outside_findings, sink_finding, what_limited},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::RunTime,
-    limits::RoleGroup,
+    limits::{RoleGroup, available_cores},
     load::{LATE_AFTER, LoadFacts, LoadRecordings, judge},
     probe::Work,
     record::{DecodeError, EncodedDistribution, Recording},
@@ -140,8 +140,8 @@ pub(super) fn collect(
     findings.retain(|finding| !is_throttled || finding.kind != FindingKind::LimitedByConcurrency);
     let of_roles: f64 = roles.values().map(|usage| usage.cpu_seconds).sum();
     // Where roles run elsewhere it is not known which of them use this machine.
-    let machine_cpu = monitor.machine_cpu.filter(|_| remote.is_empty());
-    let other_cpu_seconds = machine_cpu.map(|machine| (machine.as_secs_f64() - of_roles).max(0.0));
+    let machine = monitor.machine.usage().filter(|_| remote.is_empty());
+    let other_cpu_seconds = machine.map(|machine| (machine.cpu_seconds - of_roles).max(0.0));
     let trial = Trial {
         started_s: begin_of(supervisor).map(|begin| begin.as_micros() as f64 / 1e6),
         duration_s: rates.duration_s,
@@ -156,8 +156,9 @@ pub(super) fn collect(
         hub,
         relay,
         refusals,
-        machine_cores: u32::try_from(machine_cores()).ok(),
+        machine_cores: Some(available_cores()),
         other_cpu_seconds,
+        cpu_sampling: machine.map(|machine| machine.sampling),
         remote,
         own_figures: own_figures(supervisor, rates.forwarded_per_s),
         generator: has_measured.then_some(generator),
@@ -512,7 +513,8 @@ fn source_of(plan: &TrialPlan<'_>, hub: &BTreeMap<String, EntityCounters>) -> Op
 }
 
 fn delivery(verdict: &verify::Delivery, source: Option<EntityCounters>) -> Delivery {
-    // The last failed delivery of a message puts it into the dead-letter queue, each of the others is followed by another one.
+    // The last failed delivery of a message puts it into the dead-letter queue, each of the others is followed by
+    // another one.
     let redelivered = source.and_then(|source| {
         let dead_lettered = source.dead_lettered.unwrap_or(0);
         Some(source.failed_deliveries?.saturating_sub(dead_lettered))

@@ -1,4 +1,4 @@
-//! What a command in the relay's place is told: the variables of `docs/external-systems.md`.
+//! The configuration of a command in the relay's place: the environment variables of `docs/external-systems.md`.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -41,53 +41,54 @@ impl TrialPlan<'_> {
         let source = self.endpoint(embedded, &pipeline.from);
         // The checks of the scenario leave a command one.
         let destination = self.endpoint(embedded, pipeline.to.first()?);
-        let mut told = Told::default();
-        told.secret("SOURCE_CONNECTION_STRING", source.connection_string);
-        told.secret("DESTINATION_CONNECTION_STRING", destination.connection_string);
-        told.text("TRANSPORT", transport_name(pipeline.from.connection));
+        let mut variables = Variables::default();
+        variables.secret("SOURCE_CONNECTION_STRING", source.connection_string);
+        variables.secret("DESTINATION_CONNECTION_STRING", destination.connection_string);
+        variables.text("TRANSPORT", transport_name(pipeline.from.connection));
         if let Some(authority) = source.certificate_authority {
-            told.text("TLS_CA_FILE", absolute(&authority));
+            variables.text("TLS_CA_FILE", absolute(&authority));
         }
-        told.text("FOLDER", absolute(folder));
-        told.text("INSTANCES", parameters.relay.instances);
-        told.text("PREFETCH", parameters.relay.prefetch);
-        told.text("FAILURE_RATIO", parameters.relay.failure_ratio);
-        told.text("SEED", parameters.load.seed);
+        variables.text("FOLDER", absolute(folder));
+        variables.text("INSTANCES", parameters.relay.instances);
+        variables.text("PREFETCH", parameters.relay.prefetch);
+        variables.text("FAILURE_RATIO", parameters.relay.failure_ratio);
+        variables.text("SEED", parameters.load.seed);
         if let Some(cores) = parameters.limits.relay.cores {
-            told.text("CORES", cores);
+            variables.text("CORES", cores);
         }
         if let Some(memory) = parameters.limits.relay.memory {
-            told.text("MEMORY_BYTES", memory.bytes());
+            variables.text("MEMORY_BYTES", memory.bytes());
         }
         match &source.entity {
             Entity::Hub(hub) => {
-                told.reading_hub(hub, &parameters.relay);
+                variables.reading_hub(hub, &parameters.relay);
                 let storage = embedded.and_then(|ready| ready.storage_connection_string.clone());
                 if let Some(storage) = storage {
-                    told.secret("CHECKPOINT_CONNECTION_STRING", storage);
-                    told.text("CHECKPOINT_CONTAINER", CHECKPOINT_CONTAINER);
+                    variables.secret("CHECKPOINT_CONNECTION_STRING", storage);
+                    variables.text("CHECKPOINT_CONTAINER", CHECKPOINT_CONTAINER);
                 }
             }
             Entity::Queue(queue) => {
-                told.text("SOURCE_QUEUE", &queue.name);
-                told.settling(&parameters.relay);
+                variables.text("SOURCE_QUEUE", &queue.name);
+                variables.settling(&parameters.relay);
             }
             Entity::Topic(topic) => {
-                told.text("SOURCE_TOPIC", &topic.queue.name);
-                told.text("SOURCE_SUBSCRIPTION", pipeline.from.subscription.as_deref().unwrap_or_default());
-                told.settling(&parameters.relay);
+                variables.text("SOURCE_TOPIC", &topic.queue.name);
+                variables
+                    .text("SOURCE_SUBSCRIPTION", pipeline.from.subscription.as_deref().unwrap_or_default());
+                variables.settling(&parameters.relay);
             }
         }
-        told.sending_to(&destination.entity, &parameters.relay);
-        Some(told.0)
+        variables.sending_to(&destination.entity, &parameters.relay);
+        Some(variables.0)
     }
 }
 
 /// Variables by their names.
 #[derive(Debug, Default)]
-struct Told(BTreeMap<String, Secret>);
+struct Variables(BTreeMap<String, Secret>);
 
-impl Told {
+impl Variables {
     fn reading_hub(&mut self, hub: &Hub, relay: &Relay) {
         self.text("SOURCE_HUB", &hub.name);
         self.text("SOURCE_PARTITIONS", hub.partitions);
@@ -146,7 +147,7 @@ mod tests {
     };
 
     /// The variables that a command of the scenario gets, `relay` and `limits` being of the text.
-    fn told(text: &str) -> BTreeMap<String, String> {
+    fn variables_of(text: &str) -> BTreeMap<String, String> {
         let scenario = format!("scenario: s\n{text}");
         let scenario = Scenario::parse("s.yaml", &scenario).expect("a scenario");
         let cases = scenario.cases(&CaseOptions::default()).expect("cases");
@@ -183,26 +184,26 @@ mod tests {
             .filter_map(|line| line.strip_prefix("| `PARSHALL_")?.split('`').next())
             .collect();
         let both = "sut: {command: [x], transport: tls}\nlimits: {relay: {cores: 1, memory: 1 GiB}}\n";
-        let of_hubs = told(both);
-        let of_queues = told(&format!("{both}queues: {{}}\nrelay: {{threads: 20}}"));
-        let of_topics = told(&format!("{both}{BETWEEN_TOPICS}"));
-        let told: Vec<&str> = of_hubs
+        let of_hubs = variables_of(both);
+        let of_queues = variables_of(&format!("{both}queues: {{}}\nrelay: {{threads: 20}}"));
+        let of_topics = variables_of(&format!("{both}{BETWEEN_TOPICS}"));
+        let variables: Vec<&str> = of_hubs
             .keys()
             .chain(of_queues.keys())
             .chain(of_topics.keys())
             .map(|name| name.strip_prefix("PARSHALL_").expect("ours"))
             .collect();
-        for name in &told {
+        for name in &variables {
             assert!(documented.contains(name), "{name} is not documented");
         }
         for name in documented {
-            assert!(told.contains(&name), "{name} is documented and not told");
+            assert!(variables.contains(&name), "{name} is documented and not set");
         }
     }
 
     #[test]
     fn values_are_plain_numbers_in_the_unit_of_their_names() {
-        let told = told(
+        let variables = variables_of(
             "sut: {command: [x], env: {LEVEL: warn}}\n\
              relay: {batch: {wait: 1.5 ms}, restart_after: 2 s, failure_ratio: 3.125e-6}\n\
              limits: {relay: {cores: 0.5, memory: 1 GiB}}",
@@ -217,14 +218,14 @@ mod tests {
             ("PARSHALL_FOLDER", "/folder"),
             ("LEVEL", "warn"),
         ] {
-            assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}");
+            assert_eq!(variables.get(name).map(String::as_str), Some(value), "{name}");
         }
-        assert!(!told.contains_key("PARSHALL_TLS_CA_FILE"));
+        assert!(!variables.contains_key("PARSHALL_TLS_CA_FILE"));
     }
 
     #[test]
     fn a_command_between_queues_gets_the_queues_and_no_partitions() {
-        let told = told(
+        let variables = variables_of(
             "sut: {command: [x]}\nqueues: {source: {name: orders}}\n\
              relay: {concurrency: 96, threads: 100, prefetch: 0}",
         );
@@ -235,20 +236,20 @@ mod tests {
             ("PARSHALL_THREADS", "100"),
             ("PARSHALL_PREFETCH", "0"),
         ] {
-            assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}");
+            assert_eq!(variables.get(name).map(String::as_str), Some(value), "{name}");
         }
         let of_hubs = ["HUB", "PARTITIONS", "FAN_OUT", "BATCH", "CHECKPOINT"];
-        for name in told.keys() {
+        for name in variables.keys() {
             assert!(!of_hubs.iter().any(|part| name.contains(part)), "{name}");
         }
     }
 
     #[test]
     fn over_tls_a_command_gets_the_other_address_and_whom_to_trust() {
-        let told = told("sut: {command: [x], transport: tls}");
-        assert_eq!(told["PARSHALL_DESTINATION_CONNECTION_STRING"], "encrypted");
-        assert_eq!(told["PARSHALL_TLS_CA_FILE"], "/ca.pem");
-        assert_eq!(told["PARSHALL_TRANSPORT"], "tls");
-        assert!(!told.contains_key("PARSHALL_CORES"));
+        let variables = variables_of("sut: {command: [x], transport: tls}");
+        assert_eq!(variables["PARSHALL_DESTINATION_CONNECTION_STRING"], "encrypted");
+        assert_eq!(variables["PARSHALL_TLS_CA_FILE"], "/ca.pem");
+        assert_eq!(variables["PARSHALL_TRANSPORT"], "tls");
+        assert!(!variables.contains_key("PARSHALL_CORES"));
     }
 }

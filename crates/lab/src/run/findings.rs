@@ -1,5 +1,5 @@
-//! What the runner itself notices of a trial: limits that are not in force, what kept the figures from being higher, and a
-//! sink that did not keep up.
+//! What the runner itself notices of a trial: limits that are not in force, what kept the figures from being higher,
+//! and a sink that did not keep up.
 
 use std::collections::BTreeMap;
 

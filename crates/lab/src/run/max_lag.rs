@@ -1,9 +1,9 @@
 //! How far a saturating load may be ahead of what is measured.
 //!
-//! Our relay between hubs gets what the scenario says. The speed of a command is unknown beforehand, and what it has not carried when
-//! the load ends must arrive before the trial ends. So the load is ahead of a command by a few seconds of its own work,
-//! and by little while the command has not carried anything yet. The same goes for our relay from or to queues, whose speed
-//! follows from how many messages it may work on at once.
+//! Our relay between hubs gets what the scenario says. The speed of a command is unknown beforehand, and what it has
+//! not carried when the load ends must arrive before the trial ends. So the load is ahead of a command by a few seconds
+//! of its own work, and by little while the command has not carried anything yet. The same goes for our relay from or
+//! to queues, whose speed follows from how many messages it may work on at once.
 
 use super::plan::TrialPlan;
 use crate::scenario::LoadMode;

@@ -1,13 +1,13 @@
 //! The run of a scenario: its cases and trials one after the other, each with fresh processes, and results that are
 //! whole after every trial.
 //!
-//! * `plan` turns a case into what each role is told; `command` and `peers` do where a command is measured.
+//! * `plan` turns a case into the configuration of each role; `command` and `peers` do where a command is measured.
 //! * `supervisor` starts the roles, speaks to them and hears them.
 //! * `remote` is what is known of a role on another machine, `clock_track` how far its clock is ahead.
 //! * `capacity` looks for the highest rate that a case sustains, a trial for each rate.
 //! * `trial` leads them through the phases.
-//! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from, `max_lag` how
-//!   far a saturating load may be ahead of it.
+//! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from,
+//!   `max_lag` how far a saturating load may be ahead of it.
 //! * `collect`, `findings` and `agreement` make the record of what was found.
 //!
 //! A case that fails does not stop the others. A run that is cancelled stops where it is, ends its processes and leaves
@@ -41,7 +41,6 @@ use std::{
 };
 
 use self::{
-    bounds::machine_cores,
     capacity::CapacitySearch,
     monitor::{Place, SECOND},
     peers::Peers,
@@ -50,7 +49,7 @@ use self::{
 };
 use crate::{
     clock::RunClock,
-    limits::Limiter,
+    limits::{Limiter, available_cores},
     progress::Observer,
     report::ResultsFolder,
     results::{self, CasePlan, Environment, Results, RunIdentity, TrialRecord},
@@ -117,7 +116,7 @@ pub async fn run<L: RoleLauncher>(
     let mut was_cancelled = false;
     for (index, case) in cases.iter().enumerate() {
         let plan = case_plan(case);
-        let obstacle = case.obstacle(machine_cores());
+        let obstacle = case.obstacle(available_cores());
         if let Some(reason) = obstacle.or_else(|| peers.obstacle(&case.parameters.sut)) {
             runner.keep(results::Case::skipped(&plan, reason))?;
             continue;

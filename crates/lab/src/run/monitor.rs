@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{max_lag::MaxLag, pipeline::Pipeline, supervisor::Supervisor};
 use crate::{
     clock::{RunClock, RunTime},
-    probe::{RoleProbe, busy_cpu},
+    limits::CpuList,
+    probe::{MachineProbe, RoleProbe},
     progress::{Observer, Phase, Progress, RoleProgress},
     results::{EntityCounters, Interval, Role},
     roles::protocol::{
@@ -28,9 +29,7 @@ pub(super) struct Monitor<'a> {
     allowed_cores: BTreeMap<Role, f64>,
     before: Totals,
     measuring_since: Option<RunTime>,
-    machine_began: Option<Duration>,
-    /// CPU time that the whole machine spent in the measured phase.
-    pub(super) machine_cpu: Option<Duration>,
+    pub(super) machine: MachineProbe,
     pub(super) intervals: Vec<Interval>,
     pub(super) sink_lag_peak: u64,
 }
@@ -93,8 +92,7 @@ impl<'a> Monitor<'a> {
             allowed_cores: BTreeMap::new(),
             before: Totals::default(),
             measuring_since: None,
-            machine_began: None,
-            machine_cpu: None,
+            machine: MachineProbe::new(CpuList::available().unwrap_or_default()),
             intervals: Vec::new(),
             sink_lag_peak: 0,
         }
@@ -123,7 +121,7 @@ impl<'a> Monitor<'a> {
             probe.begin_measurement(now);
         }
         self.measuring_since = Some(now);
-        self.machine_began = busy_cpu();
+        self.machine.begin_measurement(self.clock.now());
         self.before = self.totals(supervisor, now);
     }
 
@@ -135,8 +133,7 @@ impl<'a> Monitor<'a> {
             probe.end_measurement(now);
         }
         self.measuring_since = None;
-        self.machine_cpu =
-            self.machine_began.zip(busy_cpu()).map(|(began, ended)| ended.saturating_sub(began));
+        self.machine.end_measurement(self.clock.now());
     }
 
     /// Reads what the roles use: from here, or as those elsewhere reported last.

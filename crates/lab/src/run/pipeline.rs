@@ -1,10 +1,10 @@
 //! The figures of what carries events: its own, or what can be known of it from the outside.
 //!
-//! A command in the relay's place tells nothing. What the service handed out of the source is what it *received*, what the
-//! service accepted into the destination is what it *forwarded*. A service that is not ours tells nothing either; then
-//! what reached the sink is all there is, and what was received stays unknown. How far a command has come is what the sink
-//! saw of different events, since it may deliver one more than once. Where nothing is between load and sink, the sink is all
-//! that can be ahead or behind.
+//! A command in the relay's place tells nothing. What the service handed out of the source is what it *received*, what
+//! the service accepted into the destination is what it *forwarded*. A service that is not ours tells nothing either;
+//! then what reached the sink is all there is, and what was received stays unknown. How far a command has come is what
+//! the sink saw of different events, since it may deliver one more than once. Where nothing is between load and sink,
+//! the sink is all that can be ahead or behind.
 
 use super::{
     monitor::{rate_between, relay_counters, service_counters, sink_counters},
@@ -123,13 +123,14 @@ impl Ends {
     }
 }
 
-/// The counters at both edges of the measured phase of a role's members whose figures are those of the case: all of them, but
-/// the first sink alone.
+/// The counters at both edges of the measured phase of a role's members whose figures are those of the case: all of
+/// them, but the first sink alone.
 fn headline_edges(supervisor: &Supervisor, role: Role) -> impl Iterator<Item = (&Counted, &Counted)> {
     supervisor.edges(role).take(if role == Role::Sink { 1 } else { usize::MAX })
 }
 
-/// How much a figure of a role grew per second in the measured phase, over all of its members together; of sinks it is the first.
+/// How much a figure of a role grew per second in the measured phase, over all of its members together; of sinks it is
+/// the first.
 pub(super) fn rate(
     supervisor: &Supervisor,
     role: Role,

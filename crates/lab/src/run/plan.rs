@@ -1,6 +1,10 @@
 //! From a case of a scenario to the configuration of each role in one trial.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
 
 use hub::namespace::StorageConfig;
 use partition_log::disk::StorageOptions;
@@ -118,12 +122,14 @@ impl<'a> TrialPlan<'a> {
             ready_within: service.ready_within,
             stop_within: service.stop_within,
         };
-        let entry_point = EntryPoint {
-            connection: Connection::default(),
+        // One connection string for all: it says itself whether it is for TLS.
+        let entry_point = |connection| EntryPoint {
+            connection,
             connection_string: secret(&service.namespace.connection_string),
             certificate_authority: service.namespace.certificate_authority.clone(),
         };
-        Some((config, Ready { entry_points: vec![entry_point], ..Ready::default() }))
+        let entry_points = self.connections().into_iter().map(entry_point).collect();
+        Some((config, Ready { entry_points, ..Ready::default() }))
     }
 
     /// How much longer than the embedded service a command in its place may take to be ready, and to end.
@@ -159,7 +165,7 @@ impl<'a> TrialPlan<'a> {
             preallocate: parameters.preallocates(),
             storage,
             profile: parameters.embedded.profile.clone(),
-            connections: self.topology.ends().map(|end| end.connection).collect(),
+            connections: self.connections(),
             certificates: tls.to_owned(),
             blob_containers: Some(vec![CHECKPOINT_CONTAINER.to_owned()]),
             address: parameters.embedded.listen.map(|listen| ServiceAddress {
@@ -167,6 +173,16 @@ impl<'a> TrialPlan<'a> {
                 advertise: parameters.embedded.advertise.clone().unwrap_or_else(|| listen.to_string()),
             }),
         }
+    }
+
+    /// Every connection that an end of a role has.
+    fn connections(&self) -> BTreeSet<Connection> {
+        self.topology.ends().map(|end| end.connection).collect()
+    }
+
+    /// A connection that some end needs, and that a service which is ready does not listen for.
+    pub(super) fn missing_connection(&self, service: &Ready) -> Option<Connection> {
+        self.connections().into_iter().find(|connection| service.entry_point(*connection).is_none())
     }
 
     pub(super) fn load(&self, embedded: Option<&Ready>) -> LoadConfig {
@@ -178,6 +194,7 @@ impl<'a> TrialPlan<'a> {
             plan: self.load_plan(),
             workers: workers(load.workers),
             payload: load.payload.clone(),
+            answer_patience: self.drain(),
             latency_recording: self.parameters.latency_recording,
         }
     }
@@ -231,6 +248,11 @@ impl<'a> TrialPlan<'a> {
             payload: parameters.load.payload.clone(),
             latency_recording: parameters.latency_recording,
         }
+    }
+
+    /// How long the drain phase may last.
+    pub(super) fn drain(&self) -> Duration {
+        self.parameters.phases.drain.max(LEAST_DRAIN)
     }
 
     pub(super) fn limits(&self, role: Role) -> &RoleLimits {
@@ -299,16 +321,18 @@ impl<'a> TrialPlan<'a> {
         self.is_embedded().then_some(Endpoint { entity: dead_letters, subscription: None, ..endpoint })
     }
 
-    /// The way of a role to an end of it.
-    pub(super) fn endpoint(&self, embedded: Option<&Ready>, end: &End) -> Endpoint {
-        let own = embedded.and_then(|ready| ready.entry_point(end.connection));
-        let own = own.map(|own| (&own.connection_string, &own.certificate_authority));
+    /// The way of a role to an end of it: to the lab's own service, once that is ready with every
+    /// [connection](Self::missing_connection), or else to the namespace of the scenario.
+    pub(super) fn endpoint(&self, own: Option<&Ready>, end: &End) -> Endpoint {
+        let own = own.map(|ready| {
+            let own = ready.entry_point(end.connection).expect("no connection is missing");
+            (&own.connection_string, &own.certificate_authority)
+        });
         let namespace = self.parameters.target.namespace();
         let namespace =
             namespace.map(|namespace| (&namespace.connection_string, &namespace.certificate_authority));
-        let (connection_string, certificate_authority) = own
-            .or(namespace)
-            .expect("a service of the lab's own has said how to reach it before a role is configured");
+        let (connection_string, certificate_authority) =
+            own.or(namespace).expect("where there is no service of the lab's own, there is a namespace");
         Endpoint {
             protocol: end.connection.protocol,
             transport: end.connection.transport,
@@ -429,6 +453,9 @@ fn flatten(path: &str, value: Value, flat: &mut BTreeMap<String, Value>) {
 fn workers(count: u32) -> u16 {
     u16::try_from(count.max(1)).unwrap_or(u16::MAX)
 }
+
+/// The least time for the drain phase: more than any healthy answer takes, for scenarios that allow hardly any.
+pub(super) const LEAST_DRAIN: Duration = Duration::from_secs(1);
 
 /// What an open load may send beyond its phases, while the orchestrator makes up its mind.
 const SLACK: Duration = Duration::from_secs(60);

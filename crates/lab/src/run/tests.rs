@@ -115,6 +115,11 @@ fn assert_whole(case: &results::Case) -> results::Delivery {
     assert_eq!((delivery.lost, delivery.corrupted, delivery.reordered), (0, 0, 0));
     assert_eq!(delivery.acknowledged, Some(delivery.sent));
     assert_eq!(delivery.received, delivery.sent + delivery.duplicated);
+    for trial in &case.trials {
+        let (used, sampling) = trial.other_cpu_seconds.zip(trial.cpu_sampling).expect("they are counted");
+        assert!(sampling.seconds >= trial.duration_s, "{sampling:?} of {} s", trial.duration_s);
+        assert!(used <= sampling.seconds * f64::from(sampling.cpus), "{used} s in {sampling:?}");
+    }
     delivery
 }
 
@@ -178,8 +183,12 @@ async fn each_destination_is_verified_by_a_sink_of_its_own() {
             assert_eq!(destination.delivery, case.delivery, "{mode}: {name}");
         }
         let trial = &case.trials[0];
-        assert_eq!(trial.hub["out"].incoming_events, trial.hub["destination"].incoming_events, "{mode}");
-        if !mode.ends_with("backlog") {
+        let incoming = ["out", "destination"].map(|hub| trial.hub[hub].incoming_events);
+        if mode.ends_with("backlog") {
+            assert_eq!(incoming, [2_000; 2]);
+        } else {
+            // They are read one after the other while events arrive.
+            assert!(incoming.iter().all(|events| *events > 0), "{mode}: {incoming:?}");
             assert!(case.destinations["audit"].latency_us.is_some(), "{mode}");
             assert!(case.destinations["out"].consumed_per_s.is_some_and(|rate| rate.median > 0.0), "{mode}");
         }
@@ -281,12 +290,22 @@ async fn refused_sends_are_unknown_and_not_lost() {
 #[tokio::test]
 async fn sends_that_are_never_answered_are_given_up_when_the_load_stops() {
     let faults = Faults { ignore_every: Some(50), ..Faults::default() };
-    // With every one of its two places taken by a send that nobody answers, the load stands still.
-    let set = ["load.mode=saturate", "load.in_flight=2"];
+    // With both of its places taken by a send without an answer, the load stands still.
+    let set = ["load.mode=saturate", "load.in_flight=2", "phases.drain=500 ms"];
     let case = run_with(&set, faults).await;
     let delivery = case.delivery.expect("a verdict");
     assert_eq!(delivery.unknown, Some(20));
     assert_eq!((delivery.sent, delivery.received, delivery.lost), (1_000, 1_000, 0));
+}
+
+#[tokio::test]
+async fn answers_to_the_last_sends_are_awaited_for_as_long_as_the_drain_phase_may_last() {
+    // Longer than warm-up and measured phase together: every answer comes after the load was stopped.
+    let faults = Faults { answer_after: Duration::from_millis(1_500), ..Faults::default() };
+    let case = run_with(&["load.mode=closed", "load.workers=4", "phases.drain=60 s"], faults).await;
+    let delivery = case.delivery.expect("a verdict");
+    assert_eq!((delivery.sent, delivery.received), (40, 40), "a batch of 10 by each worker");
+    assert_eq!((delivery.unknown, delivery.acknowledged), (Some(0), Some(40)), "{:?}", case.findings);
 }
 
 #[tokio::test]
@@ -449,6 +468,15 @@ async fn a_role_that_stops_reporting_is_given_up_for_its_standstill() {
     let (message, ended) = message_of_scripted(ready).await;
     assert_eq!(message, "filling the backlog made no progress for 1 min");
     assert_eq!(ended, 4, "hub, load, relay and sink");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_does_not_listen_for_what_a_role_needs_fails_the_case() {
+    let ready =
+        "{\"ready\":{\"entry_points\":[{\"connection\":{\"tls\":true},\"connection_string\":\"x\"}]}}\n";
+    let (message, ended) = message_of_scripted(ready).await;
+    assert!(message.starts_with("the hub failed: it does not listen for connections over tcp"), "{message}");
+    assert_eq!(ended, 1);
 }
 
 #[tokio::test(start_paused = true)]

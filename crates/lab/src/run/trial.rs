@@ -16,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{
     bounds::{allowed, groups},
     cancellation::Cancellation,
@@ -28,7 +30,7 @@ use super::{
     },
     peers::Peers,
     pipeline::Pipeline,
-    plan::TrialPlan,
+    plan::{LEAST_DRAIN, TrialPlan, transport_name},
     supervisor::{Member, Patience, State, Supervisor},
 };
 use crate::report::create_directories;
@@ -150,13 +152,13 @@ struct Trial<'a, L> {
 impl<L: RoleLauncher> Trial<'_, L> {
     async fn run(&mut self) -> Result<(), TrialError> {
         self.start().await?;
-        let streams = match self.plan.mode() {
+        let (streams, drained_by) = match self.plan.mode() {
             LoadMode::Backlog => self.drain_a_backlog().await?,
             LoadMode::Open | LoadMode::Closed | LoadMode::Saturate | LoadMode::Capacity => {
                 self.measure_under_load().await?
             }
         };
-        self.let_everything_arrive(streams).await?;
+        self.let_everything_arrive(streams, drained_by).await?;
         self.stop().await
     }
 
@@ -191,7 +193,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
         for role in Role::ALL {
             if self.supervisor.of(role).next().is_some() {
                 let (limit, cores) = allowed(role, &self.supervisor, &self.groups);
-                let cores = limit.cores.unwrap_or(cores as f64);
+                let cores = limit.cores.unwrap_or_else(|| f64::from(cores));
                 let scope = match self.plan.is_command(role) {
                     true => Scope::Below,
                     false => Scope::Itself,
@@ -214,8 +216,13 @@ impl<L: RoleLauncher> Trial<'_, L> {
             let config = |clock| RoleConfig::Service(Box::new(ServiceConfig { clock, ..config }));
             self.launch(Role::Service, 0, config).await?;
             self.until_ready("starting the embedded service").await?;
-            let mut service = self.supervisor.of(Role::Service);
-            return Ok(service.next().and_then(|(_, running)| running.ready.clone()));
+            let ready = self.supervisor.of(Role::Service).find_map(|(_, running)| running.ready.clone());
+            if let Some(missing) = ready.as_ref().and_then(|ready| self.plan.missing_connection(ready)) {
+                let service = Member { role: Role::Service, instance: 0 };
+                let reason = format!("it does not listen for connections over {}", transport_name(missing));
+                return Err(self.supervisor.failed(service, reason).await);
+            }
+            return Ok(ready);
         }
         if !self.plan.is_command(Role::Service) {
             return Ok(None);
@@ -229,7 +236,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
         Ok(Some(ready))
     }
 
-    async fn measure_under_load(&mut self) -> Result<Vec<StreamSends>, TrialError> {
+    /// Returns what was sent, and when the drain phase ends at the latest.
+    async fn measure_under_load(&mut self) -> Result<(Vec<StreamSends>, Instant), TrialError> {
         let phases = &self.plan.parameters.phases;
         for role in [Role::Sink, Role::Relay] {
             self.supervisor.tell(role, &Command::Start).await;
@@ -254,14 +262,22 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.mark(Edge::End, &Role::ALL).await?;
         self.supervisor.read_usages().await?;
         self.monitor.end_measurement(&self.supervisor);
-        self.monitor.enter(Phase::Draining, Some(phases.drain));
+        let drained_by = self.begin_to_drain();
         self.supervisor.tell(Role::Load, &Command::Stop).await;
-        self.until_load_is_done(Patience {
+        // The load gives up waiting for answers by itself.
+        let patience = Patience {
             what: "ending the load",
-            total: Some(phases.drain.max(LEAST_PATIENCE)),
+            total: Some(self.plan.drain() + STOP_PATIENCE),
             stalled: None,
-        })
-        .await
+        };
+        Ok((self.until_load_is_done(patience).await?, drained_by))
+    }
+
+    /// The measured phase is over. Returns when the drain phase ends at the latest.
+    fn begin_to_drain(&mut self) -> Instant {
+        let drain = self.plan.drain();
+        self.monitor.enter(Phase::Draining, Some(drain));
+        Instant::now() + drain
     }
 
     /// Waits for the instances of the relay to have claimed all partitions in equal shares: what changes hands while they
@@ -312,7 +328,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
         Err(self.supervisor.failed(relay, reason).await)
     }
 
-    async fn drain_a_backlog(&mut self) -> Result<Vec<StreamSends>, TrialError> {
+    /// Returns what was sent, and when the drain phase ends at the latest.
+    async fn drain_a_backlog(&mut self) -> Result<(Vec<StreamSends>, Instant), TrialError> {
         self.monitor.enter(Phase::Filling, None);
         self.supervisor.tell(Role::Load, &Command::Start).await;
         let streams = self
@@ -342,18 +359,22 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.mark(Edge::End, &[Role::Service, Role::Relay]).await?;
         self.supervisor.read_usages().await?;
         self.monitor.end_measurement(&self.supervisor);
-        self.monitor.enter(Phase::Draining, Some(self.plan.parameters.phases.drain));
+        let drained_by = self.begin_to_drain();
         self.supervisor.tell(Role::Sink, &Command::Start).await;
-        Ok(streams)
+        Ok((streams, drained_by))
     }
 
-    /// Waits for every acknowledged event to be seen that retention has left, or for the time that the scenario allows
-    /// for it.
-    async fn let_everything_arrive(&mut self, streams: Vec<StreamSends>) -> Result<(), TrialError> {
+    /// Waits for every acknowledged event to be seen that retention has left, or for the end of the drain phase.
+    async fn let_everything_arrive(
+        &mut self,
+        streams: Vec<StreamSends>,
+        drained_by: Instant,
+    ) -> Result<(), TrialError> {
         self.supervisor.tell(Role::Sink, &Command::Expect { streams }).await;
         let patience = Patience {
             what: "draining",
-            total: Some(self.plan.parameters.phases.drain.max(LEAST_PATIENCE)),
+            // What was acknowledged last may need a moment more than the load had for its answers.
+            total: Some(drained_by.saturating_duration_since(Instant::now()).max(LEAST_DRAIN)),
             stalled: None,
         };
         let monitor = &mut self.monitor;
@@ -486,8 +507,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
     }
 }
 
-/// Whether the `missing` events are those that retention took before relay or sinks read them: the relay has done everything
-/// else, and each sink has seen all of that.
+/// Whether the `missing` events are those that retention took before relay or sinks read them: the relay has done
+/// everything else, and each sink has seen all of that.
 fn nothing_more_comes(supervisor: &Supervisor, missing: u64) -> bool {
     let (load, relay) = (load_counters(supervisor).events, relay_counters(supervisor));
     let sinks = sinks_counters(supervisor);
@@ -527,7 +548,7 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 /// a failed partition together.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
-/// The least time to drain, for scenarios that allow none.
+/// The least time for what must happen before a trial goes on.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
 const STOP_PATIENCE: Duration = Duration::from_secs(30);

@@ -32,8 +32,9 @@ pub struct Axis {
 }
 
 impl Case {
-    /// The parameters as JSON in the shape of the scenario file, for `params` in the results. What only hubs have is not
-    /// among those of queues, and a connection string never: another namespace than the embedded one is only called `namespace`.
+    /// The parameters as JSON in the shape of the scenario file, for `params` in the results. What only hubs have is
+    /// not among those of queues, and a connection string never: another namespace than the embedded one is only called
+    /// `namespace`.
     #[must_use]
     pub fn params(&self) -> Map<String, Value> {
         let value = serde_json::to_value(&self.parameters)
@@ -74,10 +75,10 @@ impl Case {
         params
     }
 
-    /// Why the case can't be run on a machine of so many cores: a role of it is to have more, or nobody could tell when it
-    /// is done. `None` if it can.
+    /// Why the case can't be run on a machine of so many cores: a role of it is to have more, or nobody could tell when
+    /// it is done. `None` if it can.
     #[must_use]
-    pub fn obstacle(&self, cores: usize) -> Option<String> {
+    pub fn obstacle(&self, cores: u32) -> Option<String> {
         let sut = &self.parameters.sut;
         if !sut.is_ours() && self.parameters.load.mode == LoadMode::Backlog {
             let name = &sut.name;
@@ -89,7 +90,7 @@ impl Case {
         let roles =
             [("hub", &limits.hub), ("load", &limits.load), ("relay", &limits.relay), ("sink", &limits.sink)];
         roles.into_iter().find_map(|(role, limits)| {
-            let wanted = limits.cores.filter(|wanted| *wanted > cores as f64)?;
+            let wanted = limits.cores.filter(|wanted| *wanted > f64::from(cores))?;
             let there_are = match cores {
                 1 => "1 core".to_owned(),
                 cores => format!("{cores} cores"),

@@ -156,7 +156,7 @@ pub struct Phases {
     /// Full load whose figures count.
     #[serde(with = "units::duration")]
     pub measure: Duration,
-    /// No more load; how long the events under way may take at most to arrive.
+    /// No more load: the longest that answers to the last sends and the events under way may take.
     #[serde(with = "units::duration")]
     pub drain: Duration,
 }
@@ -170,9 +170,10 @@ impl Parameters {
 
     /// What each hub of the embedded service may hold: [`Embedded::log_per_hub`], or else what the load needs.
     ///
-    /// A saturating load is at most [`Load::max_lag`] ahead of the relay, so three times as much is enough: the relay may be as
-    /// far ahead of the sink again, and no route spreads quite evenly. Of large events it is ahead by less. Less memory than that of the largest log is
-    /// written to again sooner, while it is still in the cache. Of any other load it is not known how far it gets ahead.
+    /// A saturating load is at most [`Load::max_lag`] ahead of the relay, so three times as much is enough: the relay
+    /// may be as far ahead of the sink again, and no route spreads quite evenly. Of large events it is ahead by less.
+    /// Less memory than that of the largest log is written to again sooner, while it is still in the cache. Of any
+    /// other load it is not known how far it gets ahead.
     #[must_use]
     pub fn log_per_hub(&self) -> ByteSize {
         if let Some(given) = self.embedded.log_per_hub {

@@ -63,8 +63,8 @@ impl Launch {
         self.launch.iter().map(String::as_str).chain(own).map(str::to_owned).collect()
     }
 
-    /// Whether a remote shell takes the name of the program for what it is: `ssh` joins its arguments by spaces and lets a
-    /// shell part them again.
+    /// Whether a remote shell takes the name of the program for what it is: `ssh` joins its arguments by spaces and
+    /// lets a shell part them again.
     pub(super) fn needs_no_quoting(&self) -> bool {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+~".contains(&byte);
         !self.program.is_empty() && !self.program.starts_with('-') && self.program.bytes().all(is_plain)

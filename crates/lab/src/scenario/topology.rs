@@ -8,10 +8,10 @@
 //!                           └▶ audit ─▶ sink       and has a sink of its own
 //! ```
 //!
-//! A scenario says it in a section of its own, or by the sections `hubs` or `queues`, which are short forms: the load sends to
-//! `source`, the pipeline forwards from there to `destination`, the sink receives from it, and the pipeline is measured.
-//! Whatever form it has, [`Parameters::topology`](super::Parameters::topology) resolves it, and nothing else looks at the
-//! form.
+//! A scenario says it in a section of its own, or by the sections `hubs` or `queues`, which are short forms: the load
+//! sends to `source`, the pipeline forwards from there to `destination`, the sink receives from it, and the pipeline is
+//! measured. Whatever form it has, [`Parameters::topology`](super::Parameters::topology) resolves it, and nothing else
+//! looks at the form.
 
 use std::collections::BTreeMap;
 
@@ -207,8 +207,8 @@ impl Topology {
         }
     }
 
-    /// The address that shows what arrived at an end that is written: of a topic it is that of a subscription with a sink,
-    /// since each gets every message.
+    /// The address that shows what arrived at an end that is written: of a topic it is that of a subscription with a
+    /// sink, since each gets every message.
     #[must_use]
     pub fn written_at(&self, to: &End) -> String {
         let reader = self.sinks.iter().find(|sink| sink.entity == to.entity);

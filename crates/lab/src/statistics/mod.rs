@@ -1,4 +1,4 @@
-//! What a handful of trials proves: intervals, differences, and the courage to say "no verdict".
+//! What a handful of trials proves: intervals, differences, and where there is no verdict.
 //!
 //! A case has 3 to 20 trials. That is too few to trust a normal distribution, and throughput under a scheduler is
 //! rarely normal. Everything here therefore works with ranks:

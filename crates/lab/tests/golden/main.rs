@@ -1,4 +1,5 @@
-//! Results that an earlier build wrote, as its runs left them: they stay valid, and every reader says of them what it said then.
+//! Results that an earlier build wrote, as its runs left them: they stay valid, and every reader says of them what it
+//! said then.
 //!
 //! The files are of real runs (`parshall run`, two trials of three seconds), with fewer seconds in the course of a trial
 //! and fewer points in the curves than the runs had.

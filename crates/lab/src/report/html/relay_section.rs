@@ -78,8 +78,8 @@ fn work(case: &Case) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-/// A row for each kind of change: how often in the measured phases, with the reasons that occurred, and in the trials as a
-/// whole, to which the opening of all partitions at the start and their closing at the end belong.
+/// A row for each kind of change: how often in the measured phases, with the reasons that occurred, and in the trials
+/// as a whole, to which the opening of all partitions at the start and their closing at the end belong.
 fn partitions(all: &RelayActivity) -> Option<Grid> {
     let mut grid = Grid::new(["partitions", "while measured", "reasons", "whole trials"]);
     let mut row = |name: &str, reasons: &[(&str, u64)], whole: Option<u64>| {
@@ -138,11 +138,11 @@ fn size_cells(size: Size, summary: &SizeSummary) -> [Option<String>; 7] {
 
 /// What the lab reads from the case's figures, each class once.
 fn findings(case: &Case) -> Vec<(String, String)> {
-    let mut told = Vec::new();
+    let mut advised = Vec::new();
     let mut findings = Vec::new();
     for finding in &case.findings {
-        if let (Some(hint), false) = (&finding.hint, told.contains(&finding.kind)) {
-            told.push(finding.kind);
+        if let (Some(hint), false) = (&finding.hint, advised.contains(&finding.kind)) {
+            advised.push(finding.kind);
             findings.push((finding.message.clone(), hint.clone()));
         }
     }

@@ -1,3 +1,5 @@
+//! Cases made of trials: their figures, verdicts and findings.
+
 use super::super::{Destination, Distributions, GeneratorHealth, Refusals};
 use super::*;
 

@@ -2,9 +2,9 @@
 
 use super::thresholds::{
     BUSY_MACHINE_PERCENT, BUSY_SERVICE_PERCENT, CARRIED_PERCENT, CHECKPOINT_ERRORS_PERCENT,
-    FULL_BATCH_PERCENT, LAG_BATCHES_PER_PARTITION, LEAST_COUNT, LEAST_TAIL_US, LOW_CPU_PERCENT,
-    NEAR_MEMORY_PERCENT, REQUESTS_PER_RENEWAL, SEND_ERRORS_PERCENT, SHARED_MACHINE_PERCENT, STARVED_PERCENT,
-    TAIL_RATIO, WAITING_PERCENT,
+    FULL_BATCH_PERCENT, LAG_BATCHES_PER_PARTITION, LEAST_COUNT, LEAST_SAMPLED_SECONDS, LEAST_TAIL_US,
+    LOW_CPU_PERCENT, NEAR_MEMORY_PERCENT, REQUESTS_PER_RENEWAL, SEND_ERRORS_PERCENT, SHARED_MACHINE_PERCENT,
+    STARVED_PERCENT, TAIL_RATIO, WAITING_PERCENT,
 };
 use super::{Ahead, Symptom, WaitingFor};
 use crate::results::{
@@ -204,10 +204,24 @@ pub(crate) fn is_used_up(pipeline: &PipelineShape, usage: &RoleUsage, trial: &Tr
 
 /// Whether the machine was used up: by all roles together, and whatever else ran on it.
 fn machine(trial: &Trial) -> Option<WaitingFor> {
-    let cores = cores(trial)?;
-    let used: f64 = trial.roles.values().map(|usage| usage.cpu_seconds).sum();
-    let used_cores = (used + trial.other_cpu_seconds.unwrap_or(0.0)) / trial.duration_s;
-    (used_cores >= cores * BUSY_MACHINE_PERCENT / 100.0).then_some(WaitingFor::Machine { used_cores, cores })
+    let (seconds, cpus) = sampled(trial)?;
+    let own: f64 = trial.roles.values().map(|usage| usage.cpu_seconds).sum();
+    let all = own + trial.other_cpu_seconds.unwrap_or(0.0);
+    // A quota may leave the run fewer cores than there are CPUs; what others use is no part of it.
+    [(all, cpus), (own, cores(trial)?)].into_iter().find_map(|(used, cores)| {
+        let used_cores = used / seconds;
+        let is_used_up = used_cores >= cores * BUSY_MACHINE_PERCENT / 100.0;
+        is_used_up.then_some(WaitingFor::Machine { used_cores, cores })
+    })
+}
+
+/// Over how many seconds CPU time was counted, and on how many CPUs. For older results, the measured phase and all
+/// cores are the best guess.
+fn sampled(trial: &Trial) -> Option<(f64, f64)> {
+    match trial.cpu_sampling {
+        Some(sampling) => Some((sampling.seconds, f64::from(sampling.cpus))),
+        None => Some((trial.duration_s, cores(trial)?)),
+    }
 }
 
 /// How many cores the machine has; older results say it only by a role that may use all of them.
@@ -228,9 +242,11 @@ fn cores(trial: &Trial) -> Option<f64> {
 
 /// What else ran on the machine took so much that the figures are of what it left.
 fn machine_shared(trial: &Trial) -> Option<Symptom> {
-    let cores = cores(trial)?;
-    let other_cores = trial.other_cpu_seconds? / trial.duration_s;
-    (other_cores >= cores * SHARED_MACHINE_PERCENT / 100.0)
+    let (seconds, cores) = sampled(trial)?;
+    let other_cores = trial.other_cpu_seconds? / seconds;
+    // In a short time, ticks of the kernel's clock are too coarse. More than there is can only be such a guess.
+    let is_known = seconds >= LEAST_SAMPLED_SECONDS && other_cores <= cores;
+    (is_known && other_cores >= cores * SHARED_MACHINE_PERCENT / 100.0)
         .then_some(Symptom::MachineShared { other_cores, cores })
 }
 

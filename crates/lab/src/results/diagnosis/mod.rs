@@ -1,4 +1,4 @@
-//! What the figures of a trial mean for whoever wants to change them.
+//! What limited a trial: symptoms that are found in its figures, with their causes and the setting to change.
 //!
 //! The published study of the fan-out ends with what to look at when throughput, latency or duplicates are not what one
 //! expects. [`examine`] looks at just that: a pure function of a trial and the case's settings. A [`Symptom`] is a figure

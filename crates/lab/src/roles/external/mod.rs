@@ -1,4 +1,5 @@
-//! A command in the place of the relay, or of the embedded service: started, watched and ended by a process that stands between it and the orchestrator.
+//! A command in the place of the relay, or of the embedded service: started, watched and ended by a process that stands
+//! between it and the orchestrator.
 //!
 //! ```text
 //! orchestrator ──pipes── parshall role relay ── command ── its children
@@ -68,7 +69,7 @@ pub enum CommandError {
     },
 }
 
-/// Runs the command until it is told to stop.
+/// Runs the command until it is to stop.
 pub(super) async fn run(config: ExternalConfig, channel: &mut RoleChannel) -> Result<Report, RoleError> {
     // Of this program alone: what the command leaves behind becomes a child of this process.
     if let Err(error) = set_child_subreaper(Some(rustix::process::getpid())) {
@@ -87,8 +88,8 @@ struct Running {
     /// The command's own process group.
     group: Option<Pid>,
     output: Option<JoinHandle<()>>,
-    /// What it told of itself last.
-    told: watch::Receiver<Option<ExternalReading>>,
+    /// What it reported of itself last.
+    reading: watch::Receiver<Option<ExternalReading>>,
     /// Ready when a line contains what was asked for.
     seen: tokio::sync::oneshot::Receiver<()>,
 }
@@ -119,14 +120,14 @@ impl Running {
             Readiness::FirstEvent | Readiness::After(_) => None,
         };
         let (see, seen) = tokio::sync::oneshot::channel();
-        let (tell, told) = watch::channel(None);
+        let (tell, reading) = watch::channel(None);
         let output = child.stdout.take().expect("it was asked to be a pipe");
         let clock = config.clock;
         let output = copy_output(output, line, see, move |figures| {
             let at = clock.now();
             tell.send_replace(Some(ExternalReading { at, figures }));
         });
-        Ok(Self { child, group, output: Some(tokio::spawn(output)), told, seen })
+        Ok(Self { child, group, output: Some(tokio::spawn(output)), reading, seen })
     }
 
     async fn carry(
@@ -202,7 +203,7 @@ impl Running {
     fn counted(&self, config: &ExternalConfig) -> Counted {
         Counted {
             at: config.clock.now(),
-            counters: Counters::External(*self.told.borrow()),
+            counters: Counters::External(*self.reading.borrow()),
             // Those of the process in between are nobody's matter.
             sockets: super::protocol::SocketUse::default(),
         }

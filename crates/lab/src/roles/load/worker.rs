@@ -111,6 +111,7 @@ pub(super) async fn work<B: Backend>(
         outcomes: Vec::new(),
         overdue_at_stop: None,
         latency_recording: config.latency_recording,
+        answer_patience: config.answer_patience,
         answers_until: None,
         paused_until: None,
         causes: Causes::default(),
@@ -138,7 +139,9 @@ struct Generator<C> {
     /// Set when the load was stopped: what was due then and had not left.
     overdue_at_stop: Option<u64>,
     latency_recording: LatencyRecording,
-    /// Until when a stopped load waits for answers.
+    /// How long a stopped load waits for answers.
+    answer_patience: Duration,
+    /// Until when it waits for them.
     answers_until: Option<Instant>,
     /// Until when a load without a plan in time sends nothing, because the service asked to slow down.
     paused_until: Option<Instant>,
@@ -192,7 +195,7 @@ impl<C: MessageCodec> Generator<C> {
                 }
                 Some(WorkerCommand::Stop) if self.overdue_at_stop.is_none() => {
                     self.overdue_at_stop = Some(self.overdue(self.clock.now()));
-                    self.answers_until = Some(Instant::now() + ANSWER_PATIENCE);
+                    self.answers_until = Some(Instant::now() + self.answer_patience);
                     self.waiting.clear();
                 }
                 Some(WorkerCommand::Stop) => {}
@@ -286,7 +289,7 @@ impl<C: MessageCodec> Generator<C> {
         }
     }
 
-    /// Nobody will answer any more: what became of these events stays unknown.
+    /// Stops waiting for answers: what became of these events stays unknown.
     fn give_up_answers(&mut self) {
         for (token, pending) in self.pending.iter_mut().enumerate() {
             if let Some(pending) = pending.take() {
@@ -327,9 +330,6 @@ impl<C: MessageCodec> Generator<C> {
         self.schedule.overdue(now) + if is_planned { waiting } else { 0 }
     }
 }
-
-/// How long a service may take to answer a last send: less than a drain phase, more than any healthy answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Rounds after which the event loop gets a turn.
 const ROUNDS_PER_POLL: u32 = 64;

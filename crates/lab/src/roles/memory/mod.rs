@@ -15,7 +15,7 @@ pub use relay::{Delay, MemoryMetrics, MemoryRelay};
 pub use tampering::{FlippedBit, Tally, Tampering};
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -201,7 +201,7 @@ impl Backend for MemoryBackend {
             hubs.insert(name, hub);
         }
         drop(hubs);
-        Ok(MemoryService { backend: self.clone() })
+        Ok(MemoryService { backend: self.clone(), connections: config.connections.clone() })
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<MemoryRelay, SinkError> {
@@ -254,13 +254,18 @@ fn positions(endpoint: &Endpoint) -> Vec<(PartitionId, StartPosition)> {
 #[derive(Debug)]
 pub struct MemoryService {
     backend: MemoryBackend,
+    connections: BTreeSet<Connection>,
 }
 
 impl RunningService for MemoryService {
     fn entry_points(&self) -> Vec<EntryPoint> {
         let connection_string = Secret::new("in memory");
-        let connection = Connection::default();
-        vec![EntryPoint { connection, connection_string, certificate_authority: None }]
+        let entry_point = |connection| EntryPoint {
+            connection,
+            connection_string: connection_string.clone(),
+            certificate_authority: None,
+        };
+        self.connections.iter().copied().map(entry_point).collect()
     }
 
     fn storage_connection_string(&self) -> Option<Secret> {

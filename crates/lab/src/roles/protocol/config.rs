@@ -80,6 +80,9 @@ pub struct LoadConfig {
     pub workers: u16,
     /// What the events carry.
     pub payload: Payload,
+    /// How long the service may take to answer the last sends, once the load is stopped.
+    #[serde(with = "units::duration")]
+    pub answer_patience: Duration,
     /// Whether latencies are recorded.
     pub latency_recording: LatencyRecording,
 }

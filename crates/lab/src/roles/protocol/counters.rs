@@ -94,7 +94,7 @@ pub enum Counters {
     Sink(SinkCounters),
 }
 
-/// What a command in the relay's place told of itself, and when.
+/// What a command in the relay's place reported of itself, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalReading {

@@ -114,7 +114,7 @@ pub enum Report {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// Service: how to reach it, in each way that it was asked for. The first is AMQP over plain TCP.
+    /// Service: how to reach it, over each connection that an end has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entry_points: Vec<EntryPoint>,
     /// Service: how to reach its storage account, where it serves one.
@@ -136,11 +136,10 @@ pub struct EntryPoint {
 }
 
 impl Ready {
-    /// The way that a role wants, or the first where there is no choice.
+    /// The way to the service over this connection, if it listens for that.
     #[must_use]
     pub fn entry_point(&self, wanted: Connection) -> Option<&EntryPoint> {
-        let exact = self.entry_points.iter().find(|entry_point| entry_point.connection == wanted);
-        exact.or_else(|| self.entry_points.first())
+        self.entry_points.iter().find(|entry_point| entry_point.connection == wanted)
     }
 }
 

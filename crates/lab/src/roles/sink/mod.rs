@@ -3,8 +3,8 @@
 //! The verifiers of its workers stay where they are: they are asked how many of the acknowledged events they have
 //! seen, and merged once at the end. The orchestrator gets counts and a verdict, never the bits.
 //!
-//! Between queues the first worker looks into the dead-letter queue of the source as well: a message that the service has put
-//! there has not arrived, and is not lost.
+//! Between queues the first worker looks into the dead-letter queue of the source as well: a message that the service
+//! has put there has not arrived, and is not lost.
 
 mod dead_letters;
 mod worker;

@@ -372,8 +372,8 @@ impl<C: MessageCodec> Receiver<C> {
         self.dead_letters.as_ref().map_or(&[], DeadLetters::found)
     }
 
-    /// Acknowledged messages that are in the dead-letter queue and have not arrived here. A queue is one partition, so this
-    /// worker is the one that would have seen them.
+    /// Acknowledged messages that are in the dead-letter queue and have not arrived here. A queue is one partition, so
+    /// this worker is the one that would have seen them.
     fn acknowledged_dead(&self, streams: &[StreamSends]) -> u64 {
         let dead = self.dead_letters().iter();
         let missing = dead.filter(|&&(stream, sequence)| {

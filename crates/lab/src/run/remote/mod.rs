@@ -1,7 +1,5 @@
 //! What the orchestrator knows of a role that a command of the scenario started elsewhere.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::clock_track::{ClockTrack, OffsetRange};
@@ -116,9 +114,10 @@ impl Remote {
         let [from_ns, to_ns] = [from, to].map(|at| clock.monotonic_ns(at));
         let middle = self.clock.at(from_ns.midpoint(to_ns))?;
         let [began, ended] = [self.clock.at(from_ns)?, self.clock.at(to_ns)?];
-        let second = i64::try_from(Duration::from_secs(1).as_nanos()).unwrap_or(i64::MAX);
-        let seconds = (from_ns..to_ns).step_by(usize::try_from(second).unwrap_or(usize::MAX));
-        let bounds = seconds.filter_map(|start| self.clock.between(start, to_ns.min(start + second)));
+        let seconds = std::iter::successors(Some(from_ns), |start| Some(start + NANOSECONDS_PER_SECOND));
+        let seconds = seconds.take_while(|start| *start < to_ns);
+        let bounds =
+            seconds.filter_map(|start| self.clock.between(start, to_ns.min(start + NANOSECONDS_PER_SECOND)));
         let (exchanges, round_trip) = self.clock.exchanges(from_ns, to_ns);
         Some(ClockOffset {
             offset_us: microseconds(middle.middle_ns()),
@@ -158,6 +157,8 @@ impl Remote {
 fn microseconds(nanoseconds: i64) -> f64 {
     nanoseconds as f64 / 1e3
 }
+
+const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
 /// At ten questions a second.
 const UNANSWERED_MAX: u64 = 50;

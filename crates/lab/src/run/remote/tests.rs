@@ -102,7 +102,7 @@ async fn run_answering(answers: usize) -> Case {
 async fn a_role_that_greets_and_then_says_nothing_has_not_started() {
     let case = run_answering(3).await;
     let message = &case.findings[0].message;
-    let expected = "the hub did not start: `ssh vm1 parshall role hub` said nothing within 30 s";
+    let expected = "the hub did not start: `ssh vm1 parshall role hub` did not report within 30 s";
     assert!(message.starts_with(expected), "{message}");
     let hint = case.findings[0].hint.as_deref().unwrap_or_default();
     assert!(hint.contains("run the command by hand") && hint.contains("Broken pipe"), "{hint}");

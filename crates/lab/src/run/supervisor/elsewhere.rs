@@ -1,5 +1,5 @@
-//! What the supervisor does for roles that a command of the scenario started elsewhere: it greets them, aligns their clocks, and
-//! asks what these show for as long as they work.
+//! Roles that a command of the scenario started elsewhere: their first report, the alignment of their clocks, and the
+//! questions about clock and usage while they work.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -53,15 +53,15 @@ impl Supervisor {
         };
         match self.wait_until(patience, condition, |_| None).await {
             Err(TrialError::TimedOut { after, .. }) => {
-                let reason = format!("said nothing within {}", units::duration::text(after));
+                let reason = format!("did not report within {}", units::duration::text(after));
                 Err(self.not_started(member, reason, None).await)
             }
             other => other,
         }
     }
 
-    /// Waits for every role elsewhere to say what its process uses at this moment. What does not come in time is not waited
-    /// for: the last reading stands.
+    /// Waits for every role elsewhere to say what its process uses at this moment. What does not come in time is not
+    /// waited for: the last reading stands.
     pub(in crate::run) async fn read_usages(&mut self) -> Result<(), TrialError> {
         let mut wanted = BTreeMap::new();
         for member in self.remote_members() {

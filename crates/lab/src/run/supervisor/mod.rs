@@ -1,8 +1,8 @@
 //! The roles of one trial while it runs: started, asked, heard, watched, ended.
 //!
-//! Every role's reports arrive in one queue. A [`Supervisor`] keeps what each said last, so that waiting for something is
-//! waiting for a condition on what is known ([`Supervisor::wait_until`]). Whatever happens to a role at any time (it fails, it
-//! dies, it says something that nobody understands) ends the wait with an error that names it.
+//! Every role's reports arrive in one queue. A [`Supervisor`] keeps what each said last, so that waiting for something
+//! is waiting for a condition on what is known ([`Supervisor::wait_until`]). Whatever happens to a role at any time (it
+//! fails, it dies, it says something that nobody understands) ends the wait with an error that names it.
 
 mod elsewhere;
 

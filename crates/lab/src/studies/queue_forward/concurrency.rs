@@ -8,8 +8,8 @@ use crate::results::{
 };
 use crate::studies::Observation;
 
-/// The places are the bound if they account for what passed, and nothing else was used up: not the CPU of what is measured, not
-/// the service, not the machine, not the messages.
+/// The places are the bound if they account for what passed, and nothing else was used up: not the CPU of what is
+/// measured, not the service, not the machine, not the messages.
 pub(super) fn bound(observation: &Observation<'_>) -> Option<Finding> {
     let Observation { shape, measured, trial, .. } = *observation;
     let usage = observation.usage()?;
@@ -91,13 +91,13 @@ pub(super) fn finding(sweep: &str, cases: &[&Case]) -> Option<CrossCaseFinding> 
     // More places only help where they have not been tried in vain.
     let is_exhausted = free.iter().any(|(_, free)| free.places > most.places);
     let hint = bound_of(last).and_then(|finding| finding.hint.clone());
-    // The findings of crowded cases are told here as well.
-    let told = known.iter().filter(|(case, _)| bound_of(case).is_some());
+    // The findings of crowded cases are part of this one as well.
+    let crowded = known.iter().filter(|(case, _)| bound_of(case).is_some());
     Some(CrossCaseFinding {
         severity: Severity::Note,
         kind: FindingKind::LimitedByConcurrency,
         sweep: sweep.to_owned(),
-        cases: told.map(|(case, _)| case.name.clone()).collect(),
+        cases: crowded.map(|(case, _)| case.name.clone()).collect(),
         message: sentences.join(". "),
         hint: hint.filter(|_| !is_exhausted),
     })

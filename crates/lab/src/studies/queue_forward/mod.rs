@@ -1,5 +1,5 @@
-//! The forwarding of messages from a queue: concurrency as the bound (Little's law), dead letters, and versions of systems
-//! that take a large buffer for each send.
+//! The forwarding of messages from a queue: concurrency as the bound (Little's law), dead letters, and versions of
+//! systems that take a large buffer for each send.
 
 mod concurrency;
 mod occupancy;

@@ -1,8 +1,8 @@
 //! How long each message takes one of the places that there are for messages: what Little's law is about.
 //!
-//! Between queues no more messages are worked on at once than the scenario says. Each takes a place from the moment at which it is
-//! there until its settlement is confirmed, and leaves it empty until the next one is there. However fast the machine is,
-//! no more messages pass in a second than there are places, divided by that time.
+//! Between queues no more messages are worked on at once than the scenario says. Each takes a place from the moment at
+//! which it is there until its settlement is confirmed, and leaves it empty until the next one is there. However fast
+//! the machine is, no more messages pass in a second than there are places, divided by that time.
 
 use std::collections::BTreeMap;
 

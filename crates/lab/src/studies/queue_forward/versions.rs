@@ -1,8 +1,9 @@
 //! A version that takes as much memory for each send as the largest message has, beside one that does not.
 //!
-//! SDKs of Service Bus up to 7.15.0-beta.4 made a buffer for each message that they sent, as large as the largest one that the
-//! service said it would take. Whether that is so, and whether it is what makes a version slow, follows from what systems report
-//! of themselves: the bytes that they allocate for each message, and the time that their garbage collectors take.
+//! SDKs of Service Bus up to 7.15.0-beta.4 made a buffer for each message that they sent, as large as the largest one
+//! that the service said it would take. Whether that is so, and whether it is what makes a version slow, follows from
+//! what systems report of themselves: the bytes that they allocate for each message, and the time that their garbage
+//! collectors take.
 
 use crate::figure::{bytes, duration_us, percent, rate, ratio};
 use crate::results::{

@@ -63,4 +63,25 @@ fn use_of_the_machine_by_others_is_reported_from_a_fifth_of_it_on() {
         "other processes used 1.2 of the machine's 4 cores during the measurement"
     );
     assert_eq!(symptom.severity(), Severity::Warning);
+    let sampled = |cpu_seconds, seconds, cpus| {
+        move |trial: &mut Trial| {
+            trial.other_cpu_seconds = Some(cpu_seconds);
+            trial.cpu_sampling = Some(CpuSampling { seconds, cpus });
+        }
+    };
+    // CPU time is counted for a little longer than the phase lasts, and on CPUs of which a quota may leave only a part.
+    nothing(sampled(9.0, 11.5, 4));
+    nothing(sampled(12.0, 10.0, 16));
+    let said = only(sampled(143.0, 10.0, 20)).sentence(Noun::Events);
+    assert!(said.contains("14.3 of the machine's 20 cores"), "{said}");
+}
+
+#[test]
+fn use_of_the_machine_by_others_is_not_guessed_from_a_moment() {
+    nothing(|trial| {
+        trial.other_cpu_seconds = Some(0.06);
+        trial.cpu_sampling = Some(CpuSampling { seconds: 0.04, cpus: 4 });
+    });
+    // Older results say only how long the phase was.
+    nothing(|trial| trial.other_cpu_seconds = Some(41.0));
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::results::fixture::{SECONDS, intervals, usage};
 use crate::results::{
-    BatchCounts, CheckpointCounts, Delivery, EntityCounters, GeneratorHealth, LatencySummary,
+    BatchCounts, CheckpointCounts, CpuSampling, Delivery, EntityCounters, GeneratorHealth, LatencySummary,
     OwnershipActivity, RelayActivity, Role, RoleUsage, SendCounts, Shape, Size, SizeSummary, Stage, Trial,
     WaitingTimes, WholeTrial,
 };
