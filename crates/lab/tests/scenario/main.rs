@@ -166,7 +166,7 @@ fn a_log_whose_size_is_not_given_holds_three_times_what_may_wait_in_it() {
     assert_eq!(log(&[]), (500_000 * 80 * 3, true));
     assert_eq!(log(&["load.max_lag=1000"]), (64 << 20, true), "no less than this");
     assert_eq!(log(&["load.payload=1 KiB"]), (384 << 20, true), "large events are ahead by less");
-    assert_eq!(log(&["embedded.log_per_hub=300 MiB"]), (300 << 20, false), "as it says");
+    assert_eq!(log(&["embedded.log_per_hub=400 MiB"]), (400 << 20, false), "as it says");
     assert_eq!(log(&["limits.hub.memory=200 MiB"]), (500_000 * 80 * 3, false), "the limit may be too low");
     // Two of three partitions get no events, and each has its share.
     let spread = log(&["hubs.destination.partitions=96", "relay.fan_out=32"]);
