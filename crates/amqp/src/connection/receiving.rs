@@ -125,7 +125,8 @@ impl Connection {
             tag_length: transfer.delivery_tag.len() as u8,
             settled: transfer.settled,
         };
-        let mut delivery = delivery_of(at, &first);
+        let of_shape = delivery_of(at, &first);
+        let mut delivery = of_shape;
         let (mut next, mut count) = (at, 0);
         while u64::from(delivery.end - delivery.start) <= link.max_message_size {
             self.deliveries.items.push(delivery);
@@ -136,10 +137,14 @@ impl Connection {
             }
             let rest = &chunk[next..];
             if let Some(frame) = shape.as_ref().and_then(|shape| shape.read(rest)) {
-                delivery.id = frame.delivery_id;
-                delivery.start = (next + frame.payload_at) as u32;
-                delivery.end = (next + frame.size) as u32;
-                delivery.tag_start = (next + frame.tag_at) as u32;
+                // The frame before may have been of another shape: of another format, or with another tag.
+                delivery = Delivery {
+                    id: frame.delivery_id,
+                    start: (next + frame.payload_at) as u32,
+                    end: (next + frame.size) as u32,
+                    tag_start: (next + frame.tag_at) as u32,
+                    ..of_shape
+                };
                 continue;
             }
             let same_link =

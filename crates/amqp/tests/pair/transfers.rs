@@ -53,6 +53,36 @@ fn messages_arrive_as_they_were_sent() {
 }
 
 #[test]
+fn messages_of_several_shapes_in_one_burst_keep_what_is_their_own() {
+    converse(&Setup::default(), |pair| {
+        let (link, theirs) = credited(pair, LinkAcceptance::default());
+        let mut sent = Vec::new();
+        // Ids take another form from 256 on.
+        for round in 0..10_u8 {
+            pair.server.connection.set_credit(theirs, 100);
+            pair.talk();
+            while pair.client.next().is_some() {}
+            for number in 0..60_u8 {
+                let format = if number % 3 == 1 { 0 } else { FORMAT_BATCH };
+                let tag = vec![number; if number % 5 == 2 { 3 } else { 4 }];
+                let settled = number % 7 == 3;
+                let message = vec![round ^ number; 40 + usize::from(number)];
+                let mut sender = pair.client.connection.sender(link).expect("the link is there");
+                let delivery = NewDelivery { tag: &tag, format, settled };
+                sender.send(&delivery, &[&message]).expect("there is credit");
+                sent.push((format, tag, message, settled));
+            }
+            pair.talk();
+        }
+        let messages = pair.server.messages().into_iter();
+        let seen: Vec<_> = messages
+            .map(|message| (message.format, message.tag.to_vec(), message.bytes.to_vec(), message.settled))
+            .collect();
+        assert!(seen == sent, "{} of {}", seen.len(), sent.len());
+    });
+}
+
+#[test]
 fn outcomes_come_back_in_ranges() {
     converse(&Setup::default(), |pair| {
         let (link, theirs) = credited(pair, LinkAcceptance::default());
