@@ -2,6 +2,9 @@
 
 use std::io;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
 use super::*;
 use crate::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 
@@ -108,4 +111,31 @@ fn clients_dial_the_namespace_unless_it_is_localhost_and_elsewhere() {
     assert_eq!(client_host("localhost", address("0.0.0.0:1")), "localhost");
     assert_eq!(client_host("localhost", address("[::1]:1")), "::1");
     assert_eq!(client_host("hubs.example", address("10.0.0.1:1")), "hubs.example");
+}
+
+#[tokio::test]
+async fn health_and_metrics_answer_however_many_connections_rest() {
+    let service = Service::start(config().and(Protocol::Operations)).await.unwrap();
+    let address = service.address(Protocol::Operations).unwrap();
+    let mut resting = Vec::new();
+    for _ in 0..70 {
+        resting.push(TcpStream::connect(address).await.unwrap());
+    }
+    let health = fetched(address, "/health").await;
+    assert!(health.ends_with(r#"{"status":"healthy","message":"Service is healthy."}"#), "{health}");
+    let metrics = fetched(address, "/metrics").await;
+    let evicted =
+        metrics.lines().find_map(|line| line.strip_prefix("parshall_operations_connections_evicted_total "));
+    assert!(evicted.unwrap().parse::<u64>().unwrap() >= 7, "{metrics}");
+    assert!(fetched(address, "/elsewhere").await.starts_with("HTTP/1.1 404"));
+    service.stop().await;
+}
+
+async fn fetched(address: SocketAddr, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    answer
 }
