@@ -39,7 +39,7 @@ mod receiving;
 mod sending;
 mod session;
 mod sessions;
-mod settled_run;
+mod transfer_run;
 mod unsettled;
 
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ pub use event::{Deliveries, Delivery, Event};
 pub use link::{LinkAcceptance, LinkId, LinkOptions};
 pub use partial::PartialBytes;
 pub use sending::{NewDelivery, SenderMut, TransferWriter};
-pub use settled_run::SettledRun;
+pub use transfer_run::TransferRun;
 pub use unsettled::Unsettled;
 
 use crate::codec::Reader;

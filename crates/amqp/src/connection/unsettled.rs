@@ -45,6 +45,21 @@ impl<T: Copy> Unsettled<T> {
         self.slots.push_back(Some(delivery));
     }
 
+    /// Adds deliveries with consecutive ids, the first of which is `first`.
+    #[inline]
+    pub fn extend(&mut self, first: u32, deliveries: impl ExactSizeIterator<Item = T>) {
+        let follows = self.slots.is_empty() || first.wrapping_sub(self.first) as usize == self.slots.len();
+        if follows && self.slots.len() + deliveries.len() <= RING_MAX {
+            if self.slots.is_empty() {
+                self.first = first;
+            }
+            return self.slots.extend(deliveries.map(Some));
+        }
+        for (place, delivery) in (0_u32..).zip(deliveries) {
+            self.push(first.wrapping_add(place), delivery);
+        }
+    }
+
     /// Takes what waits from `first` to `last`, in the order of the ids. Ids that are not waiting, as a hostile range
     /// may have billions of, cost nothing.
     #[inline]
@@ -218,6 +233,7 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Operation {
         Push { gap: u64, link: u32 },
+        Extend { gap: u64, count: u64, link: u32 },
         Burst { count: u64 },
         Settle { back: u64, count: u64 },
         Forget { link: u32 },
@@ -227,6 +243,8 @@ mod tests {
         prop_oneof![
             4 => (prop_oneof![Just(0u64), 0u64..5], 0u32..3)
                 .prop_map(|(gap, link)| Operation::Push { gap, link }),
+            2 => (prop_oneof![Just(0u64), 0u64..5], 0u64..5, 0u32..3)
+                .prop_map(|(gap, count, link)| Operation::Extend { gap, count, link }),
             1 => Just(Operation::Burst { count: RING_MAX as u64 / 3 }),
             2 => (0u64..60, 0u64..60).prop_map(|(back, count)| Operation::Settle { back, count }),
             1 => (0u32..3).prop_map(|link| Operation::Forget { link }),
@@ -248,6 +266,12 @@ mod tests {
                         ring.push(wrapped(next), link);
                         model.waiting.insert(next, link);
                         next += 1;
+                    }
+                    Operation::Extend { gap, count, link } => {
+                        next += gap;
+                        ring.extend(wrapped(next), std::iter::repeat_n(link, count as usize));
+                        model.waiting.extend((next..next + count).map(|id| (id, link)));
+                        next += count;
                     }
                     // Deliveries that are settled as they come, so that what waits falls behind.
                     Operation::Burst { count } => {

@@ -267,17 +267,18 @@ impl TransferHeader<'_> {
     }
 }
 
-/// The frame header and performative of settled messages of one link, which differ in their size, id and tag alone.
+/// The frame header and performative of messages of one link, which differ in their size, id and tag alone.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SettledTemplate {
-    bytes: [u8; SETTLED_TEMPLATE_MAX],
+pub(crate) struct TransferTemplate<const TAG: usize> {
+    bytes: [u8; TEMPLATE_MAX],
     length: usize,
     /// Where the id is, behind its constructor; the tag follows it.
     id_at: usize,
 }
 
-impl SettledTemplate {
-    pub(crate) fn new(channel: u16, handle: u32, message_format: u32) -> Self {
+impl<const TAG: usize> TransferTemplate<TAG> {
+    pub(crate) fn new(channel: u16, handle: u32, message_format: u32, settled: bool) -> Self {
+        const { assert!(FIELDS_AT + 5 + 5 + 2 + TAG + 5 + 7 <= TEMPLATE_MAX, "a template has room for its tag") };
         let mut bytes = [0; TRANSFER_OVERHEAD_MAX];
         bytes[4..6].copy_from_slice(&PLAIN_FRAME.to_be_bytes());
         bytes[6..8].copy_from_slice(&channel.to_be_bytes());
@@ -286,15 +287,16 @@ impl SettledTemplate {
         put_uint(&mut bytes, &mut at, handle);
         let id_at = at + 1;
         bytes[at] = code::UINT;
-        bytes[at + 5..at + 7].copy_from_slice(&[code::BINARY_8, 4]);
-        at += 11;
+        bytes[at + 5..at + 7].copy_from_slice(&[code::BINARY_8, TAG as u8]);
+        at += 7 + TAG;
         put_uint(&mut bytes, &mut at, message_format);
-        bytes[at..at + 2].copy_from_slice(&[code::TRUE, code::FALSE]);
+        bytes[at] = if settled { code::TRUE } else { code::FALSE };
+        bytes[at + 1] = code::FALSE;
         bytes[at + 2..at + 7].fill(code::NULL);
         at += 7;
         bytes[12] = (at - 13) as u8;
-        let mut template = Self { bytes: [0; SETTLED_TEMPLATE_MAX], length: at, id_at };
-        template.bytes.copy_from_slice(&bytes[..SETTLED_TEMPLATE_MAX]);
+        let mut template = Self { bytes: [0; TEMPLATE_MAX], length: at, id_at };
+        template.bytes.copy_from_slice(&bytes[..TEMPLATE_MAX]);
         template
     }
 
@@ -309,7 +311,7 @@ impl SettledTemplate {
         &self,
         out: &mut Vec<u8>,
         id: u32,
-        tag: [u8; 4],
+        tag: [u8; TAG],
         elsewhere: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -317,17 +319,15 @@ impl SettledTemplate {
         write::few(out, &self.bytes, self.length);
         let id_at = start + self.id_at;
         out[id_at..id_at + 4].copy_from_slice(&id.to_be_bytes());
-        out[id_at + 6..id_at + 10].copy_from_slice(&tag);
+        out[id_at + 6..id_at + 6 + TAG].copy_from_slice(&tag);
         write(out);
         frame::patch_size(out, start, elsewhere);
     }
 }
 
-/// Bytes of the template: three moves for at most header, descriptor and list, handle, id, tag, format, and seven of one byte.
-const SETTLED_TEMPLATE_MAX: usize = 48;
-const _: () = assert!(
-    FIELDS_AT + 5 + 5 + 6 + 5 + 7 <= SETTLED_TEMPLATE_MAX && SETTLED_TEMPLATE_MAX <= TRANSFER_OVERHEAD_MAX
-);
+/// Bytes of the template: a few moves, for at most header, descriptor and list, handle, id, tag, format, and seven of one byte.
+const TEMPLATE_MAX: usize = 64;
+const _: () = assert!(TEMPLATE_MAX <= TRANSFER_OVERHEAD_MAX);
 
 /// Tags are mostly numbers or UUIDs, which a move or two copies.
 #[inline]
@@ -408,19 +408,32 @@ mod tests {
         #[test]
         fn a_template_gives_what_is_encoded_one_by_one(
             (channel, handle, id, format) in any::<(u16, u32, u32, u32)>(),
-            tag: [u8; 4],
+            tag: [u8; 16],
+            settled: bool,
             payload in prop::collection::vec(any::<u8>(), 0..40),
         ) {
-            let template = SettledTemplate::new(channel, handle, format);
-            let mut out = vec![7; 3];
-            template.encode(&mut out, id, tag, 0, |out| out.extend_from_slice(&payload));
-            prop_assert_eq!(out.len(), 3 + template.length() + payload.len());
-            let whole = WholeTransfer::read(&out[3..]);
-            prop_assert!(whole.is_some());
-            prop_assert_eq!(whole, decoded(&out[3..]));
-            let header = TransferHeader { channel, handle, delivery: Some((id, &tag, format)), settled: true, aborted: false };
-            let frame = frame(&header, &payload);
-            prop_assert_eq!(decoded(&frame).map(|one| (one.handle, one.delivery_id, one.payload)), whole.map(|one| (one.handle, one.delivery_id, one.payload)));
+            fn templated<const TAG: usize>(header: &TransferHeader<'_>, tag: [u8; TAG], payload: &[u8]) -> Vec<u8> {
+                let (id, _, format) = header.delivery.unwrap();
+                let template = TransferTemplate::new(header.channel, header.handle, format, header.settled);
+                let mut out = vec![7; 3];
+                template.encode(&mut out, id, tag, 0, |out| out.extend_from_slice(payload));
+                assert_eq!(out.len(), 3 + template.length() + payload.len());
+                out.split_off(3)
+            }
+            let short = [tag[0], tag[1], tag[2], tag[3]];
+            for (tag, is_short) in [(&short[..], true), (&tag[..], false)] {
+                let header = TransferHeader { channel, handle, delivery: Some((id, tag, format)), settled, aborted: false };
+                let out = match is_short {
+                    true => templated(&header, short, &payload),
+                    false => templated(&header, <[u8; 16]>::try_from(tag).unwrap(), &payload),
+                };
+                let whole = WholeTransfer::read(&out);
+                prop_assert!(whole.is_some());
+                prop_assert_eq!(whole, decoded(&out));
+                let frame = frame(&header, &payload);
+                let sized = |whole: WholeTransfer<'_>| (whole.handle, whole.delivery_id, whole.delivery_tag.to_vec(), whole.message_format, whole.settled, whole.payload.to_vec());
+                prop_assert_eq!(decoded(&frame).map(sized), whole.map(sized));
+            }
         }
 
         #[test]

@@ -160,7 +160,7 @@ impl DeliverLink {
         let mut stopped = None;
         let mut shared = SharedChunk { chunk, bytes: None };
         while number < end {
-            let Some(mut run) = connection.settled_run(self.link, amqp::message::FORMAT_AMQP) else {
+            let Some(mut run) = connection.transfer_run(self.link, amqp::message::FORMAT_AMQP, true) else {
                 stopped = Some(Stopped::Blocked);
                 break;
             };

@@ -9,11 +9,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use amqp::Connection;
-use amqp::connection::{LinkId, NewDelivery, SessionId};
+use amqp::codec::write;
+use amqp::connection::{LinkId, NewDelivery, SessionId, TransferRun};
 use amqp::performative::Error;
 
 use super::conditions;
-use super::outgoing::{self, Outgoing};
+use super::outgoing::{self, Outgoing, USUAL_HEAD_LENGTH, put_usual_head};
 use crate::front::amqp::links::node::{Delivered, Stopped};
 use crate::front::amqp::links::outcomes::{AwaitedOutcomes, LockedDelivery};
 use partition_log::UnixTime;
@@ -203,25 +204,41 @@ impl ReceiveLink {
     ) -> bool {
         let Burst { deliveries, tokens } = burst;
         let locked = awaited.of(self.session);
+        let link = self.link.index() as u32;
         let mut messages = deliveries.iter();
-        let mut unsent = None;
-        for message in messages.by_ref() {
-            match self.send_one(connection, &message) {
-                Some(id) => {
-                    self.delivered.events += 1;
-                    self.delivered.bytes += message.sections.len() as u64;
-                    if let Some(lock) = &message.lock {
-                        let link = self.link.index() as u32;
-                        let token = lock.token;
-                        locked.push(id, LockedDelivery { link, token });
+        let unsent = loop {
+            let mut other = None;
+            match self.run(connection) {
+                Some(mut run) => {
+                    for message in messages.by_ref() {
+                        let length = USUAL_HEAD_LENGTH + message.sections.len();
+                        let Some(lock) = Outgoing::usual_lock(&message).filter(|_| run.takes(length)) else {
+                            other = Some(message);
+                            break;
+                        };
+                        locked.push(run.next_id(), LockedDelivery { link, token: lock.token });
+                        run.send(outgoing::delivery_tag(lock.token), |output| {
+                            put_usual_head(&message, lock, output);
+                            write::bytes(output, message.sections);
+                        });
+                        self.delivered.events += 1;
+                        self.delivered.bytes += message.sections.len() as u64;
                     }
                 }
-                None => {
-                    unsent = Some(message);
-                    break;
-                }
+                None => other = messages.next(),
             }
-        }
+            let Some(message) = other else {
+                break None;
+            };
+            let Some(id) = self.send_one(connection, &message) else {
+                break Some(message);
+            };
+            self.delivered.events += 1;
+            self.delivered.bytes += message.sections.len() as u64;
+            if let Some(lock) = &message.lock {
+                locked.push(id, LockedDelivery { link, token: lock.token });
+            }
+        };
         let Some(first) = unsent else {
             return true;
         };
@@ -251,6 +268,15 @@ impl ReceiveLink {
             self.unsent.pop_front();
         }
         true
+    }
+
+    /// A run of locked messages, if some can be sent now.
+    #[inline]
+    fn run<'a>(&self, connection: &'a mut Connection) -> Option<TransferRun<'a, 16>> {
+        match self.mode {
+            ReceiveMode::PeekLock => connection.transfer_run(self.link, amqp::message::FORMAT_AMQP, false),
+            ReceiveMode::ReceiveAndDelete => None,
+        }
     }
 
     /// Sends a message; gives its delivery id, or `None` if it can't be sent now.

@@ -38,6 +38,19 @@ impl<'a> Outgoing<'a> {
         Self { message, leading: Leading::of(message.sections) }
     }
 
+    /// The lock of a message whose head is [usual](put_usual_head), as nearly all are.
+    #[inline]
+    pub(super) fn usual_lock(message: &'a Delivery<'a>) -> Option<&'a Lock> {
+        let is_usual = message.delivery_count == 0
+            && message.time_to_live.is_none()
+            && message.enqueue_sequence_number == message.sequence_number
+            && message.state == MessageState::Active
+            && message.dead_letter_source.is_none()
+            && message.annotation_count == 0
+            && Leading::of(message.sections).is_none();
+        message.lock.as_ref().filter(|_| is_usual)
+    }
+
     /// Appends everything that precedes the kept bytes.
     #[inline]
     pub(super) fn put_head(&self, out: &mut Vec<u8>) {
@@ -114,6 +127,24 @@ impl<'a> Outgoing<'a> {
     }
 }
 
+/// Appends the head of a message that has its [usual lock](Outgoing::usual_lock): a copy of what is always the same, with the
+/// token and the numbers filled in.
+#[inline]
+pub(super) fn put_usual_head(message: &Delivery<'_>, lock: &Lock, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&USUAL_HEAD);
+    let Some(head) = out[start..].first_chunk_mut::<USUAL_HEAD_LENGTH>() else {
+        return;
+    };
+    head[TOKEN_AT..TOKEN_AT + 16].copy_from_slice(&lock.token.to_bytes());
+    let mut patch = |at: usize, number: u64| {
+        head[ANNOTATIONS_AT + at..ANNOTATIONS_AT + at + 8].copy_from_slice(&number.to_be_bytes());
+    };
+    patch(SEQUENCE_AT, message.sequence_number);
+    patch(ENQUEUED_AT, message.enqueued_time.milliseconds().cast_unsigned());
+    patch(LOCKED_AT, lock.until.milliseconds().cast_unsigned());
+}
+
 #[cold]
 fn sent_header(leading: &Leading<'_>) -> Header {
     let value = leading.header.and_then(|section| section.get(3..));
@@ -171,17 +202,30 @@ fn message_annotations(message: &Delivery<'_>, out: &mut Vec<u8>) {
 }
 
 /// The message annotations of a locked message without annotations of the client, with zeros for all numbers.
-const TEMPLATE: [u8; TEMPLATE_LENGTH] = {
-    let mut bytes = [0; TEMPLATE_LENGTH];
-    let pieces: [(&[u8], usize); 4] = [
-        (&[0x00, 0x53, 0x72, code::MAP_32], 8),
-        (b"\xa3\x15x-opt-sequence-number\x81", 8),
-        (b"\xa3\x13x-opt-enqueued-time\x83", 8),
-        (b"\xa3\x12x-opt-locked-until\x83", 8),
-    ];
+const TEMPLATE: [u8; TEMPLATE_LENGTH] = with_gaps([
+    (&[0x00, 0x53, 0x72, code::MAP_32], 8),
+    (b"\xa3\x15x-opt-sequence-number\x81", 8),
+    (b"\xa3\x13x-opt-enqueued-time\x83", 8),
+    (b"\xa3\x12x-opt-locked-until\x83", 8),
+]);
+
+/// The whole head of a locked message of which nothing else is to be said, with zeros for token and numbers.
+const USUAL_HEAD: [u8; USUAL_HEAD_LENGTH] = with_gaps([
+    (b"\x00\x53\x70\xc0\x06\x05\x40\x40\x40\x40\x43", 0),
+    (&LOCK_TOKEN_SECTION, 16),
+    (b"\x00\x53\x72\xd1\x00\x00\x00", 0),
+    (&[TEMPLATE_LENGTH as u8 - 8, 0, 0, 0, 6], 0),
+    (b"\xa3\x15x-opt-sequence-number\x81", 8),
+    (b"\xa3\x13x-opt-enqueued-time\x83", 8),
+    (b"\xa3\x12x-opt-locked-until\x83", 8),
+]);
+
+/// Some texts, each followed by so many zeros.
+const fn with_gaps<const N: usize, const PIECES: usize>(pieces: [(&[u8], usize); PIECES]) -> [u8; N] {
+    let mut bytes = [0; N];
     let mut at = 0;
     let mut piece = 0;
-    while piece < pieces.len() {
+    while piece < PIECES {
         let (text, gap) = pieces[piece];
         let mut byte = 0;
         while byte < text.len() {
@@ -191,9 +235,9 @@ const TEMPLATE: [u8; TEMPLATE_LENGTH] = {
         at += text.len() + gap;
         piece += 1;
     }
-    assert!(at == TEMPLATE_LENGTH, "the pieces fill the template");
+    assert!(at == N, "the pieces fill the array");
     bytes
-};
+}
 
 /// The delivery annotations of a locked message without annotations of the client; the 16 bytes of the token follow.
 const LOCK_TOKEN_SECTION: [u8; 31] =
@@ -225,6 +269,12 @@ const ENQUEUED_AT: usize = SEQUENCE_AT + 8 + 2 + 19 + 1;
 const UNLOCKED_LENGTH: usize = ENQUEUED_AT + 8;
 const LOCKED_AT: usize = UNLOCKED_LENGTH + 2 + 18 + 1;
 const TEMPLATE_LENGTH: usize = LOCKED_AT + 8;
+
+const TOKEN_AT: usize = 11 + LOCK_TOKEN_SECTION.len();
+const ANNOTATIONS_AT: usize = TOKEN_AT + 16;
+
+/// The length of the head of a message that has its [usual lock](Outgoing::usual_lock).
+pub(super) const USUAL_HEAD_LENGTH: usize = ANNOTATIONS_AT + TEMPLATE_LENGTH;
 
 #[cfg(test)]
 mod tests {
@@ -305,6 +355,28 @@ mod tests {
         assert_eq!(delivery_annotations(&bytes), token);
         let expected = Header { delivery_count: Some(0), ..Header::default() };
         assert_eq!(header(&bytes), expected);
+    }
+
+    #[test]
+    fn a_usual_head_is_what_is_put_piece_by_piece() {
+        let usual = message();
+        let lock = Outgoing::usual_lock(&usual).expect("a usual message");
+        let mut bytes = vec![7; 3];
+        put_usual_head(&usual, lock, &mut bytes);
+        assert_eq!(bytes[3..], head(&usual));
+        let own = [0xa3, 1, b'a', 0x41];
+        for unusual in [
+            Delivery { delivery_count: 1, ..usual },
+            Delivery { time_to_live: Some(Duration::ZERO), ..usual },
+            Delivery { enqueue_sequence_number: 7, ..usual },
+            Delivery { state: MessageState::Deferred, ..usual },
+            Delivery { dead_letter_source: Some("orders"), ..usual },
+            Delivery { annotation_count: 1, annotations: &own, ..usual },
+            Delivery { sections: b"\x00\x53\x70\x45", ..usual },
+            Delivery { lock: None, ..usual },
+        ] {
+            assert_eq!(Outgoing::usual_lock(&unusual), None);
+        }
     }
 
     #[test]
