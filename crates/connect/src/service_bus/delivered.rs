@@ -23,16 +23,57 @@ pub(super) struct Received {
     pub(super) delivery_count: u32,
     /// Until when it is locked: milliseconds since the Unix epoch by the service's clock, where it says so.
     pub(super) locked_until_ms: Option<i64>,
-    /// Whether something that is not forwarded lies in the midst of what is, so that it has to be [gathered](gather).
-    pub(super) scattered: bool,
 }
 
-/// Finds the parts of a message that starts at `start` of its chunk.
+/// The shape that nearly all messages of Parshall's own service have, found by comparison with what is always the same: a
+/// header, a token and annotations of the service alone, then perhaps properties, and one Data section. `None` for any other.
+#[inline]
+pub(super) fn locate_usual(message: &[u8], start: u32) -> Option<Received> {
+    let head = message.first_chunk::<SECTIONS_AT>()?;
+    let is_usual = head[..TOKEN_AT] == *BEFORE_TOKEN
+        && head[TOKEN_AT + 16..SEQUENCE_AT] == *BEFORE_SEQUENCE
+        && head[SEQUENCE_AT + 8..ENQUEUED_AT] == *BEFORE_ENQUEUED
+        && head[ENQUEUED_AT + 8..LOCKED_AT] == *BEFORE_LOCKED;
+    if !is_usual {
+        return None;
+    }
+    let number = |at: usize| head[at..].first_chunk().map(|bytes| i64::from_be_bytes(*bytes));
+    let sections = &message[SECTIONS_AT..];
+    let body = match sections {
+        [code::DESCRIBED, code::SMALL_ULONG, 0x73, code::LIST_8, size, properties @ ..] => {
+            properties.get(usize::from(*size)..)?
+        }
+        _ => sections,
+    };
+    let body_length = match *body {
+        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ..] => 5 + usize::from(length),
+        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_32, a, b, c, d, ..] => {
+            8_usize.checked_add(u32::from_be_bytes([a, b, c, d]) as usize)?
+        }
+        _ => return None,
+    };
+    if body_length != body.len() {
+        return None;
+    }
+    Some(Received {
+        parts: EventParts {
+            message: start + SECTIONS_AT as u32..start + message.len() as u32,
+            partition_key: 0..0,
+            offset: 0..0,
+            sequence_number: number(SEQUENCE_AT)?,
+            enqueued_time: EnqueuedTime::from_unix_ms(number(ENQUEUED_AT)?),
+        },
+        delivery_count: 0,
+        locked_until_ms: Some(number(LOCKED_AT)?),
+    })
+}
+
+/// Finds the parts of a message of any shape that starts at `start` of its chunk. Where something that is not forwarded lies
+/// in the midst of what is, they are in a copy, which is returned with them.
 ///
 /// # Errors
 /// When the message is malformed or has no sequence number.
-#[inline]
-pub(super) fn locate(message: &[u8], start: u32) -> Result<Received, DecodeError> {
+pub(super) fn locate(message: &[u8], start: u32) -> Result<(Received, Option<Bytes>), DecodeError> {
     let mut annotations = Annotations::default();
     let mut delivery_count = 0;
     let mut forwarded: Option<Range<usize>> = None;
@@ -57,7 +98,7 @@ pub(super) fn locate(message: &[u8], start: u32) -> Result<Received, DecodeError
         annotations.sequence_number.ok_or(DecodeError::MissingField("x-opt-sequence-number"))?;
     // A message is smaller than 4 GiB: the engine counts in 32 bits, too.
     let within = |range: Range<usize>| start + range.start as u32..start + range.end as u32;
-    Ok(Received {
+    let mut received = Received {
         parts: EventParts {
             message: within(forwarded.unwrap_or(end..end)),
             partition_key: within(annotations.partition_key),
@@ -67,8 +108,9 @@ pub(super) fn locate(message: &[u8], start: u32) -> Result<Received, DecodeError
         },
         delivery_count,
         locked_until_ms: annotations.locked_until_ms,
-        scattered,
-    })
+    };
+    let copy = scattered.then(|| gather(message, &mut received.parts, start)).transpose()?;
+    Ok((received, copy))
 }
 
 /// Copies the parts of a scattered message into a chunk of their own.
@@ -76,7 +118,7 @@ pub(super) fn locate(message: &[u8], start: u32) -> Result<Received, DecodeError
 /// # Errors
 /// When the message is malformed.
 #[cold]
-pub(super) fn gather(message: &[u8], parts: &mut EventParts, start: u32) -> Result<Bytes, DecodeError> {
+fn gather(message: &[u8], parts: &mut EventParts, start: u32) -> Result<Bytes, DecodeError> {
     let key = &parts.partition_key;
     let key = &message[(key.start - start) as usize..(key.end - start) as usize];
     let mut chunk = Vec::with_capacity(message.len());
@@ -86,6 +128,21 @@ pub(super) fn gather(message: &[u8], parts: &mut EventParts, start: u32) -> Resu
     parts.message = key.len() as u32..chunk.len() as u32;
     Ok(Bytes::from(chunk))
 }
+
+/// What is always the same in front of a message of the usual shape: a header of nulls and no delivery, and the heads of the
+/// sections, up to the token, the sequence number, and the instants of enqueuing and of the lock's end.
+const BEFORE_TOKEN: &[u8; TOKEN_AT] = b"\x00\x53\x70\xc0\x06\x05\x40\x40\x40\x40\x43\
+    \x00\x53\x71\xd1\x00\x00\x00\x27\x00\x00\x00\x02\xa3\x10x-opt-lock-token\x98";
+const BEFORE_SEQUENCE: &[u8; 36] =
+    b"\x00\x53\x72\xd1\x00\x00\x00\x5f\x00\x00\x00\x06\xa3\x15x-opt-sequence-number\x81";
+const BEFORE_ENQUEUED: &[u8; 22] = b"\xa3\x13x-opt-enqueued-time\x83";
+const BEFORE_LOCKED: &[u8; 21] = b"\xa3\x12x-opt-locked-until\x83";
+
+const TOKEN_AT: usize = 42;
+const SEQUENCE_AT: usize = TOKEN_AT + 16 + BEFORE_SEQUENCE.len();
+const ENQUEUED_AT: usize = SEQUENCE_AT + 8 + BEFORE_ENQUEUED.len();
+const LOCKED_AT: usize = ENQUEUED_AT + 8 + BEFORE_LOCKED.len();
+const SECTIONS_AT: usize = LOCKED_AT + 8;
 
 /// What the service says of a message.
 #[derive(Debug, Default)]
@@ -165,6 +222,7 @@ fn read_delivery_count(header: &[u8]) -> Result<u32, DecodeError> {
 mod tests {
     use amqp::message::{Properties, encode};
     use amqp::{Symbol, Value};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -198,10 +256,10 @@ mod tests {
         let forwarded_from = message.len();
         properties(&mut message);
         encode::data(&mut message, b"123456789012");
-        let received = locate(&message, 100).unwrap();
+        let (received, copy) = locate(&message, 100).unwrap();
         assert_eq!(received.delivery_count, 3);
         assert_eq!(received.locked_until_ms, Some(1_700_000_060_123));
-        assert!(!received.scattered);
+        assert_eq!(copy, None);
         let parts = received.parts;
         assert_eq!(parts.sequence_number, 7);
         assert_eq!(parts.enqueued_time.unix_ms(), 1_700_000_000_123);
@@ -217,9 +275,8 @@ mod tests {
         message.extend_from_slice(&delivered(0));
         let body = message.len();
         encode::data(&mut message, b"payload");
-        let mut received = locate(&message, 0).unwrap();
-        assert!(received.scattered);
-        let chunk = gather(&message, &mut received.parts, 0).unwrap();
+        let (received, copy) = locate(&message, 0).unwrap();
+        let chunk = copy.expect("a copy of what is scattered");
         assert_eq!(
             part(&chunk, &received.parts.message, 0),
             [&message[..properties_end], &message[body..]].concat()
@@ -233,10 +290,89 @@ mod tests {
         properties(&mut message);
         encode::data(&mut message, b"payload");
         for length in 0..message.len() {
-            if let Ok(received) = locate(&message[..length], 0) {
+            if let Ok((received, _)) = locate(&message[..length], 0) {
                 assert!(received.parts.message.end as usize <= length);
             }
         }
         assert!(locate(b"", 0).is_err(), "without a number");
+    }
+    /// Properties of which there is an identifier alone, in the short form.
+    const SHORT_PROPERTIES: &[u8] = b"\x00\x53\x73\xc0\x04\x01\xa1\x01m";
+
+    /// What Parshall's own service puts in front of a message that it delivers for the first time.
+    fn usual_head(numbers: [i64; 3]) -> Vec<u8> {
+        let [sequence_number, enqueued_ms, locked_until_ms] = numbers.map(i64::to_be_bytes);
+        let mut head = Vec::new();
+        for part in [
+            &BEFORE_TOKEN[..],
+            &[7; 16],
+            BEFORE_SEQUENCE,
+            &sequence_number,
+            BEFORE_ENQUEUED,
+            &enqueued_ms,
+            BEFORE_LOCKED,
+            &locked_until_ms,
+        ] {
+            head.extend_from_slice(part);
+        }
+        head
+    }
+
+    #[test]
+    fn the_usual_shape_is_found_by_comparison() {
+        for (has_properties, payload) in [(true, &[1; 12][..]), (false, &[]), (true, &[2; 300])] {
+            let mut message = usual_head([7, 1_700_000_000_123, i64::MAX]);
+            let forwarded_from = message.len();
+            if has_properties {
+                message.extend_from_slice(SHORT_PROPERTIES);
+            }
+            encode::data(&mut message, payload);
+            let usual = locate_usual(&message, 100).expect("the usual shape");
+            assert_eq!(part(&message, &usual.parts.message, 100), &message[forwarded_from..]);
+            assert_eq!(usual.parts.sequence_number, 7);
+            assert_eq!(usual.parts.enqueued_time.unix_ms(), 1_700_000_000_123);
+            assert_eq!(usual.locked_until_ms, Some(i64::MAX));
+            let (general, copy) = locate(&message, 100).unwrap();
+            assert_eq!(
+                general.parts,
+                EventParts { partition_key: general.parts.partition_key.clone(), ..usual.parts }
+            );
+            assert!(general.parts.partition_key.is_empty());
+            assert_eq!(
+                (general.delivery_count, general.locked_until_ms, copy),
+                (0, usual.locked_until_ms, None)
+            );
+            for length in 0..message.len() {
+                assert!(locate_usual(&message[..length], 0).is_none());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_usual_is_what_the_general_decoder_finds(
+            changes in prop::collection::vec((0_usize..230, any::<u8>()), 0..4),
+            cut in prop::option::of(0_usize..230),
+        ) {
+            let mut message = usual_head([7, 8, 9]);
+            message.extend_from_slice(SHORT_PROPERTIES);
+            encode::data(&mut message, b"payload");
+            for (at, byte) in changes {
+                if let Some(changed) = message.get_mut(at) {
+                    *changed = byte;
+                }
+            }
+            message.truncate(cut.unwrap_or(message.len()));
+            if let Some(usual) = locate_usual(&message, 0) {
+                prop_assert!(usual.parts.message.end as usize <= message.len());
+                // The usual shape is found without a look into the properties.
+                if let Ok((general, _)) = locate(&message, 0) {
+                    prop_assert_eq!(usual.parts.message, general.parts.message);
+                    prop_assert_eq!(usual.parts.sequence_number, general.parts.sequence_number);
+                    prop_assert_eq!(usual.locked_until_ms, general.locked_until_ms);
+                    prop_assert_eq!(usual.delivery_count, general.delivery_count);
+                }
+            }
+        }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Lock {
     /// When to renew it; none if it is not to be renewed.
     pub(super) renew_at: Option<Instant>,
     /// From when on it is not renewed any more.
-    renew_until: Instant,
+    pub(super) renew_until: Instant,
 }
 
 /// Where a lock stands.
@@ -50,15 +50,10 @@ pub(super) enum State {
 }
 
 impl Lock {
-    /// A lock that was given at `now` and holds for `remaining`, where that is known.
-    pub(super) fn new(
-        token: LockToken,
-        now: Instant,
-        remaining: Option<Duration>,
-        renewed_for: Duration,
-    ) -> Self {
+    /// A lock, without its name so far, that was given at `now` and holds for `remaining`, where that is known.
+    pub(super) fn new(now: Instant, remaining: Option<Duration>, renewed_for: Duration) -> Self {
         let mut lock = Self {
-            token,
+            token: LockToken::default(),
             state: State::Held,
             in_work: false,
             renew_at: None,
@@ -100,8 +95,17 @@ impl Locks {
 
     /// The lock of a delivery, if it is not over and gone.
     #[inline]
-    pub(super) fn lock_mut(&mut self, id: u32) -> Option<&mut Lock> {
+    fn lock_mut(&mut self, id: u32) -> Option<&mut Lock> {
         self.slots.get_mut(id.wrapping_sub(self.first) as usize)
+    }
+
+    /// The messages of consecutive deliveries are handed over.
+    pub(super) fn take_into_work(&mut self, first: u32, count: usize) {
+        let from = (first.wrapping_sub(self.first) as usize).min(self.slots.len());
+        let end = from.saturating_add(count).min(self.slots.len());
+        for lock in self.slots.range_mut(from..end) {
+            lock.in_work = true;
+        }
     }
 
     /// Where a delivery stands in the order of all.
@@ -210,7 +214,7 @@ mod tests {
 
     fn lock(now: Instant, seconds: u64) -> Lock {
         let remaining = Some(Duration::from_secs(seconds));
-        Lock::new([1; 16], now, remaining, Duration::from_secs(300))
+        Lock { token: [1; 16], ..Lock::new(now, remaining, Duration::from_secs(300)) }
     }
 
     fn answered(locks: &mut Locks, first: u32, last: u32) -> usize {

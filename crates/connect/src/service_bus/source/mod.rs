@@ -15,6 +15,7 @@
 
 mod link;
 mod settling;
+mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -23,14 +24,14 @@ use std::time::Instant;
 
 use amqp::connection::{Deliveries, Event, LinkId};
 use amqp::performative::ErrorCondition;
-use bytes::Bytes;
 use tokio::time::Sleep;
+use waiting::Waiting;
 
 use super::delivered;
 use super::locks::{Lock, LockToken, Locks};
 use super::management_requests::{ManagementRequests, remaining, unix_ms};
 use super::options::ReceiveOptions;
-use crate::event::{BatchPool, Encoding, EventBatch, EventParts, PartitionId, Receipt};
+use crate::event::{BatchPool, Encoding, EventBatch, PartitionId, Receipt};
 use crate::service::{ClientOptions, Endpoint, Reconnecting, ServiceConnection, ServiceError};
 use crate::sink::ErrorClass;
 use crate::source::{Settlement, SettlingSource, ShutDown, Source, SourceError, SourceEvent, StartPosition};
@@ -53,7 +54,7 @@ pub struct ServiceBusSource {
     /// Counts the links that have been: receipts of earlier ones name locks that are elsewhere.
     generation: u32,
     locks: Locks,
-    waiting: VecDeque<Waiting>,
+    waiting: Waiting,
     /// Messages that were handed over and are not confirmed to be settled.
     in_work: u32,
     /// Settlements to be sent, by delivery id.
@@ -94,15 +95,6 @@ enum Intake {
     Closed,
 }
 
-/// A message that is locked and waits for room in work.
-#[derive(Debug)]
-struct Waiting {
-    id: u32,
-    chunk: Bytes,
-    parts: EventParts,
-    redelivered: bool,
-}
-
 impl ServiceBusSource {
     /// Connects, and attaches the link to the entity of the options. Nothing is delivered before the source is opened. Made
     /// within a tokio runtime with time and I/O.
@@ -124,7 +116,7 @@ impl ServiceBusSource {
             intake: Intake::NotYet,
             generation: 0,
             locks: Locks::default(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             in_work: 0,
             due: Vec::new(),
             unanswered: 0,
@@ -265,6 +257,7 @@ impl ServiceBusSource {
     fn take_deliveries(&mut self, deliveries: Deliveries) -> Result<(), ServiceError> {
         let now = tokio::time::Instant::now().into_std();
         let now_ms = unix_ms();
+        let mut alike: Option<(Option<i64>, Lock)> = None;
         for delivery in deliveries.items() {
             if !self.is_ours(delivery.link) {
                 let Some(connection) = self.connection.up() else {
@@ -282,43 +275,39 @@ impl ServiceBusSource {
                 ));
             }
             let message = deliveries.message(delivery);
-            let located = delivered::locate(message, delivery.start).and_then(|mut received| {
-                let chunk = match received.scattered {
-                    false => deliveries.chunk().clone(),
-                    true => delivered::gather(message, &mut received.parts, delivery.start)?,
-                };
-                Ok((received, chunk))
-            });
+            let located = match delivered::locate_usual(message, delivery.start) {
+                Some(usual) => Ok((usual, None)),
+                None => delivered::locate(message, delivery.start),
+            };
             let token = deliveries.tag(delivery).try_into().ok();
-            let expires = located
+            let locked_until_ms = located
                 .as_ref()
                 .ok()
                 .and_then(|(received, _)| received.locked_until_ms)
                 // A lock without a name cannot be renewed.
                 .filter(|_| token.is_some());
-            let lock = Lock::new(
-                token.unwrap_or_default(),
-                now,
-                expires.map(|until_ms| remaining(until_ms, now_ms)),
-                self.receive.lock_renewal,
-            );
-            if let Some(renew_at) = lock.renew_at {
-                let next = self.next_renewal.get_or_insert(renew_at);
-                *next = renew_at.min(*next);
-            }
+            let lock = match alike {
+                // Messages that were received together are locked until the same instant.
+                Some((until_ms, lock)) if until_ms == locked_until_ms => lock,
+                _ => {
+                    let remaining = locked_until_ms.map(|until_ms| remaining(until_ms, now_ms));
+                    let lock = Lock::new(now, remaining, self.receive.lock_renewal);
+                    self.next_renewal = [self.next_renewal, lock.renew_at].into_iter().flatten().min();
+                    alike = Some((locked_until_ms, lock));
+                    lock
+                }
+            };
             self.locks
-                .push(delivery.id, lock)
+                .push(delivery.id, Lock { token: token.unwrap_or_default(), ..lock })
                 .map_err(|_| ServiceError::of_connection("protocol", "delivery ids are not consecutive"))?;
             match located {
                 _ if self.intake != Intake::Open => {
                     self.due.push((delivery.id, Settlement::Release));
                 }
-                Ok((received, chunk)) => self.waiting.push_back(Waiting {
-                    id: delivery.id,
-                    chunk,
-                    parts: received.parts,
-                    redelivered: received.delivery_count > 0,
-                }),
+                Ok((received, copy)) => {
+                    let chunk = copy.as_ref().unwrap_or(deliveries.chunk());
+                    self.waiting.push(delivery.id, received.delivery_count > 0, chunk, received.parts);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a message can't be read and is dead-lettered");
                     self.due.push((delivery.id, Settlement::DeadLetter));
@@ -342,21 +331,11 @@ impl ServiceBusSource {
             return None;
         }
         let room = (self.receive.concurrency - self.in_work) as usize;
-        let first = self.waiting.front()?.id;
+        let first = self.waiting.first_id()?;
         let mut batch = self.pool.take(ENTITY, BATCH_MESSAGES_MAX);
-        let mut redelivered = 0;
-        while batch.len() < room.min(BATCH_MESSAGES_MAX) {
-            // The place of a message in its batch tells its delivery id.
-            let id = first.wrapping_add(batch.len() as u32);
-            let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.id == id) else {
-                break;
-            };
-            batch.push(&waiting.chunk, &waiting.parts);
-            redelivered += u32::from(waiting.redelivered);
-            if let Some(lock) = self.locks.lock_mut(id) {
-                lock.in_work = true;
-            }
-        }
+        // The place of a message in its batch tells its delivery id.
+        let redelivered = self.waiting.fill(&mut batch, room.min(BATCH_MESSAGES_MAX));
+        self.locks.take_into_work(first, batch.len());
         self.in_work += batch.len() as u32;
         batch.set_receipt(receipt(self.generation, first), redelivered);
         Some(batch)
@@ -380,8 +359,7 @@ impl Source for ServiceBusSource {
         if self.intake != Intake::Open {
             return;
         }
-        let waiting = self.waiting.drain(..);
-        self.due.extend(waiting.map(|waiting| (waiting.id, Settlement::Release)));
+        self.due.extend(self.waiting.take_ids().map(|id| (id, Settlement::Release)));
         self.intake = Intake::Closed;
         if let (Link::Attached(link), Some(connection)) = (self.link, self.connection.up())
             && connection.engine().credit(link) > 0
