@@ -86,22 +86,54 @@ struct Front {
 }
 
 impl<'a> IncomingMessage<'a> {
+    const EMPTY: Self = Self {
+        time_to_live: None,
+        scheduled_enqueue_time: None,
+        message_id: None,
+        session_id: None,
+        annotations: Cow::Borrowed(&[]),
+        annotation_count: 0,
+        front: Front::EMPTY,
+        tail: Cow::Borrowed(&[]),
+    };
+
     /// Reads a message.
     ///
     /// # Errors
     /// It is none that can be delivered.
     #[inline]
     pub(super) fn parse(message: &'a [u8], ids: &mut MessageIds) -> Result<Self, MessageError> {
-        let mut parsed = Self {
-            time_to_live: None,
-            scheduled_enqueue_time: None,
-            message_id: None,
-            session_id: None,
-            annotations: Cow::Borrowed(&[]),
-            annotation_count: 0,
-            front: Front::EMPTY,
-            tail: Cow::Borrowed(&[]),
-        };
+        match Self::parse_usual(message, ids) {
+            Some(usual) => Ok(usual),
+            None => Self::parse_any(message, ids),
+        }
+    }
+
+    /// A message that is one Data section, alone or behind properties of which there is an identifier alone, and that a text.
+    /// `None` for any other, and for those that are malformed.
+    #[inline]
+    fn parse_usual(message: &'a [u8], ids: &mut MessageIds) -> Option<Self> {
+        let mut parsed = Self { tail: Cow::Borrowed(message), ..Self::EMPTY };
+        match message {
+            [code::DESCRIBED, code::SMALL_ULONG, PROPERTIES, code::LIST_8, size, 1, id @ ..] => {
+                // The size counts what follows it: the count, and the identifier.
+                let (id, body) = id.split_at_checked(usize::from(*size).checked_sub(1)?)?;
+                let [code::STRING_8, length, text @ ..] = id else {
+                    return None;
+                };
+                if usize::from(*length) != text.len() || !text.is_ascii() || !is_short_data(body) {
+                    return None;
+                }
+                parsed.message_id = Some(id);
+            }
+            _ if is_short_data(message) => parsed.front = Front::of_identifier(&ids.assign()),
+            _ => return None,
+        }
+        Some(parsed)
+    }
+
+    fn parse_any(message: &'a [u8], ids: &mut MessageIds) -> Result<Self, MessageError> {
+        let mut parsed = Self::EMPTY;
         let (mut rank, mut seen, mut is_in_order) = (0, 0_u8, true);
         let mut delivery_annotations = None;
         let mut properties: Option<Section<'a>> = None;
@@ -316,6 +348,24 @@ impl MessageIds {
 impl Front {
     const EMPTY: Self = Self { bytes: [0; FRONT_LENGTH], length: 0 };
 
+    /// Properties of which there is an identifier alone.
+    #[inline]
+    fn of_identifier(id: &[u8; ID_LENGTH]) -> Self {
+        let mut front = Self { length: (ID_AT + ID_LENGTH) as u8, ..Self::EMPTY };
+        front.bytes[..ID_AT].copy_from_slice(&[
+            code::DESCRIBED,
+            code::SMALL_ULONG,
+            PROPERTIES,
+            code::LIST_8,
+            3 + ID_LENGTH as u8,
+            1,
+            code::STRING_8,
+            ID_LENGTH as u8,
+        ]);
+        front.bytes[ID_AT..ID_AT + ID_LENGTH].copy_from_slice(id);
+        front
+    }
+
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         let start = usize::from(self.length);
@@ -326,7 +376,7 @@ impl Front {
     /// Descriptor and head of a list whose first field is `id` and whose other fields, `after_id`, are to follow.
     fn put_properties(&mut self, id: &[u8; ID_LENGTH], after_id: List<'_>) {
         let (count, rest) = (after_id.remaining() + 1, after_id.rest().len());
-        self.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::PROPERTIES as u8]);
+        self.put(&[code::DESCRIBED, code::SMALL_ULONG, PROPERTIES]);
         let value = 2 + ID_LENGTH;
         // The sizes count what follows them: the count of its own width, the identifier, the rest.
         match (u8::try_from(1 + value + rest), u8::try_from(count)) {
@@ -341,6 +391,13 @@ impl Front {
         self.put(&[code::STRING_8, ID_LENGTH as u8]);
         self.put(id);
     }
+}
+
+/// Whether it is one Data section of the short form, and nothing else.
+#[inline]
+fn is_short_data(sections: &[u8]) -> bool {
+    matches!(sections, [code::DESCRIBED, code::SMALL_ULONG, DATA, code::BINARY_8, length, data @ ..]
+        if usize::from(*length) == data.len())
 }
 
 /// Calls `each` with every message of a transfer: those in a batch, or the one that it is.
@@ -391,6 +448,13 @@ fn write_hex(out: &mut [u8], mut number: u64) {
         number >>= 4;
     }
 }
+
+/// The descriptors of sections, in one byte.
+const PROPERTIES: u8 = descriptor::PROPERTIES as u8;
+const DATA: u8 = descriptor::DATA as u8;
+
+/// Where the identifier is in properties that begin with one of [`ID_LENGTH`].
+const ID_AT: usize = 8;
 
 const PROPERTIES_RANK: u8 = 4;
 const FOOTER_RANK: u8 = 7;

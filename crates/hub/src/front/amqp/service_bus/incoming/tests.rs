@@ -50,6 +50,37 @@ fn what_has_an_identifier_is_kept_to_the_byte_from_the_properties_on() {
     assert_eq!(parsed.scheduled_enqueue_time, Some(time));
 }
 
+proptest! {
+    #[test]
+    fn the_usual_shape_is_read_as_any_other(
+        id in prop::option::of("[a-zé]{0,4}|[0-9a-f]{32}"),
+        payload in prop::collection::vec(any::<u8>(), 0..300),
+        change in prop::option::of((0_usize..60, any::<u8>())),
+    ) {
+        let mut message = Vec::new();
+        let is_ascii = id.as_ref().is_none_or(|id| id.is_ascii());
+        if let Some(id) = id {
+            message.extend_from_slice(b"\x00\x53\x73\xc0");
+            message.extend_from_slice(&[id.len() as u8 + 3, 1, code::STRING_8, id.len() as u8]);
+            message.extend_from_slice(id.as_bytes());
+        }
+        encode::data(&mut message, &payload);
+        if let Some((at, byte)) = change && let Some(changed) = message.get_mut(at) {
+            *changed = byte;
+        }
+        let mut ids = MessageIds::new();
+        let mut same_ids = MessageIds { ..ids };
+        if let Some(usual) = IncomingMessage::parse_usual(&message, &mut ids) {
+            let any = IncomingMessage::parse_any(&message, &mut same_ids).unwrap();
+            prop_assert_eq!(usual.kept().concat(), any.kept().concat());
+            prop_assert_eq!(usual.message_id, any.message_id);
+            prop_assert_eq!((usual.session_id, usual.annotation_count), (any.session_id, any.annotation_count));
+        } else {
+            prop_assert!(payload.len() > 255 || change.is_some() || !is_ascii);
+        }
+    }
+}
+
 #[test]
 fn what_has_no_identifier_is_given_one_and_keeps_the_rest() {
     let mut bare = Vec::new();
