@@ -13,7 +13,7 @@ use super::poison::is_about_events;
 use super::sends::{NONE, Stage};
 use super::timers::Due;
 use crate::health::troubles::Cause;
-use crate::metrics::{Closing, Opening, record_count, record_duration, record_durations};
+use crate::metrics::{Closing, Opening, record_counts, record_duration, record_durations};
 use crate::options::CheckpointPolicy;
 
 impl Relay {
@@ -32,7 +32,7 @@ impl Relay {
                 Poll::Ready(Err(error)) => failure = Some((sink, error)),
             }
         }
-        let mut alike = Alike::default();
+        let (mut alike, mut equal) = (Alike::default(), EqualSizes::default());
         for outcome in outcomes.drain(..) {
             let Some(index) = self.sends.of_outcome(outcome.token) else {
                 self.take_late(&outcome);
@@ -45,12 +45,17 @@ impl Relay {
                         self.record_sends(std::mem::replace(&mut alike, Alike { deadline, count: 0 }));
                     }
                     alike.count += 1;
-                    self.accept(index);
+                    let size = self.accept(index);
+                    if size != equal.size {
+                        self.record_sizes(std::mem::replace(&mut equal, EqualSizes { size, count: 0 }));
+                    }
+                    equal.count += 1;
                 }
                 Err(error) => self.refuse(index, &error),
             }
         }
         self.record_sends(alike);
+        self.record_sizes(equal);
         self.outcomes = outcomes;
         if let Some((sink, error)) = failure {
             self.fail_sink(sink, error);
@@ -79,32 +84,39 @@ impl Relay {
         }
     }
 
+    /// Records how much was accepted.
+    fn record_sizes(&mut self, EqualSizes { size: (events, bytes), count }: EqualSizes) {
+        if count > 0 {
+            self.metrics.first_forwarded_at.get_or_insert(self.now);
+            self.metrics.last_forwarded_at = Some(self.now);
+            self.metrics.forwarded_events += events * count;
+            self.metrics.forwarded_bytes += bytes * count;
+            record_counts(&mut self.metrics.send_events, events, count);
+            record_counts(&mut self.metrics.send_bytes, bytes, count);
+        }
+    }
+
     /// How long ago an attempt began that is given up at `deadline`.
     fn elapsed_before(&self, deadline: Instant) -> Duration {
         (self.now + self.options.retry.try_timeout).saturating_duration_since(deadline)
     }
 
-    fn accept(&mut self, index: u32) {
+    /// Takes note that the present attempt of a send was accepted. Returns how many events it has, and their message bytes.
+    fn accept(&mut self, index: u32) -> (u64, u64) {
         let leader = *self.sends.send(index);
-        self.metrics.first_forwarded_at.get_or_insert(self.now);
-        self.metrics.last_forwarded_at = Some(self.now);
         let (mut bytes, mut next) = (0, index);
         while next != NONE {
             bytes += self.accept_part(next);
             next = self.sends.send(next).follower;
         }
-        let events = u64::from(leader.attempted());
-        self.metrics.forwarded_events += events;
-        self.metrics.forwarded_bytes += bytes;
-        record_count(&mut self.metrics.send_events, events);
-        record_count(&mut self.metrics.send_bytes, bytes);
+        let accepted = (u64::from(leader.attempted()), bytes);
         if leader.part_end < leader.end {
             self.sends.end_attempt(index, Stage::Blocked);
             let rest = self.sends.send_mut(index);
             rest.next = leader.part_end;
             rest.failures = 0;
             self.transmit(index);
-            return;
+            return accepted;
         }
         self.lanes.end(leader.lane);
         let mut next = index;
@@ -113,6 +125,7 @@ impl Relay {
             self.end_group(next);
             next = follower;
         }
+        accepted
     }
 
     /// What is under way of one group has been accepted. Returns how many message bytes that is.
@@ -392,5 +405,13 @@ fn is_last(awaited: &mut [u8], event: u32) -> bool {
 struct Alike {
     /// When they would have been given up.
     deadline: Option<Instant>,
+    count: u64,
+}
+
+/// Accepted sends of one size, one after the other: single messages often are.
+#[derive(Debug, Default)]
+struct EqualSizes {
+    /// How many events each has, and their message bytes.
+    size: (u64, u64),
     count: u64,
 }

@@ -229,8 +229,13 @@ fn rounded_us(duration: Duration) -> u64 {
 
 /// Records a number of something.
 pub(crate) fn record_count(histogram: &mut Histogram<u64>, count: u64) {
+    record_counts(histogram, count, 1);
+}
+
+/// Records a number of something, for each of `times`.
+pub(crate) fn record_counts(histogram: &mut Histogram<u64>, count: u64, times: u64) {
     // Not `saturating_record`, which clamps to the present range instead of growing it.
-    histogram.record(count).expect("a histogram that may grow takes every value");
+    histogram.record_n(count, times).expect("a histogram that may grow takes every value");
 }
 
 /// Three significant digits; grows as needed, so nothing is clamped.
