@@ -13,6 +13,7 @@
 //! with what is left, once that is a quarter or less. So a message costs a constant time, and a few old ones that stay
 //! don't keep the memory of those around them.
 
+use amqp::codec::write;
 use bytes::Bytes;
 
 /// See the module.
@@ -382,9 +383,11 @@ impl Payload<'_> {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Pieces(annotations, sections) => {
-                out.extend_from_slice(annotations);
+                if !annotations.is_empty() {
+                    out.extend_from_slice(annotations);
+                }
                 for section in *sections {
-                    out.extend_from_slice(section);
+                    write::bytes(out, section);
                 }
             }
             Self::Whole(bytes) => out.extend_from_slice(bytes),

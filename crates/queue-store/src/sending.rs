@@ -44,7 +44,8 @@ impl EntityState {
         messages: &[NewMessage<'_>],
         mut numbers: Option<&mut Vec<u64>>,
     ) -> Result<Sent, QueueError> {
-        if messages.iter().map(size).sum::<u64>() > LARGEST_BATCH {
+        let size_of_all = messages.iter().map(size).sum::<u64>();
+        if size_of_all > LARGEST_BATCH {
             return Err(QueueError::TooLong);
         }
         let duplicates = self.duplicates(messages);
@@ -66,12 +67,15 @@ impl EntityState {
         };
         // What is scheduled in a topic waits in it.
         let waits = |message: &NewMessage<'_>| !self.is_topic || is_scheduled(message, now);
-        bytes += messages
-            .iter()
-            .enumerate()
-            .filter(|(index, message)| is_new(*index) && waits(message))
-            .map(|(_, message)| size(message) * self.copies())
-            .sum::<u64>();
+        bytes += match self.is_topic || !duplicates.is_empty() {
+            false => size_of_all,
+            true => messages
+                .iter()
+                .enumerate()
+                .filter(|(index, message)| is_new(*index) && waits(message))
+                .map(|(_, message)| size(message) * self.copies())
+                .sum(),
+        };
         self.check_room(bytes)?;
 
         let mut sent = Sent::default();

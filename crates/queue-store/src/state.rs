@@ -9,6 +9,7 @@ use super::message::{Deliveries, DeliveryHead, MessageState, NewMessage};
 use super::page::{NEVER, NO_SESSION, Page, Payload, Slot, Stage, Stored};
 use super::pages::{Pages, join, split};
 use super::requests::{ReceiveMode, ReceiveRequest};
+use amqp::codec::write;
 use std::collections::HashSet;
 use units::ByteSize;
 
@@ -400,7 +401,7 @@ impl Deliveries {
         let (nonce, locked_until) = lock.unwrap_or_default();
         let is_long = match bytes {
             Stored::Short(bytes) => {
-                self.short.extend_from_slice(bytes);
+                write::bytes(&mut self.short, bytes);
                 false
             }
             Stored::Long(bytes) => {
