@@ -70,6 +70,17 @@ impl<T: Copy> Unsettled<T> {
         let length = self.slots.len() as i64;
         let from = i64::from(first.wrapping_sub(self.first).cast_signed()).max(0);
         let to = i64::from(last.wrapping_sub(self.first).cast_signed()).min(length - 1);
+        if from == 0 && to >= 0 {
+            // The oldest ones, as nearly always: they leave as they are taken.
+            let first = self.first;
+            self.first = first.wrapping_add(to as u32 + 1);
+            for (place, slot) in (0_u32..).zip(self.slots.drain(..=to as usize)) {
+                if let Some(delivery) = slot {
+                    each(first.wrapping_add(place), delivery);
+                }
+            }
+            return self.drop_settled_front();
+        }
         for index in from..=to {
             if let Some(delivery) = self.slots[index as usize].take() {
                 each(self.first.wrapping_add(index as u32), delivery);

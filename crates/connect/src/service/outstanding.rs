@@ -57,6 +57,15 @@ impl Outstanding {
         let place = |id: u32| i64::from(id.wrapping_sub(self.first).cast_signed());
         let from = place(first).clamp(0, self.slots.len() as i64) as usize;
         let end = (place(last) + 1).clamp(from as i64, self.slots.len() as i64) as usize;
+        if from == 0 {
+            // The oldest ones, as nearly always: they leave as they are settled.
+            self.first = self.first.wrapping_add(end as u32);
+            for slot in self.slots.drain(..end).filter(|slot| slot.link != SETTLED) {
+                self.waiting -= 1;
+                each(slot.token);
+            }
+            return self.drop_settled_front();
+        }
         for slot in self.slots.range_mut(from..end) {
             if slot.link != SETTLED {
                 slot.link = SETTLED;
