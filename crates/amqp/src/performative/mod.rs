@@ -31,8 +31,8 @@ pub use flow::Flow;
 pub use open::Open;
 pub use sasl::{SaslCode, SaslInit, SaslMechanisms, SaslOutcome};
 pub use terminus::{Source, Target};
-pub use transfer::{Transfer, TransferHeader};
 pub(crate) use transfer::{FrameShape, TransferTemplate, WholeTransfer};
+pub use transfer::{Transfer, TransferHeader};
 
 use crate::codec::DecodeError;
 

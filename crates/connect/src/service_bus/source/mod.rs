@@ -305,7 +305,7 @@ impl ServiceBusSource {
                     self.due.push((delivery.id, Settlement::Release));
                 }
                 Ok((received, copy)) => {
-                    let chunk = copy.as_ref().unwrap_or(deliveries.chunk());
+                    let chunk = copy.as_ref().unwrap_or_else(|| deliveries.chunk());
                     self.waiting.push(delivery.id, received.delivery_count > 0, chunk, received.parts);
                 }
                 Err(error) => {
