@@ -1,19 +1,25 @@
 //! Events and batches of them.
 //!
-//! An [`Event`] is five ranges and two numbers, 40 bytes, copied freely. The bytes that it speaks of are in a chunk that
-//! its [`EventBatch`] keeps alive, usually the very buffer that the socket was read into:
+//! An [`Event`] is five ranges and two numbers, 40 bytes, copied freely. The bytes that it speaks of are in its
+//! [`EventBatch`]: those of a short event were copied into it, those of a long one are in a chunk that it keeps alive, the very
+//! buffer that the socket was read into:
 //!
 //! ```text
-//!   batch.chunks   [ chunk 0: ..|annotations|key|..|sections of event 0 |..|sections of event 1|.. ] [ chunk 1: .. ]
+//!   batch.copied   |offset|sections of event 0|offset|sections of event 1|
+//!   batch.chunks   [ chunk 1: ..|annotations|key|..|sections of event 2 |..|sections of event 3|.. ] [ chunk 2: .. ]
 //!                                            ^^^    ^^^^^^^^^^^^^^^^^^^      ^^^^^^^^^^^^^^^^^^^
-//!   batch.events   {chunk: 0, partition key, message} {chunk: 0, message} {chunk: 1, ..}
+//!   batch.events   {chunk: 0, message} {chunk: 0, message} {chunk: 1, partition key, message} {chunk: 1, message} ..
 //! ```
+//!
+//! What arrives with a short event is several times as long as what is forwarded of it. If batches kept that, the receive
+//! buffers in use would not fit into the processor's cache, and each would be read and written through main memory.
 //!
 //! Batches are recycled through a [`BatchPool`], so that a steady stream allocates nothing.
 
 use std::fmt;
 use std::ops::Range;
 
+use amqp::codec::write;
 use amqp::connection::TransferWriter;
 use bytes::Bytes;
 
@@ -41,6 +47,7 @@ pub struct EnqueuedTime {
 /// Made by [`EventBatch::push`]; read through the accessors of the batch that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
+    /// [`COPIED`], or one more than the place of its chunk.
     chunk: u32,
     message_start: u32,
     message_end: u32,
@@ -81,6 +88,7 @@ pub struct EventBatch {
     receipt: Receipt,
     redelivered: u32,
     events: Vec<Event>,
+    copied: Vec<u8>,
     chunks: Vec<Bytes>,
     message_bytes: usize,
     largest_message: usize,
@@ -123,6 +131,20 @@ impl Event {
     }
 }
 
+impl EventParts {
+    /// From the first byte that is wanted of it to the last.
+    #[inline]
+    fn span(&self) -> Range<u32> {
+        let mut span = self.message.clone();
+        for part in [&self.offset, &self.partition_key] {
+            if !part.is_empty() {
+                span = span.start.min(part.start)..span.end.max(part.end);
+            }
+        }
+        span
+    }
+}
+
 impl EventBatch {
     /// An empty batch of `partition` with room for `events` events.
     #[must_use]
@@ -130,7 +152,8 @@ impl EventBatch {
         Self { partition, events: Vec::with_capacity(events), ..Self::default() }
     }
 
-    /// Appends an event whose parts lie in `chunk`. Consecutive events of one chunk share one reference to it.
+    /// Appends an event whose parts lie in `chunk`. They are copied if they are short and lie together; else the chunk is kept,
+    /// once for all consecutive events.
     ///
     /// # Panics
     /// When a range of `parts` does not lie in `chunk`, which is an error of the source, not of its peer.
@@ -139,7 +162,7 @@ impl EventBatch {
         self.extend(chunk, std::iter::once(parts.clone()));
     }
 
-    /// Appends events whose parts lie in `chunk`, which is kept if there is any.
+    /// Appends events whose parts lie in `chunk`, which is kept if one of them is long.
     ///
     /// # Panics
     /// As with [`push`](Self::push).
@@ -150,8 +173,8 @@ impl EventBatch {
         let is_new =
             self.chunks.last().is_none_or(|last| last.as_ptr() != chunk.as_ptr() || last.len() != len);
         // A batch of more than 2^32 chunks would need more than 2^32 events; see `in_chunk` for the ranges.
-        let index = (self.chunks.len() - usize::from(!is_new)) as u32;
-        let before = self.events.len();
+        let index = (self.chunks.len() - usize::from(!is_new)) as u32 + 1;
+        let mut is_kept = false;
         let (mut message_bytes, mut largest) = (self.message_bytes, self.largest_message);
         for parts in events {
             // The message leaves the parts out: to show them they would have to be in memory for every event.
@@ -162,14 +185,28 @@ impl EventBatch {
                 "the parts of an event must lie in its chunk"
             );
             let message_len = (parts.message.end - parts.message.start) as usize;
+            let span = parts.span();
+            // What is subtracted from a place in the chunk gives the place in what the event refers to.
+            let (chunk_index, shift) = match span.len() <= COPIED_MAX && self.copied.len() < COPIED_BYTES_MAX
+            {
+                true => {
+                    let copied_at = self.copied.len() as u32;
+                    write::bytes(&mut self.copied, &chunk[span.start as usize..span.end as usize]);
+                    (COPIED, span.start.wrapping_sub(copied_at))
+                }
+                false => {
+                    is_kept = true;
+                    (index, 0)
+                }
+            };
             let partition_key_len = parts.partition_key.end - parts.partition_key.start;
             let offset_len = parts.offset.end - parts.offset.start;
             self.events.push(Event {
-                chunk: index,
-                message_start: parts.message.start,
-                message_end: parts.message.end,
-                partition_key_start: parts.partition_key.start,
-                offset_start: parts.offset.start,
+                chunk: chunk_index,
+                message_start: parts.message.start.wrapping_sub(shift),
+                message_end: parts.message.end.wrapping_sub(shift),
+                partition_key_start: parts.partition_key.start.wrapping_sub(shift),
+                offset_start: parts.offset.start.wrapping_sub(shift),
                 partition_key_len: u16::try_from(partition_key_len).unwrap_or(u16::MAX),
                 offset_len: u16::try_from(offset_len).unwrap_or(0),
                 sequence_number: parts.sequence_number,
@@ -179,7 +216,7 @@ impl EventBatch {
             largest = largest.max(message_len);
         }
         (self.message_bytes, self.largest_message) = (message_bytes, largest);
-        if is_new && self.events.len() > before {
+        if is_new && is_kept {
             self.chunks.push(chunk.clone());
         }
     }
@@ -255,7 +292,8 @@ impl EventBatch {
     #[inline]
     #[must_use]
     pub fn shared_message(&self, event: &Event) -> Message<'_> {
-        Message { bytes: self.message(event), chunk: self.chunks.get(event.chunk as usize) }
+        let chunk = (event.chunk as usize).checked_sub(1).and_then(|index| self.chunks.get(index));
+        Message { bytes: self.message(event), chunk }
     }
 
     /// The partition key of an event of this batch, where it has one.
@@ -320,6 +358,7 @@ impl EventBatch {
         self.receipt = Receipt::default();
         self.redelivered = 0;
         self.events.clear();
+        self.copied.clear();
         self.chunks.clear();
         self.message_bytes = 0;
         self.largest_message = 0;
@@ -327,7 +366,11 @@ impl EventBatch {
 
     #[inline]
     fn slice(&self, chunk: u32, start: u32, len: u32) -> &[u8] {
-        &self.chunks[chunk as usize][start as usize..][..len as usize]
+        let bytes = match chunk {
+            COPIED => &self.copied[..],
+            kept => &self.chunks[kept as usize - 1],
+        };
+        &bytes[start as usize..][..len as usize]
     }
 }
 
@@ -417,6 +460,15 @@ fn in_chunk(range: &Range<u32>, chunk_len: usize) -> bool {
 
 const _: () = assert!(size_of::<Event>() <= 40, "an event is copied and kept by the million");
 
+/// The place of what was copied into the batch, where others have a chunk.
+const COPIED: u32 = 0;
+
+/// Most bytes that are copied of an event: from its first part to its last, which are close together in what services send.
+const COPIED_MAX: usize = 256;
+
+/// What a batch copies at most, so that places in it have 32 bits.
+const COPIED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Messages of so many bytes are sent from where they are instead of being copied.
 const SHARED_MIN: usize = 4 * 1024;
 
@@ -458,11 +510,45 @@ mod tests {
     }
 
     #[test]
+    fn the_parts_of_short_and_long_events_are_found_wherever_they_lie() {
+        let chunk: Bytes = (0..4_000).map(|at| (at % 253) as u8).collect();
+        let lengths = [0, 1, 15, 16, 17, 32, 33, 64, 65, 255, 256, 257, 1_000];
+        let mut batch = EventBatch::default();
+        let mut pushed = Vec::new();
+        for (number, length) in lengths.into_iter().enumerate() {
+            let message = 100..100 + length;
+            let after = message.end + 3..message.end + 5;
+            for (key, offset) in [(0..0, 0..0), (90..99, 0..0), (after.clone(), 92..95), (0..4, 3_000..3_001)]
+            {
+                let parts = parts(message.clone(), key, offset, number as i64);
+                batch.push(&chunk, &parts);
+                pushed.push(parts);
+            }
+        }
+        let bytes = |range: &Range<u32>| &chunk[range.start as usize..range.end as usize];
+        for (event, parts) in batch.events().iter().zip(&pushed) {
+            assert_eq!(batch.message(event), bytes(&parts.message));
+            assert_eq!(batch.shared_message(event).as_ref(), bytes(&parts.message));
+            assert_eq!(batch.partition_key(event).unwrap_or_default(), bytes(&parts.partition_key));
+            assert_eq!(batch.offset(event).unwrap_or_default(), bytes(&parts.offset));
+        }
+    }
+
+    #[test]
+    fn short_events_keep_nothing_of_what_they_arrived_in() {
+        let chunk = Bytes::from(vec![7; 1_000]);
+        let mut batch = EventBatch::default();
+        batch.push(&chunk, &parts(10..200, 0..0, 5..9, 0));
+        assert!(batch.chunks().is_empty() && chunk.is_unique());
+    }
+
+    #[test]
     fn consecutive_events_of_a_chunk_share_its_entry() {
-        let (one, two) = (Bytes::from(vec![1; 8]), Bytes::from(vec![2; 8]));
+        let length = COPIED_MAX as u32 + 1;
+        let (one, two) = (Bytes::from(vec![1; length as usize]), Bytes::from(vec![2; length as usize]));
         let mut batch = EventBatch::default();
         for chunk in [&one, &one, &two, &two, &one] {
-            batch.push(chunk, &parts(0..8, 0..0, 0..0, 0));
+            batch.push(chunk, &parts(0..length, 0..0, 0..0, 0));
         }
         assert_eq!(batch.chunks().len(), 3);
         let firsts: Vec<u8> = batch.events().iter().map(|event| batch.message(event)[0]).collect();

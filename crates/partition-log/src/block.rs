@@ -117,11 +117,19 @@ impl BlockWriter {
     #[inline]
     pub(crate) fn write_few(&mut self, bytes: &[u8; 16], length: usize) {
         if self.remaining() < bytes.len() {
-            return self.write(&bytes[..length]);
+            return self.write_at_the_end(&bytes[..length]);
         }
         assert!(length <= bytes.len(), "more bytes than there are");
         self.put(self.written, bytes);
         self.written += length;
+    }
+
+    /// What [`write_few`](Self::write_few) does where there is little room. Apart from it, or the compiler makes one call of a
+    /// copy of unknown length of both.
+    #[cold]
+    #[inline(never)]
+    fn write_at_the_end(&mut self, bytes: &[u8]) {
+        self.write(bytes);
     }
 
     /// Copies `bytes` to a place at or after `written`.

@@ -117,7 +117,8 @@ impl Output {
             self.start = 0;
             self.bytes.clear();
             self.bytes.shrink_to(RETAINED);
-        } else if self.start > RETAINED {
+        } else if self.start > RETAINED && self.start > self.bytes.len() / 2 {
+            // No byte is moved more often than others were sent, however much waits.
             self.bytes.drain(..self.start);
             for shared in &mut self.shared {
                 shared.at -= self.start;

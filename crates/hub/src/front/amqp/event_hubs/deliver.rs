@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use amqp::Connection;
-use amqp::codec::write;
+use amqp::codec::{code, write};
 use amqp::connection::{LinkId, NewDelivery, TransferWriter};
 use amqp::performative::{Error, ErrorCondition};
 use bytes::Bytes;
@@ -177,6 +177,7 @@ impl DeliverLink {
                 bytes += record.sections.len() as u64;
                 let length = TEMPLATE_LENGTH + record.sections.len();
                 let is_usual = record.annotation_count == 0
+                    && AnnotationTemplate::fits(&record)
                     && self.metrics.is_none()
                     && Leading::of(record.sections).is_none();
                 if !is_usual || !run.takes(length) {
@@ -184,15 +185,14 @@ impl DeliverLink {
                     break;
                 }
                 let tag = (record.sequence_number as u32).to_be_bytes();
-                let annotations = self.template.patch(&record);
+                let template = &mut self.template;
                 if record.sections.len() >= SHARED_MIN && run.output_len() < SHARED_WAITING_MAX {
-                    let template = &self.template.bytes[..annotations];
                     let sections = shared.slice(record.sections);
-                    run.send_shared(tag, |out| out.extend_from_slice(template), sections);
+                    run.send_shared(tag, |out| template.append(&record, out), sections);
                     continue;
                 }
                 run.send(tag, |out| {
-                    write::few(out, &self.template.bytes, annotations);
+                    template.append(&record, out);
                     write::bytes(out, record.sections);
                 });
             }
@@ -254,12 +254,12 @@ impl DeliverLink {
                 record.sections
             }
         };
-        if record.annotation_count == 0 {
-            writer.put(self.template.of(record));
+        if record.annotation_count == 0 && AnnotationTemplate::fits(record) {
+            writer.put_encoded(TEMPLATE_LENGTH, |out| self.template.append(record, out));
         } else {
-            let own = self.template.entries(record);
+            let own = entries_of(record);
             writer.put(&wide_map_header(own.len() + record.annotations.len(), 3 + record.annotation_count));
-            writer.put(own);
+            writer.put(&own);
             writer.put(record.annotations);
         }
         sections
@@ -294,14 +294,21 @@ impl SharedChunk<'_> {
     }
 }
 
-/// The service's annotations, patched for one record after the other.
+/// The service's annotations for one record after the other: a template, into whose copy what differs is written.
+///
+/// The digits of the offset are kept as a number, not as bytes in the template: a copy that reads what was written to memory
+/// just before waits for it, which took as long as everything else here.
 #[derive(Debug)]
 struct AnnotationTemplate {
     bytes: [u8; TEMPLATE_LENGTH],
     /// The sequence number that the digits stand for.
     number: u64,
-    /// How many digits there are.
+    /// How many digits there are, at most [`DIGITS_MAX`].
     digits: usize,
+    /// The digits as text, the first one in the most significant byte.
+    text: u128,
+    /// The last digit's place in it.
+    shift: u32,
 }
 
 impl AnnotationTemplate {
@@ -318,70 +325,78 @@ impl AnnotationTemplate {
         put(b"\xa3\x13x-opt-enqueued-time\x83");
         put(&[0; 8]);
         put(b"\xa3\x0cx-opt-offset\xa1");
-        let mut template = Self { bytes, number: 0, digits: 0 };
+        let mut template = Self { bytes, number: 0, digits: 0, text: 0, shift: 0 };
         template.write_digits(0);
         template
     }
 
-    /// The whole section for a record without annotations of the client.
-    fn of(&mut self, record: &Record<'_>) -> &[u8] {
-        let end = self.patch(record);
-        &self.bytes[..end]
-    }
-
-    /// The three entries alone.
-    fn entries(&mut self, record: &Record<'_>) -> &[u8] {
-        let end = self.patch(record);
-        &self.bytes[ENTRIES_AT..end]
-    }
-
-    /// Makes it the section for a record without annotations of the client; returns its length.
+    /// Whether the number of a record has few enough digits for the template.
     #[inline]
-    fn patch(&mut self, record: &Record<'_>) -> usize {
+    const fn fits(record: &Record<'_>) -> bool {
+        record.sequence_number < NUMBERS_END
+    }
+
+    /// Appends the whole section for a record that [fits](Self::fits) and has no annotations of the client.
+    #[inline]
+    fn append(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
         let number = record.sequence_number;
-        self.bytes[SEQUENCE_AT..SEQUENCE_AT + 8].copy_from_slice(&number.to_be_bytes());
-        self.bytes[TIME_AT..TIME_AT + 8].copy_from_slice(&record.append_time.milliseconds().to_be_bytes());
         if number == self.number + 1 {
             self.count_up();
         } else if number != self.number {
             self.write_digits(number);
         }
-        DIGITS_AT + self.digits
+        let start = out.len();
+        out.extend_from_slice(&self.bytes);
+        if let Some(copy) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut::<TEMPLATE_LENGTH>) {
+            copy[SEQUENCE_AT..SEQUENCE_AT + 8].copy_from_slice(&number.to_be_bytes());
+            copy[TIME_AT..TIME_AT + 8].copy_from_slice(&record.append_time.milliseconds().to_be_bytes());
+            copy[DIGITS_AT..DIGITS_AT + DIGITS_MAX].copy_from_slice(&self.text.to_be_bytes());
+        }
+        out.truncate(start + DIGITS_AT + self.digits);
     }
 
     /// Adds one to the digits in place: a division per digit is what makes printing a number slow.
     #[inline]
     fn count_up(&mut self) {
         self.number += 1;
-        for digit in self.bytes[DIGITS_AT..DIGITS_AT + self.digits].iter_mut().rev() {
-            if *digit != b'9' {
-                *digit += 1;
-                return;
-            }
-            *digit = b'0';
+        self.text += 1 << self.shift;
+        if (self.text >> self.shift) as u8 > b'9' {
+            self.write_digits(self.number);
         }
-        self.write_digits(self.number);
     }
 
     #[cold]
     fn write_digits(&mut self, number: u64) {
         self.number = number;
-        let mut digits = [0; 20];
-        let (mut start, mut rest) = (digits.len(), number);
-        loop {
-            start -= 1;
-            digits[start] = b'0' + (rest % 10) as u8;
+        (self.text, self.digits) = (0, 0);
+        let mut rest = number;
+        while self.digits < DIGITS_MAX {
+            self.text = self.text >> 8 | u128::from(b'0' + (rest % 10) as u8) << 120;
+            self.digits += 1;
             rest /= 10;
             if rest == 0 {
                 break;
             }
         }
-        self.digits = digits.len() - start;
-        self.bytes[DIGITS_AT..DIGITS_AT + self.digits].copy_from_slice(&digits[start..]);
+        self.shift = (DIGITS_MAX - self.digits) as u32 * 8;
         self.bytes[DIGITS_AT - 1] = self.digits as u8;
         // The size counts what follows it: the count byte and the entries.
         self.bytes[4] = (DIGITS_AT + self.digits - 5) as u8;
     }
+}
+
+/// The service's three entries for any record, without a map header.
+fn entries_of(record: &Record<'_>) -> Vec<u8> {
+    let mut entries = Vec::with_capacity(TEMPLATE_LENGTH);
+    write::symbol(&mut entries, "x-opt-sequence-number");
+    entries.push(code::LONG);
+    entries.extend_from_slice(&record.sequence_number.to_be_bytes());
+    write::symbol(&mut entries, "x-opt-enqueued-time");
+    entries.push(code::TIMESTAMP);
+    entries.extend_from_slice(&record.append_time.milliseconds().to_be_bytes());
+    write::symbol(&mut entries, "x-opt-offset");
+    write::string(&mut entries, &record.sequence_number.to_string());
+    entries
 }
 
 /// The header of an annotations section of `entries_length` bytes and `entries` entries, in the form for any size.
@@ -392,11 +407,14 @@ fn wide_map_header(entries_length: usize, entries: u32) -> [u8; 12] {
     header
 }
 
-const ENTRIES_AT: usize = 6;
-const SEQUENCE_AT: usize = ENTRIES_AT + 2 + 21 + 1;
+const SEQUENCE_AT: usize = 6 + 2 + 21 + 1;
 const TIME_AT: usize = SEQUENCE_AT + 8 + 2 + 19 + 1;
 const DIGITS_AT: usize = TIME_AT + 8 + 2 + 12 + 2;
-const TEMPLATE_LENGTH: usize = DIGITS_AT + 20;
+const DIGITS_MAX: usize = 16;
+const TEMPLATE_LENGTH: usize = DIGITS_AT + DIGITS_MAX;
+
+/// The least number that has more digits.
+const NUMBERS_END: u64 = 10_u64.pow(DIGITS_MAX as u32);
 const _: () = assert!(TEMPLATE_LENGTH - 5 < 256, "the one-byte size of the map must hold the longest number");
 
 /// Output that one reader may add before the next has its turn, in bytes.
@@ -422,9 +440,9 @@ mod tests {
     #[test]
     fn the_template_says_what_each_record_is() {
         let mut template = AnnotationTemplate::new();
-        for number in
-            [0, 1, 9, 10, 11, 99, 100, 12_345, 12_346, 7, u64::from(u32::MAX), i64::MAX.cast_unsigned()]
-        {
+        let few = [0, 1, 9, 10, 11, 99, 100, 12_345, 12_346, 7, u64::from(u32::MAX)];
+        let many = [NUMBERS_END - 2, NUMBERS_END - 1, NUMBERS_END, i64::MAX.cast_unsigned()];
+        for number in few.into_iter().chain(998..=1_001).chain(many) {
             let record = Record {
                 sequence_number: number,
                 append_time: UnixTime::from_milliseconds(1_700_000_000_000 + 3),
@@ -432,7 +450,13 @@ mod tests {
                 annotations: &[],
                 sections: &[],
             };
-            let bytes = template.of(&record).to_vec();
+            let mut bytes = Vec::new();
+            let own = entries_of(&record);
+            match AnnotationTemplate::fits(&record) {
+                true => template.append(&record, &mut bytes),
+                false => bytes.extend(wide_map_header(own.len(), 3).iter().chain(&own)),
+            }
+            assert_eq!(bytes[bytes.len() - own.len()..], own, "both ways are one");
             let annotations = MessageView::parse(&bytes).unwrap().message_annotations().unwrap();
             assert_eq!(annotations.find("x-opt-offset").unwrap(), Some(Value::String(number.to_string())));
             assert_eq!(

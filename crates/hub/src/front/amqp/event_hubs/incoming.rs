@@ -117,7 +117,7 @@ impl<'a> Incoming<'a> {
         self.own.clear();
         Incoming {
             events: bounded(emptied(self.events), KEPT_EVENTS),
-            sections: bounded(emptied(self.sections), 2 * KEPT_EVENTS),
+            sections: bounded(emptied(self.sections), KEPT_SECTIONS),
             own: bounded(self.own, KEPT_BYTES),
         }
     }
@@ -270,8 +270,11 @@ pub(super) const PUBLISHER: &str = "x-opt-publisher";
 /// and what stands in front of them.
 const SECTIONS_MAX: usize = 32;
 
-/// Events for which memory is kept between bursts: more than the usual input buffer holds of the smallest.
-const KEPT_EVENTS: usize = 4096;
+/// Events for which memory is kept between bursts: more than the usual input buffer, of 256 KiB, holds of 16 bytes each.
+const KEPT_EVENTS: usize = 16 * 1024;
+
+/// The same for the sections of those that have more than a body.
+const KEPT_SECTIONS: usize = 8 * 1024;
 
 /// Bytes of its own that are kept.
 const KEPT_BYTES: usize = 64 * 1024;
