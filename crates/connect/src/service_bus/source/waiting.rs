@@ -97,9 +97,12 @@ mod tests {
     use super::*;
     use crate::event::{EnqueuedTime, PartitionId};
 
+    const LENGTH: u32 = 1_000;
+
     fn parts(sequence_number: i64) -> EventParts {
         EventParts {
-            message: 0..1,
+            // Too long to be copied.
+            message: 0..LENGTH,
             partition_key: 0..0,
             offset: 0..0,
             sequence_number,
@@ -116,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_filled_across_chunks_until_it_is_full_or_an_id_is_left_out() {
-        let (one, two) = (Bytes::from(vec![1; 4]), Bytes::from(vec![2; 4]));
+        let (one, two) = (Bytes::from(vec![1; LENGTH as usize]), Bytes::from(vec![2; LENGTH as usize]));
         let mut waiting = Waiting::default();
         let ids = [u32::MAX - 1, u32::MAX, 0, 1, 3, 4];
         for (number, id) in (0_i64..).zip(ids) {
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_or_forgotten_keeps_no_chunk() {
-        let chunk = Bytes::from(vec![1; 4]);
+        let chunk = Bytes::from(vec![1; LENGTH as usize]);
         let mut waiting = Waiting::default();
         waiting.push(7, false, &chunk, parts(0));
         waiting.push(9, false, &chunk, parts(1));
