@@ -26,10 +26,11 @@ test: ## all tests, the official-client suites included
 	$(CARGO) bench --workspace --locked --profile dev --no-run
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory test-rust test-clients
 
-# Twice as many tests at a time as there are cores: many wait for a good part of their time.
+# Twice as many tests at a time as there are cores: many wait for a good part of their time. Doc tests would look in vain for
+# the job server that MAKEFLAGS names.
 test-rust:
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} $(CARGO) test --workspace --locked
-	PARSHALL_BENCH_QUICK=1 $(CARGO) bench --workspace --locked --profile dev
+	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} $(CARGO) test --workspace --locked
+	MAKEFLAGS= PARSHALL_BENCH_QUICK=1 $(CARGO) bench --workspace --locked --profile dev
 
 test-clients:
 	compat/python/run
