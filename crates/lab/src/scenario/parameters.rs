@@ -170,39 +170,42 @@ impl Parameters {
 
     /// What each hub of the embedded service may hold: [`Embedded::log_per_hub`], or else what the load needs.
     ///
-    /// A saturating load is at most [`Load::max_lag`] ahead of the relay, so three times as much is enough: the relay
-    /// may be as far ahead of the sink again, and no route spreads quite evenly. Of large events it is ahead by less.
-    /// Less memory than that of the largest log is written to again sooner, while it is still in the cache. Of any
-    /// other load it is not known how far it gets ahead.
+    /// A saturating load is at most [`Self::lag_limit`] ahead of the relay. All of that may be in one partition: the relay lets a
+    /// partition rest after a failed batch, for more than a second, and then often meets the next failure before it has caught
+    /// up. So each partition has room for it. Of any other load it is not known how far it gets ahead.
     #[must_use]
     pub fn log_per_hub(&self) -> ByteSize {
-        if let Some(given) = self.embedded.log_per_hub {
-            return given;
-        }
+        self.embedded.log_per_hub.or_else(|| self.log_for_lag()).unwrap_or(LARGEST_DEFAULT_LOG)
+    }
+
+    /// How large a log has to be for what a saturating load between hubs puts into it.
+    fn log_for_lag(&self) -> Option<ByteSize> {
         let (Entities::Hubs(hubs), Payload::Size(payload), LoadMode::Saturate) =
             (&self.entities, &self.load.payload, self.load.mode)
         else {
-            return LARGEST_DEFAULT_LOG;
+            return None;
         };
-        let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
-        let lag = event.saturating_mul(self.load.max_lag).min(LARGEST_LAG.bytes());
-        let needed = lag.saturating_mul(LOG_PER_LAG);
-        // Partitions that get no events have their share all the same.
-        let destination = u64::from(hubs.destination.partitions);
-        let used = destination.min(u64::from(self.relay.fan_out)).max(1);
-        let needed = needed.saturating_mul(destination.div_ceil(used).max(1));
-        let partitions = destination.max(u64::from(hubs.source.partitions));
+        let partitions = u64::from(hubs.destination.partitions.max(hubs.source.partitions));
+        let lag = self.load.max_lag.min(largest_lag(*payload));
+        let per_partition = payload.bytes().saturating_add(STORED_OVERHEAD).saturating_mul(lag);
+        // Retention removes an eighth of a log at a time.
+        let needed = (per_partition + per_partition / 8).saturating_mul(partitions);
         let least = SMALLEST_DEFAULT_LOG.bytes().max(SMALLEST_LOG.bytes() * partitions);
-        let needed = ByteSize::from_bytes(needed.max(least));
-        needed.min(LARGEST_DEFAULT_LOG.max(ByteSize::from_bytes(least)))
+        Some(ByteSize::from_bytes(needed.clamp(least, LARGEST_DEFAULT_LOG.bytes().max(least))))
     }
 
     /// Whether the memory of the logs is taken before a trial: if that is wished, or if a saturating load is going to use
-    /// all of it anyway and it is little enough to cost no time.
+    /// all of it anyway, and it was chosen for that load or is little enough to cost no time. Taking 1 GiB for each of two hubs
+    /// takes two to three seconds where memory comes at 0.8 GB/s.
     #[must_use]
     pub fn preallocates(&self) -> bool {
         let is_used = self.load.mode == LoadMode::Saturate && self.limits.hub.memory.is_none();
-        self.embedded.preallocate || (is_used && self.log_per_hub() <= LARGEST_LOG_TAKEN_BEFORE)
+        let most = match self.embedded.log_per_hub {
+            Some(_) => LARGEST_GIVEN_LOG_TAKEN_BEFORE,
+            None => LARGEST_DEFAULT_LOG,
+        };
+        let is_bounded = self.embedded.log_per_hub.is_some() || self.log_for_lag().is_some();
+        self.embedded.preallocate || (is_used && is_bounded && self.log_per_hub() <= most)
     }
 
     /// Whether sends that the scenario wants to fail succeed all the same, since a search for a rate does not want them
@@ -213,15 +216,16 @@ impl Parameters {
             && self.relay.failure_ratio > 0.0
     }
 
-    /// How many events a saturating load may be ahead of the relay: [`Load::max_lag`], but of the embedded service's log
-    /// no more than a third, so that a larger payload does not push unread events out of it. (The relay may be as far
-    /// ahead of the sink again, and no route spreads quite evenly.)
+    /// How many events a saturating load may be ahead of the relay: [`Load::max_lag`], but with the embedded service 128 MiB at
+    /// most, and no more than a third of its log, so that a larger payload does not push unread events out of it. (The relay may be
+    /// as far ahead of the sink again, and no route spreads quite evenly.)
     #[must_use]
     pub fn lag_limit(&self) -> u64 {
         match (&self.target, &self.load.payload) {
             (Target::Embedded, Payload::Size(payload)) => {
                 let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
-                self.load.max_lag.min(self.log_per_hub().bytes() / LOG_PER_LAG / event).max(1)
+                let of_log = self.log_per_hub().bytes() / LOG_PER_LAG / event;
+                self.load.max_lag.min(largest_lag(*payload)).min(of_log).max(1)
             }
             _ => self.load.max_lag,
         }
@@ -288,6 +292,10 @@ impl Default for Phases {
 /// A generous estimate of what an event takes in the log besides its payload, in bytes.
 const RECORD_OVERHEAD: u64 = 64;
 
+/// What an event of the load takes besides its payload: descriptor and length of the body, the record's head, and a share in the
+/// head of its batch.
+const STORED_OVERHEAD: u64 = 16;
+
 /// How much larger a log is than what may wait in it.
 const LOG_PER_LAG: u64 = 3;
 
@@ -298,9 +306,10 @@ pub(super) const SMALLEST_LOG: ByteSize = ByteSize::from_mebibytes(2);
 const SMALLEST_DEFAULT_LOG: ByteSize = ByteSize::from_mebibytes(64);
 const LARGEST_DEFAULT_LOG: ByteSize = ByteSize::from_mebibytes(1024);
 
-/// What a saturating load puts in front of the relay at most, if the size of the logs is not given: 16,000 events of 8 KiB, a
-/// quarter of a second of work or more.
-const LARGEST_LAG: ByteSize = ByteSize::from_mebibytes(128);
+/// What a saturating load puts in front of the relay at most: 16,000 events of 8 KiB, a quarter of a second of work or more.
+fn largest_lag(payload: ByteSize) -> u64 {
+    ByteSize::from_mebibytes(128).bytes() / payload.bytes().saturating_add(RECORD_OVERHEAD)
+}
 
-/// Takes a second, for both hubs, where memory comes at 0.8 GB/s.
-const LARGEST_LOG_TAKEN_BEFORE: ByteSize = ByteSize::from_mebibytes(384);
+/// The largest log of a size that was given whose memory is taken without being asked for.
+const LARGEST_GIVEN_LOG_TAKEN_BEFORE: ByteSize = ByteSize::from_mebibytes(384);

@@ -152,27 +152,27 @@ fn a_saturating_load_stays_within_a_third_of_the_log() {
     let lag = |arguments: &[&str]| cases("scenario: s\n", &set(arguments)).unwrap()[0].parameters.lag_limit();
     assert_eq!(lag(&[]), 500_000);
     assert_eq!(lag(&["load.payload=1 KiB"]), (128 << 20) / (1024 + 64));
+    assert_eq!(lag(&["load.payload=1 KiB", "embedded.log_per_hub=300 MiB"]), (300 << 20) / 3 / (1024 + 64));
     assert_eq!(lag(&["load.payload=1 KiB", "load.max_lag=5"]), 5);
     assert_eq!(lag(&["embedded.log_per_hub=96 MiB"]), (96 << 20) / 3 / (16 + 64));
 }
 
 #[test]
-fn a_log_whose_size_is_not_given_holds_three_times_what_may_wait_in_it() {
+fn each_partition_of_a_log_whose_size_is_not_given_holds_all_that_may_wait() {
     let log = |arguments: &[&str]| {
         let parameters = cases("scenario: s\n", &set(arguments)).unwrap().remove(0).parameters;
         (parameters.log_per_hub().bytes(), parameters.preallocates())
     };
-    let gibibyte = 1 << 30;
-    assert_eq!(log(&[]), (500_000 * 80 * 3, true));
-    assert_eq!(log(&["load.max_lag=1000"]), (64 << 20, true), "no less than this");
-    assert_eq!(log(&["load.payload=1 KiB"]), (384 << 20, true), "large events are ahead by less");
-    assert_eq!(log(&["embedded.log_per_hub=400 MiB"]), (400 << 20, false), "as it says");
-    assert_eq!(log(&["limits.hub.memory=200 MiB"]), (500_000 * 80 * 3, false), "the limit may be too low");
-    // Two of three partitions get no events, and each has its share.
-    let spread = log(&["hubs.destination.partitions=96", "relay.fan_out=32"]);
-    assert_eq!(spread, (3 * 500_000 * 80 * 3, true));
-    let wider = log(&["hubs.destination.partitions=96", "relay.fan_out=8"]);
-    assert_eq!(wider, (gibibyte, false), "no more than this");
+    let (mebibyte, gibibyte) = (1 << 20, 1 << 30);
+    let usual = 32 * 500_000 * 32 * 9 / 8;
+    assert_eq!(log(&[]), (usual, true));
+    assert_eq!(log(&["hubs.source.partitions=16", "relay.fan_out=16"]), (usual / 2, true));
+    assert_eq!(log(&["load.max_lag=1000"]), (64 * mebibyte, true), "no less than this");
+    assert_eq!(log(&["load.payload=1 KiB"]), (gibibyte, true), "no more than this");
+    assert_eq!(log(&["hubs.destination.partitions=96"]), (gibibyte, true));
+    assert_eq!(log(&["embedded.log_per_hub=96 MiB"]), (96 * mebibyte, true), "as it says");
+    assert_eq!(log(&["embedded.log_per_hub=400 MiB"]), (400 * mebibyte, false), "as it says");
+    assert_eq!(log(&["limits.hub.memory=200 MiB"]), (usual, false), "the limit may be too low");
     let many = log(&["hubs.source.partitions=1024"]);
     assert_eq!(many, (2 * gibibyte, false), "each partition has what it needs for its segments");
     for load in [&["load.mode=backlog"][..], &["load.mode=open", "load.rate=5/s"]] {
