@@ -557,12 +557,13 @@ mod tests {
 
     #[test]
     fn a_prefix_of_a_chunk_at_the_same_address_is_another_chunk() {
-        let whole = Bytes::from(vec![5; 8]);
-        let prefix = whole.slice(..4);
+        let half = COPIED_MAX as u32 + 1;
+        let whole = Bytes::from(vec![5; 2 * half as usize]);
+        let prefix = whole.slice(..half as usize);
         let mut batch = EventBatch::default();
-        batch.push(&prefix, &parts(0..4, 0..0, 0..0, 0));
-        batch.push(&whole, &parts(4..8, 0..0, 0..0, 1));
-        assert_eq!(batch.message(&batch.events()[1]), [5; 4]);
+        batch.push(&prefix, &parts(0..half, 0..0, 0..0, 0));
+        batch.push(&whole, &parts(half..2 * half, 0..0, 0..0, 1));
+        assert_eq!(batch.message(&batch.events()[1]), vec![5; half as usize]);
     }
 
     #[test]
@@ -587,9 +588,10 @@ mod tests {
     #[test]
     fn a_recycled_batch_is_empty_and_holds_no_chunk() {
         let mut pool = BatchPool::new(1);
-        let chunk = Bytes::from(vec![0; 100]);
+        let chunk = Bytes::from(vec![0; 1_000]);
         let mut batch = pool.take(PartitionId(1), 8);
-        batch.push(&chunk, &parts(0..100, 0..0, 0..0, 5));
+        batch.push(&chunk, &parts(0..1_000, 0..0, 0..0, 5));
+        assert!(!chunk.is_unique());
         pool.give(batch);
         assert!(chunk.is_unique(), "the pool let the chunk go");
         let batch = pool.take(PartitionId(2), 8);
