@@ -14,7 +14,7 @@ mod view;
 
 pub use header::{EncodedHeader, Header};
 pub use properties::Properties;
-pub use sections::{Section, SectionKind, Sections};
+pub use sections::{Section, SectionKind, Sections, is_data_section};
 pub use view::{Annotations, MessageView};
 
 /// Format of an ordinary AMQP message.

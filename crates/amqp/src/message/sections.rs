@@ -199,6 +199,20 @@ impl<'a> Sections<'a> {
     }
 }
 
+/// Whether `sections` is one Data section and nothing else, as most bodies are: a comparison with what it begins with.
+#[inline]
+pub fn is_data_section(sections: &[u8]) -> bool {
+    match *sections {
+        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ref payload @ ..] => {
+            usize::from(length) == payload.len()
+        }
+        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_32, a, b, c, d, ref payload @ ..] => {
+            u32::from_be_bytes([a, b, c, d]) as usize == payload.len()
+        }
+        _ => false,
+    }
+}
+
 impl<'a> Iterator for Sections<'a> {
     type Item = Result<Section<'a>, DecodeError>;
 
@@ -258,6 +272,22 @@ mod tests {
         let mut cut = Sections::new(b"\x00\x53\x75\xa0\x02a");
         assert_eq!(cut.next_short_data(), None);
         assert!(cut.next().unwrap().is_err());
+    }
+
+    #[test]
+    fn a_body_alone_is_one_data_section_of_either_width() {
+        for whole in
+            [&b"\x00\x53\x75\xa0\x00"[..], b"\x00\x53\x75\xa0\x02ab", b"\x00\x53\x75\xb0\x00\x00\x00\x02ab"]
+        {
+            assert!(is_data_section(whole));
+            assert!((0..whole.len()).all(|cut| !is_data_section(&whole[..cut])));
+            assert!(!is_data_section(&[whole, b"\x40"].concat()));
+            assert_eq!(
+                Sections::new(whole).map(|section| section.unwrap().kind).collect::<Vec<_>>(),
+                [SectionKind::Data]
+            );
+        }
+        assert!(!is_data_section(b"\x00\x53\x77\xa0\x02ab"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use amqp::DecodeError;
 use amqp::codec::{Reader, code};
-use amqp::message::{SectionKind, Sections};
+use amqp::message::{SectionKind, Sections, is_data_section};
 use bytes::Bytes;
 
 use crate::event::{EnqueuedTime, EventParts};
@@ -57,14 +57,7 @@ fn gather(message: &[u8], located: Located) -> Result<(Bytes, EventParts), Decod
 pub(super) fn locate_usual(message: &[u8], start: u32) -> Option<EventParts> {
     let annotations = Annotations::in_usual_order(message).or_else(|| Annotations::in_any_order(message))?;
     let end = annotations.end;
-    let body_length = match message[end..] {
-        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ..] => 5 + usize::from(length),
-        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_32, a, b, c, d, ..] => {
-            8_usize.checked_add(u32::from_be_bytes([a, b, c, d]) as usize)?
-        }
-        _ => return None,
-    };
-    if body_length != message.len() - end {
+    if !is_data_section(&message[end..]) {
         return None;
     }
     let Annotations { sequence_number, enqueued_ms, offset, partition_key, .. } = annotations;

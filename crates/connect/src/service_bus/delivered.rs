@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use amqp::DecodeError;
 use amqp::codec::{Reader, code};
-use amqp::message::{SectionKind, Sections};
+use amqp::message::{SectionKind, Sections, is_data_section};
 use bytes::Bytes;
 
 use crate::event::{EnqueuedTime, EventParts};
@@ -45,14 +45,7 @@ pub(super) fn locate_usual(message: &[u8], start: u32) -> Option<Received> {
         }
         _ => sections,
     };
-    let body_length = match *body {
-        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ..] => 5 + usize::from(length),
-        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_32, a, b, c, d, ..] => {
-            8_usize.checked_add(u32::from_be_bytes([a, b, c, d]) as usize)?
-        }
-        _ => return None,
-    };
-    if body_length != body.len() {
+    if !is_data_section(body) {
         return None;
     }
     Some(Received {

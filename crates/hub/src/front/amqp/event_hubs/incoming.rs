@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use amqp::DecodeError;
 use amqp::codec::Reader;
-use amqp::message::{FORMAT_BATCH, Header, Section, SectionKind, Sections};
+use amqp::message::{FORMAT_BATCH, Header, Section, SectionKind, Sections, is_data_section};
 
 use crate::front::amqp::leading::keep_delivery_annotations;
 use partition_log::BatchEncoder;
@@ -142,8 +142,7 @@ impl<'a> Incoming<'a> {
 
     #[inline]
     fn take_event(&mut self, message: &'a [u8], publisher: &[u8]) -> Result<(), MessageError> {
-        let mut sections = Sections::new(message);
-        if publisher.is_empty() && sections.next_short_data().is_some() && sections.is_empty() {
+        if publisher.is_empty() && is_data_section(message) {
             self.events.push(Event::Body(message));
             return Ok(());
         }

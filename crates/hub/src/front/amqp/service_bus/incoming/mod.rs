@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use amqp::DecodeError;
 use amqp::codec::{List, Reader, code};
-use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, Sections};
+use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, Sections, is_data_section};
 use amqp::performative::descriptor;
 
 use crate::front::amqp::leading::keep_delivery_annotations;
@@ -121,12 +121,12 @@ impl<'a> IncomingMessage<'a> {
                 let [code::STRING_8, length, text @ ..] = id else {
                     return None;
                 };
-                if usize::from(*length) != text.len() || !text.is_ascii() || !is_short_data(body) {
+                if usize::from(*length) != text.len() || !text.is_ascii() || !is_data_section(body) {
                     return None;
                 }
                 parsed.message_id = Some(id);
             }
-            _ if is_short_data(message) => parsed.front = Front::of_identifier(&ids.assign()),
+            _ if is_data_section(message) => parsed.front = Front::of_identifier(&ids.assign()),
             _ => return None,
         }
         Some(parsed)
@@ -393,13 +393,6 @@ impl Front {
     }
 }
 
-/// Whether it is one Data section of the short form, and nothing else.
-#[inline]
-fn is_short_data(sections: &[u8]) -> bool {
-    matches!(sections, [code::DESCRIBED, code::SMALL_ULONG, DATA, code::BINARY_8, length, data @ ..]
-        if usize::from(*length) == data.len())
-}
-
 /// Calls `each` with every message of a transfer: those in a batch, or the one that it is.
 ///
 /// # Errors
@@ -449,9 +442,8 @@ fn write_hex(out: &mut [u8], mut number: u64) {
     }
 }
 
-/// The descriptors of sections, in one byte.
+/// The descriptor of the section of properties, in one byte.
 const PROPERTIES: u8 = descriptor::PROPERTIES as u8;
-const DATA: u8 = descriptor::DATA as u8;
 
 /// Where the identifier is in properties that begin with one of [`ID_LENGTH`].
 const ID_AT: usize = 8;
