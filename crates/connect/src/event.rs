@@ -20,7 +20,7 @@ use std::fmt;
 use std::ops::Range;
 
 use amqp::codec::write;
-use amqp::connection::TransferWriter;
+use amqp::connection::{SHARED_MIN, TransferWriter};
 use bytes::Bytes;
 
 /// The number of a partition within its hub or topic, from 0.
@@ -468,9 +468,6 @@ const COPIED_MAX: usize = 256;
 
 /// What a batch copies at most, so that places in it have 32 bits.
 const COPIED_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Messages of so many bytes are sent from where they are instead of being copied.
-const SHARED_MIN: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -16,8 +16,9 @@
 //! # Files
 //!
 //! `handshake` brings the connection up, `sessions` begins and ends sessions, `linking` attaches and detaches links,
-//! `owed` gathers what can wait, `output` holds what is to be sent. The two hot paths have files of their own: `sending` (transfers out, outcomes in) and
-//! `receiving` (transfers in, outcomes out). `partial` are messages that come in several frames.
+//! `owed` gathers what can wait, `output` holds what is to be sent. The two hot paths have files of their own: `sending`
+//! (transfers out, outcomes in) and `receiving` (transfers in, outcomes out). `partial` are messages that come in several
+//! frames.
 //!
 //! # Invariants
 //!
@@ -55,6 +56,7 @@ pub use config::{
 pub use error::{ConnectionError, SendError};
 pub use event::{Deliveries, Delivery, Event};
 pub use link::{LinkAcceptance, LinkId, LinkOptions};
+pub use output::SHARED_MIN;
 pub use partial::PartialBytes;
 pub use sending::{NewDelivery, SenderMut, TransferWriter};
 pub use transfer_run::TransferRun;

@@ -162,6 +162,10 @@ impl Output {
     }
 }
 
+/// From this length on, bytes are better shared than copied: a share costs two pieces more for the system to write, and a
+/// count of references.
+pub const SHARED_MIN: usize = 4 * 1024;
+
 /// Encoded bytes for which a busy connection keeps room.
 const RETAINED: usize = 256 * 1024;
 

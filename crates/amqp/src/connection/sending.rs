@@ -6,12 +6,12 @@
 //! on the way. What the session window does not let through is kept, one message
 //! per session at most, and goes out as the window opens.
 
+use bytes::Bytes;
+
 use super::link::{Link, LinkId, LinkState};
 use super::output::{Mark, Output};
 use super::session::{Session, WaitingMessage};
 use super::{Connection, ConnectionError, Event, OutcomeAnswers, SendError, SessionId, Stage};
-use bytes::Bytes;
-
 use crate::codec::write;
 use crate::frame;
 use crate::message::encode;
@@ -365,8 +365,8 @@ impl TransferWriter<'_> {
         }
     }
 
-    /// Appends `bytes` to the message without copying them: their memory is held until they are sent, which pays from
-    /// some thousand bytes on.
+    /// Appends `bytes` to the message without copying them: their memory is held until they are sent. That pays from
+    /// [`SHARED_MIN`](super::SHARED_MIN) on.
     pub fn put_shared(&mut self, mut bytes: Bytes) {
         loop {
             if let Some(waiting) = &mut self.session.waiting {

@@ -129,12 +129,10 @@ impl Publisher {
             writer.put(&annotations);
             for message in messages {
                 let message: Message<'m> = message;
-                if format == FORMAT_AMQP {
-                    message.put(writer);
-                    continue;
+                if format != FORMAT_AMQP {
+                    writer.put_data_prefix(data_length(annotations.len() + message.as_ref().len()));
+                    writer.put(&annotations);
                 }
-                writer.put_data_prefix(data_length(annotations.len() + message.as_ref().len()));
-                writer.put(&annotations);
                 message.put(writer);
             }
         });

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 
 use amqp::Connection;
 use amqp::codec::{code, write};
-use amqp::connection::{LinkId, NewDelivery, TransferWriter};
+use amqp::connection::{LinkId, NewDelivery, SHARED_MIN, TransferWriter};
 use amqp::performative::{Error, ErrorCondition};
 use bytes::Bytes;
 
@@ -186,7 +186,7 @@ impl DeliverLink {
                 }
                 let tag = (record.sequence_number as u32).to_be_bytes();
                 let template = &mut self.template;
-                if record.sections.len() >= SHARED_MIN && run.output_len() < SHARED_WAITING_MAX {
+                if is_shared(&record, run.output_len()) {
                     let sections = shared.slice(record.sections);
                     run.send_shared(tag, |out| template.append(&record, out), sections);
                     continue;
@@ -223,13 +223,13 @@ impl DeliverLink {
         record: &Record<'_>,
         shared: &mut SharedChunk<'_>,
     ) {
-        let shares = record.sections.len() >= SHARED_MIN && connection.output_len() < SHARED_WAITING_MAX;
+        let is_shared = is_shared(record, connection.output_len());
         let tag = (record.sequence_number as u32).to_be_bytes();
         let delivery = NewDelivery { tag: &tag, format: amqp::message::FORMAT_AMQP, settled: true };
         let mut sender = connection.sender(self.link);
         if let Some(Ok(mut writer)) = sender.as_mut().map(|sender| sender.begin(&delivery)) {
             let sections = self.write_before(&mut writer, record);
-            match shares {
+            match is_shared {
                 true => writer.put_shared(shared.slice(sections)),
                 false => writer.put(sections),
             }
@@ -294,10 +294,16 @@ impl SharedChunk<'_> {
     }
 }
 
+/// Whether the sections of a record are sent from the log's memory instead of being copied, behind so much output.
+#[inline]
+const fn is_shared(record: &Record<'_>, waiting: usize) -> bool {
+    record.sections.len() >= SHARED_MIN && waiting < SHARED_WAITING_MAX
+}
+
 /// The service's annotations for one record after the other: a template, into whose copy what differs is written.
 ///
-/// The digits of the offset are kept as a number, not as bytes in the template: a copy that reads what was written to memory
-/// just before waits for it, which took as long as everything else here.
+/// The digits of the offset are kept as a number, not as bytes in the template: a wide load of bytes that a narrow store has
+/// just written has to wait until that has left the processor's store buffer.
 #[derive(Debug)]
 struct AnnotationTemplate {
     bytes: [u8; TEMPLATE_LENGTH],
@@ -419,9 +425,6 @@ const _: () = assert!(TEMPLATE_LENGTH - 5 < 256, "the one-byte size of the map m
 
 /// Output that one reader may add before the next has its turn, in bytes.
 const SHARE: usize = 64 * 1024;
-
-/// Sections of so many bytes are sent from the log's memory instead of being copied.
-const SHARED_MIN: usize = 4 * 1024;
 
 /// Output behind which nothing is shared any more, in bytes: a client that does not read would hold memory of the log that
 /// retention has given up.
