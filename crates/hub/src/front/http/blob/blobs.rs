@@ -48,22 +48,16 @@ impl BlobFront {
         self.store.container(&container)?;
         let structured = expected.structured;
         let arrived = self.bodies.collect(body, most, structured).await?;
-        let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
         let (version, checksums) = self
-            .run(content.len(), move |store| {
-                let checksums = match expected.verify(&content, crc64, Md5::Always) {
-                    Ok(checksums) => checksums,
-                    Err(error) => return Ok(Err(error)),
-                };
+            .put_verified(container, &arrived, expected, Md5::Always, move |container, content, checksums| {
                 if kind == BlobKind::Block {
                     let own = &mut description.headers.content_md5;
                     *own = own.take().or_else(|| checksums.md5.clone());
                 }
                 let put = PutRequest { kind, content, description, conditions, replacing };
-                let version = store.container(&container)?.put(&name, put, now)?;
-                Ok(Ok((version, checksums)))
+                container.put(&name, put, now)
             })
-            .await??;
+            .await?;
         let mut reply = reply::written(StatusCode::CREATED, version);
         checksums.set(reply.headers_mut());
         Ok(reply)

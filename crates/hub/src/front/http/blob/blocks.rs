@@ -34,17 +34,11 @@ impl BlobFront {
         let whole = ByteSize::from_bytes(u64::MAX);
         let structured = expected.structured;
         let arrived = self.bodies.collect(body, whole, structured).await?;
-        let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
-        let checksums = self
-            .run(content.len(), move |store| {
-                let checksums = match expected.verify(&content, crc64, Md5::WhenGiven) {
-                    Ok(checksums) => checksums,
-                    Err(error) => return Ok(Err(error)),
-                };
-                store.container(&container)?.put_block(&name, &id, content, lease, now)?;
-                Ok(Ok(checksums))
+        let ((), checksums) = self
+            .put_verified(container, &arrived, expected, Md5::WhenGiven, move |container, content, _| {
+                container.put_block(&name, &id, content, lease, now)
             })
-            .await??;
+            .await?;
         let mut reply = reply::empty(StatusCode::CREATED);
         let headers = reply.headers_mut();
         checksums.set(headers);
@@ -130,18 +124,11 @@ impl BlobFront {
         if arrived.bytes.is_empty() {
             return Err(HttpError::header("content-length"));
         }
-        let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
         let (appended, checksums) = self
-            .run(content.len(), move |store| {
-                let checksums = match expected.verify(&content, crc64, Md5::WhenGiven) {
-                    Ok(checksums) => checksums,
-                    Err(error) => return Ok(Err(error)),
-                };
-                let append = AppendRequest { content, position, maximum_length, conditions };
-                let container = store.container(&container)?;
-                Ok(Ok((container.append(&name, append, now)?, checksums)))
+            .put_verified(container, &arrived, expected, Md5::WhenGiven, move |container, content, _| {
+                container.append(&name, AppendRequest { content, position, maximum_length, conditions }, now)
             })
-            .await??;
+            .await?;
         let mut reply = reply::written(StatusCode::CREATED, appended.version);
         let headers = reply.headers_mut();
         let offset = appended.offset.to_string();

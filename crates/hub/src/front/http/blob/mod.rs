@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use access::storage::StorageAccountKey;
+use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use hyper::{HeaderMap, Method};
 use listen::AcceptFailures;
@@ -45,8 +46,8 @@ use crate::namespace::SignaturePolicy;
 use crate::profile::{Fate, ServiceProfile, Traffic};
 use authorize::Granted;
 use blob_store::{BlobError, BlobStore, Container};
-use body::{BodyMemory, ReplyBody};
-use checksums::STRUCTURED;
+use body::{Arrived, BodyMemory, ReplyBody};
+use checksums::{Checksums, Expected, Md5, STRUCTURED};
 use http_error::HttpError;
 use operation::Operation;
 use reply::Reply;
@@ -189,6 +190,30 @@ impl BlobFront {
     ) -> Result<T, HttpError> {
         let container = container.to_owned();
         self.run(bytes, move |store| work(&*store.container(&container)?)).await
+    }
+}
+
+impl BlobFront {
+    /// Puts a content that has arrived into a container, once it is known to have the checksums that it should have. Gives
+    /// those back with what `put` gives.
+    async fn put_verified<T: Send + 'static>(
+        &self,
+        container: String,
+        arrived: &Arrived<'_>,
+        expected: Expected,
+        md5: Md5,
+        put: impl FnOnce(&Container, Bytes, &Checksums) -> Result<T, BlobError> + Send + 'static,
+    ) -> Result<(T, Checksums), HttpError> {
+        let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
+        self.run(content.len(), move |store| {
+            let checksums = match expected.verify(&content, crc64, md5) {
+                Ok(checksums) => checksums,
+                Err(error) => return Ok(Err(error)),
+            };
+            let done = put(&*store.container(&container)?, content, &checksums)?;
+            Ok(Ok((done, checksums)))
+        })
+        .await?
     }
 }
 
