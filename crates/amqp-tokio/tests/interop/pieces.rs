@@ -1,14 +1,12 @@
 //! Messages of which a part is sent from where it is, over every kind of stream.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use amqp::Connection;
-use amqp::connection::{Config, Event, LinkOptions, NewDelivery, SaslClient};
-use amqp_tokio::{Driver, Stream, accept, accept_tls, accept_web_socket, connect, connect_web_socket};
+use amqp_tokio::{Stream, accept, accept_tls, accept_web_socket, connect, connect_web_socket};
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-use crate::tls::{identity, listen, receive_one, trusting};
+use crate::tls::{identity, listen, receive_one, send_one, trusting};
 use crate::{large, soon};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,35 +46,15 @@ async fn they_cross_a_web_socket_in_one_piece() {
 
 /// Sends one message in pieces, and compares what arrived.
 async fn send(stream: Stream, server: JoinHandle<Vec<u8>>) {
-    let engine = Connection::client(Config::default(), SaslClient::Anonymous, Instant::now());
-    let mut driver = Driver::new(engine, stream);
     let shared = Bytes::from(large());
     let pieces = [shared.slice(..10_000), shared.slice(20_000..), shared.slice(1..2)];
-    loop {
-        match soon(driver.next_event()).await.expect("it is not over") {
-            Event::Opened(_) => {
-                let session = driver.connection().begin_session().expect("it is open");
-                driver.connection().attach_sender(session, LinkOptions::default()).expect("there is room");
-            }
-            Event::Credit(link) => {
-                let delivery = NewDelivery { tag: b"t", format: 0, settled: false };
-                let mut sender = driver.connection().sender(link).expect("the link is there");
-                let mut writer = sender.begin(&delivery).expect("there is credit");
-                for piece in &pieces {
-                    writer.put(b"between");
-                    writer.put_shared(piece.clone());
-                }
-                writer.finish();
-            }
-            Event::Outcome { .. } => driver.connection().close(None),
-            Event::Closed(reason) => {
-                assert_eq!(reason, None);
-                break;
-            }
-            _ => {}
+    send_one(stream, |writer| {
+        for piece in &pieces {
+            writer.put(b"between");
+            writer.put_shared(piece.clone());
         }
-    }
-    driver.shut_down(PATIENCE).await;
+    })
+    .await;
     let sent: Vec<u8> = pieces.iter().flat_map(|piece| [&b"between"[..], piece].concat()).collect();
     assert!(soon(server).await.expect("the server does not panic") == sent);
 }

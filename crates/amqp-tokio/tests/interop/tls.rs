@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use amqp::Connection;
-use amqp::connection::{Config, Event, LinkAcceptance, LinkOptions, NewDelivery, SaslClient, SaslServer};
+use amqp::connection::{
+    Config, Event, LinkAcceptance, LinkOptions, NewDelivery, SaslClient, SaslServer, TransferWriter,
+};
 use amqp::performative::DeliveryState;
 use amqp_tokio::{ClientTls, ConnectError, DriveError, Driver, Stream, accept_tls, connect};
 use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
@@ -50,9 +52,15 @@ async fn a_large_message_and_its_outcome_cross_tls() {
         receive_one(stream).await
     });
     let stream = connect("127.0.0.1", port, trusting(client_config, "localhost"), PATIENCE).await;
-    let engine = Connection::client(Config::default(), SaslClient::Anonymous, Instant::now());
-    let mut driver = Driver::new(engine, stream.expect("the handshake succeeds"));
     let message = large();
+    send_one(stream.expect("the handshake succeeds"), |writer| writer.put(&message)).await;
+    assert!(soon(server).await.expect("the server does not panic") == message);
+}
+
+/// Sends a message, which `write` writes, and waits until it is accepted and the connection closed.
+pub(crate) async fn send_one(stream: Stream, write: impl Fn(&mut TransferWriter<'_>)) {
+    let engine = Connection::client(Config::default(), SaslClient::Anonymous, Instant::now());
+    let mut driver = Driver::new(engine, stream);
     loop {
         match soon(driver.next_event()).await.expect("it is not over") {
             Event::Opened(_) => {
@@ -62,7 +70,9 @@ async fn a_large_message_and_its_outcome_cross_tls() {
             Event::Credit(link) => {
                 let delivery = NewDelivery { tag: b"t", format: 0, settled: false };
                 let mut sender = driver.connection().sender(link).expect("the link is there");
-                sender.send(&delivery, &[&message]).expect("there is credit");
+                let mut writer = sender.begin(&delivery).expect("there is credit");
+                write(&mut writer);
+                writer.finish();
             }
             Event::Outcome { state, .. } => {
                 assert_eq!(state, Some(DeliveryState::Accepted));
@@ -76,7 +86,6 @@ async fn a_large_message_and_its_outcome_cross_tls() {
         }
     }
     driver.shut_down(PATIENCE).await;
-    assert!(soon(server).await.expect("the server does not panic") == message);
 }
 
 pub(crate) async fn receive_one(stream: Stream) -> Vec<u8> {
