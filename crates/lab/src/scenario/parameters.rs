@@ -200,12 +200,11 @@ impl Parameters {
     #[must_use]
     pub fn preallocates(&self) -> bool {
         let is_used = self.load.mode == LoadMode::Saturate && self.limits.hub.memory.is_none();
-        let most = match self.embedded.log_per_hub {
-            Some(_) => LARGEST_GIVEN_LOG_TAKEN_BEFORE,
-            None => LARGEST_DEFAULT_LOG,
+        let is_affordable = match self.embedded.log_per_hub {
+            Some(given) => given <= LARGEST_GIVEN_LOG_TAKEN_BEFORE,
+            None => self.log_for_lag().is_some_and(|log| log <= LARGEST_DEFAULT_LOG),
         };
-        let is_bounded = self.embedded.log_per_hub.is_some() || self.log_for_lag().is_some();
-        self.embedded.preallocate || (is_used && is_bounded && self.log_per_hub() <= most)
+        self.embedded.preallocate || (is_used && is_affordable)
     }
 
     /// Whether sends that the scenario wants to fail succeed all the same, since a search for a rate does not want them
