@@ -37,7 +37,7 @@ pub struct NamespaceConfig {
     /// The topics, with their subscriptions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<TopicConfig>,
-    /// Largest message or batch that queues and topics take. Clients are told, and some of them allocate as much for
+    /// Largest message or batch that queues and topics take. It is advertised to clients, and some allocate as much for
     /// each message that they send. From 64 KiB to 100 MiB; default 256 KiB, as in the service's standard tier.
     #[serde(default = "default_largest_message")]
     pub largest_message: ByteSize,

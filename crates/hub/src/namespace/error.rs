@@ -39,7 +39,7 @@ pub enum NamespaceError {
         /// What is wrong with it.
         cause: HubError,
     },
-    /// Nobody could keep to it, or it would end nobody.
+    /// No client could meet it, or it would never end a connection.
     #[error("idle_timeout: {} is not from 10 ms to 1 day", units::duration::text(*idle_timeout))]
     IdleTimeout {
         /// What was given.

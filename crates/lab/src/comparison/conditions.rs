@@ -2,8 +2,8 @@
 //!
 //! What must be the same: the machine, what bounded it, the target, the seed, the cases, their parameters and the
 //! limits of the measured role. What may differ, since it is what is compared: version and build. The number of trials
-//! may, too: whoever lacks a verdict adds some. When each ran, and how busy the machine was then, is not asked: a
-//! design with pairs is the answer to drift.
+//! may, too, since more of them may be needed for a verdict. When each ran, and how busy the machine was then, does not
+//! count: a design with pairs is the answer to drift.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -150,7 +150,7 @@ fn every_condition_that_is_not_the_same_is_named() {
     let usage = other.cases[0].trials[0].roles.get_mut(&role);
     let limit = usage.and_then(|usage| usage.limit.as_mut());
     limit.expect("the sample is limited").cores = Some(2.0);
-    // What is compared may differ, and so may the number of trials: whoever lacks a verdict adds some.
+    // What is compared may differ, and so may the number of trials: more of them may be needed for a verdict.
     for (results, trials) in [(&mut baseline, 8), (&mut other, 12)] {
         let params = &mut results.cases[0].params;
         params.insert("trials".to_owned(), serde_json::Value::from(trials));

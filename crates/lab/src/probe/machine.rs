@@ -1,4 +1,4 @@
-//! What the CPUs of a run do in its measured phase, whoever keeps them busy.
+//! How busy the CPUs of a run are in its measured phase, with processes of the run and with others.
 
 use std::time::Duration;
 

@@ -304,7 +304,7 @@ impl Counters {
         }
     }
 
-    /// What a command tells of itself, if it does.
+    /// What a command reports about itself, if it does.
     pub(super) fn external(&self) -> Option<ExternalReading> {
         match self {
             Self::External(reading) => *reading,

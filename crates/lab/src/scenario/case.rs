@@ -75,8 +75,8 @@ impl Case {
         params
     }
 
-    /// Why the case can't be run on a machine of so many cores: a role of it is to have more, or nobody could tell when
-    /// it is done. `None` if it can.
+    /// Why the case can't be run on a machine of so many cores: a role of it is to have more, or there is no way to
+    /// know when it is done. `None` if it can.
     #[must_use]
     pub fn obstacle(&self, cores: u32) -> Option<String> {
         let sut = &self.parameters.sut;

@@ -63,8 +63,8 @@ pub struct Queues {
     pub lock_duration: Duration,
     /// How often a message is delivered before it goes to the dead-letter queue. Of the embedded service's queues.
     pub maximum_delivery_count: u32,
-    /// The largest message or batch that the embedded service takes. Clients are told, and some take as much memory for
-    /// each message that they send.
+    /// The largest message or batch that the embedded service takes. It is advertised to clients, and some
+    /// allocate as much for each message that they send.
     pub largest_message: ByteSize,
 }
 

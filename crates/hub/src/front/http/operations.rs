@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use super::server::{self, Client, Service};
 use crate::front::listener::{Connection, Front, Gate, WhenFull};
 
-/// The front end for whoever operates the service. None of its clients proves itself, so that a new one always gets in.
+/// The front end for operators. Its clients are never authenticated, so a new one always gets in.
 #[derive(Debug)]
 pub(crate) struct OperationsFront {
     registry: Registry,

@@ -8,7 +8,7 @@
 //!
 //! The process in between is put under the role's limits before it starts the command, so that nothing of the command
 //! ever runs without them. It adopts whatever the command leaves behind, so that all of it can be counted and ended. It
-//! counts nothing itself: a command is measured from the outside. What the command tells of itself is passed on. When the
+//! counts nothing itself: a command is measured from the outside. What the command reports about itself is passed on. When the
 //! orchestrator goes, so does the command.
 
 mod output;

@@ -11,7 +11,7 @@ use tokio::{
 use crate::roles::{lines::next_line, protocol::ExternalFigures};
 
 /// Copies `output` to this process's standard error to its end. Tells `seen` when a line contains `wanted`, and hands
-/// over the figures that the command tells of itself.
+/// over the figures that the command reports about itself.
 pub(super) async fn copy_output(
     output: impl AsyncRead + Unpin,
     wanted: Option<String>,

@@ -1,7 +1,8 @@
 //! What the service has put into the dead-letter queue of the source, message by message.
 //!
 //! Each is verified by its payload like those that arrive, so that it is known which message it is, and completed, so
-//! that it is counted once. Only of the lab's own service: whoever owns another one wants to look at dead letters.
+//! that it is counted once. Only of the lab's own service: dead letters of another one are left to its
+//! owner.
 
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Every role's reports arrive in one queue. A [`Supervisor`] keeps what each said last, so that waiting for something
 //! is waiting for a condition on what is known ([`Supervisor::wait_until`]). Whatever happens to a role at any time (it
-//! fails, it dies, it says something that nobody understands) ends the wait with an error that names it.
+//! fails, it dies, it reports something that cannot be read) ends the wait with an error that names it.
 
 mod elsewhere;
 

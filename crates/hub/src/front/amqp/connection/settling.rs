@@ -106,8 +106,8 @@ impl ConnectionTask {
             let (connection, pending) = (self.driver.connection(), &mut self.pending);
             let now = self.namespace.clock().now().into();
             let instant = self.shaper.as_mut().and_then(|shaper| shaper.settle(entry.node.entity_name()));
-            // Ids of one session that are told at once are near to each other, so they compare as they are; where they wrap
-            // around, there are two ranges instead of one.
+            // Ids of one session that are reported together are close to each other, so they compare as they are. Where they
+            // wrap around, there are two ranges instead of one.
             deliveries.sort_unstable_by_key(|(id, _)| *id);
             entry.node.settle(&proposal, deliveries, now, |answer| {
                 let OutcomeAnswer { first, last, state, commit } = answer;

@@ -168,8 +168,8 @@ impl Node {
         }
     }
 
-    /// Settles deliveries that came from here, each by its id, ascending, and its token. `answer` gets what the client is
-    /// told, if it wants to be told.
+    /// Settles deliveries that came from here, each by its id, ascending, and its token. `answer` gets the answers to the
+    /// client, if it waits for any.
     pub(crate) fn settle(
         &self,
         proposal: &Proposal,
@@ -182,8 +182,8 @@ impl Node {
         }
     }
 
-    /// What a client is told that gives an outcome to what needs none, or not any more; nothing where no delivery needs one:
-    /// what comes settled gets an outcome from some clients all the same, which expect no answer.
+    /// The answer to an outcome for a delivery that needs none, or no longer needs one; `None` where no delivery needs one:
+    /// some clients give an outcome to what came settled, too, and expect no answer.
     #[cold]
     pub(crate) fn unknown_outcome(&self) -> Option<DeliveryState> {
         matches!(self, Self::Receive(_)).then(service_bus::unknown_delivery)

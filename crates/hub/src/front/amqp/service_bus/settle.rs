@@ -22,8 +22,8 @@ use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use queue_store::{LockToken, Queue, QueueError, Settlement};
 
-/// Settles what `queue` delivered, each by its delivery id, ascending, and its token. `answer` gets what the receiver is told,
-/// if it wants to be told.
+/// Settles what `queue` delivered, each by its delivery id, ascending, and its token. `answer` gets the answers to the
+/// receiver, if it waits for any.
 pub(crate) fn settle(
     queue: &Queue,
     now: UnixTime,
