@@ -1,5 +1,7 @@
 //! The columns of the result table, in the order of the published studies, for every report that has one.
 
+use std::borrow::Cow;
+
 use crate::figure;
 use crate::results::{Case, Figure, Quantity, Results, SourceShape, Summary};
 use crate::studies::{self, StudyColumn};
@@ -8,7 +10,7 @@ use crate::studies::{self, StudyColumn};
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     /// The heading, in one or two lines.
-    pub(super) heading: [&'static str; 2],
+    pub(super) heading: [Cow<'static, str>; 2],
     /// Cells in the order of the cases.
     pub(super) cells: Vec<Cell>,
 }
@@ -38,7 +40,14 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
     let shape = results.shape();
     // Messages of a queue that are worked on at once overtake one another.
     let keeps_order = !matches!(shape.source(), Some(SourceShape::Queue { .. }));
-    let of = |figure: Figure| column(results, figure.definition().heading, |case| measured(figure, case));
+    let of = |figure: Figure| {
+        column(results, figure.definition().heading, |case| {
+            // How long an event waits in a queue that the load keeps is the load's doing.
+            let is_latency = figure.definition().quantity == Quantity::Microseconds;
+            let is_chosen = is_latency && case.shape().always_offers_more();
+            measured(figure, case).filter(|_| !is_chosen)
+        })
+    };
     let count = |figure: Figure, is_alarming: bool| {
         column(results, figure.definition().heading, |case| {
             let value = figure.of_case(case)?;
@@ -56,18 +65,23 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
     ];
     let of_studies = studies::of(&shape).flat_map(|study| study.columns()).copied();
     let mut columns: Vec<Option<Column>> = MEASURED.into_iter().map(of).collect();
+    columns.extend(PACED.into_iter().map(|figure| paced(results, figure)));
     columns.extend([count(Figure::Lost, true), count(Figure::Duplicated, false)]);
     columns.extend(general.into_iter().chain(of_studies).map(damage));
     columns.extend(PUBLISHED.into_iter().map(|figure| {
         column(results, published_heading(figure), |case| {
-            Some(plain(figure.text(case.published.as_ref()?.get(figure)?)))
+            // Where there is a ratio, it says of what.
+            let is_in_ratio = case.ratio_to_published().is_some_and(|ratio| ratio.figure == figure);
+            let published = case.published.as_ref().filter(|_| !is_in_ratio)?;
+            Some(plain(figure.text(published.get(figure)?)))
         })
     }));
     columns.extend([
-        column(results, ["ratio", ""], |case| Some(plain(figure::ratio(case.ratio_to_published()?)))),
         column(results, ["Parshall ÷ it", "forwarded/s"], |case| {
-            let ratio = case.parshall_ratio.as_ref()?.forwarded?;
-            Some(plain(figure::ratio(ratio)))
+            let ratio = case.parshall_ratio.as_ref()?;
+            let trials = ratio.forwarded_range.filter(|trials| trials.low < trials.high);
+            let spread = trials.map(|each| range(each.low, each.high, &figure::ratio));
+            Some(Cell { spread, ..plain(figure::ratio(ratio.forwarded?)) })
         }),
         column(results, ["Parshall ÷ it", "memory"], |case| {
             let ratio = case.parshall_ratio.as_ref()?.memory_peak?;
@@ -88,6 +102,9 @@ const MEASURED: [Figure; 8] = [
     Figure::LatencyP50,
     Figure::LatencyP99,
 ];
+
+/// The figures at a share of the throughput.
+const PACED: [Figure; 2] = [Figure::LatencyP50, Figure::LatencyP99];
 
 /// The published figures that stand beside them.
 const PUBLISHED: [Figure; 5] = [
@@ -116,16 +133,27 @@ pub(super) fn table_begins(results: &Results) -> Vec<bool> {
     results.cases.iter().map(is_first).collect()
 }
 
+/// The latency at a share of the throughput, under a heading that says which.
+fn paced(results: &Results, figure: Figure) -> Option<Column> {
+    let share = results.cases.iter().find_map(|case| Some(case.paced.as_ref()?.share_percent))?;
+    let column = column(results, ["", ""], |case| {
+        let paced = case.paced.as_ref().filter(|paced| paced.share_percent == share)?;
+        Some(plain(figure.text(figure.of_latency(paced.latency_us()?)?)))
+    });
+    let heading = [figure.title().into(), format!("at {share} %").into()];
+    column.map(|column| Column { heading, ..column })
+}
+
 fn column(
     results: &Results,
     heading: [&'static str; 2],
     cell: impl Fn(&Case) -> Option<Cell>,
 ) -> Option<Column> {
     let cells: Vec<Option<Cell>> = results.cases.iter().map(cell).collect();
-    cells
-        .iter()
-        .any(Option::is_some)
-        .then(|| Column { heading, cells: cells.into_iter().map(Option::unwrap_or_default).collect() })
+    cells.iter().any(Option::is_some).then(|| Column {
+        heading: heading.map(Cow::Borrowed),
+        cells: cells.into_iter().map(Option::unwrap_or_default).collect(),
+    })
 }
 
 fn plain(value: String) -> Cell {
@@ -162,5 +190,39 @@ fn range(low: f64, high: f64, format: &dyn Fn(f64) -> String) -> String {
         _ if low == high => high,
         (Some((value, unit)), Some((_, other))) if unit == other => format!("{value}–{high}"),
         _ => format!("{low}–{high}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use crate::results::Shape;
+    use crate::scenario::LoadMode;
+
+    fn titles(results: &Results) -> Vec<String> {
+        columns(results).iter().map(Column::title).collect()
+    }
+
+    #[test]
+    fn the_latency_of_a_queue_that_the_load_keeps_is_not_beside_the_throughput() {
+        let mut results = sample::quick();
+        let has_latency = |results: &Results| titles(results).contains(&"latency p99".to_owned());
+        assert!(!has_latency(&results), "{:?}", titles(&results));
+        for case in &mut results.cases {
+            case.shape = Some(Shape { load: LoadMode::Open, ..case.shape().into_owned() });
+        }
+        assert!(has_latency(&results), "{:?}", titles(&results));
+        assert!(
+            titles(&results).contains(&"published forwarded/s".to_owned()),
+            "there is no ratio that would say it"
+        );
+    }
+
+    #[test]
+    fn a_latency_beside_a_throughput_says_at_what_share_of_it() {
+        let columns = columns(&sample::complete());
+        let column = columns.iter().find(|column| column.title() == "latency p99 at 50 %").unwrap();
+        assert!(column.cells.iter().all(|cell| !cell.value.is_empty()));
     }
 }

@@ -3,7 +3,7 @@
 //! The columns are always the same, and units are in their names. In the row of a case the column `trial` is
 //! empty and figures are medians over its trials; percentiles are of all samples; the interval of the median, the
 //! ends of a search for the highest sustainable rate and our relay over another system (`parshall_ratio_case` is the
-//! case of our relay) are the case's alone. A figure that does not exist is an empty field. Quoting is that of RFC 4180.
+//! case of our relay), and the latency at a share of the throughput (`paced_…`) are the case's alone. A figure that does not exist is an empty field. Quoting is that of RFC 4180.
 //!
 //! Where a case has several destinations, there is one more column, `destination`, and each row of that case and of its
 //! trials is followed by a row per destination with the figures of its sink. The rows without a destination are those that
@@ -71,6 +71,7 @@ impl Row<'_> {
         let interval = || case.forwarded_per_s.and_then(|rate| rate.interval).filter(|_| of_case);
         let capacity = || case.capacity.as_ref().filter(|_| of_case);
         let ratio = || case.parshall_ratio.as_ref().filter(|_| of_case);
+        let paced = || case.paced.as_ref().filter(|_| of_case);
         let ratio_of = |figure: fn(&ParshallRatio) -> Option<f64>| number(ratio().and_then(figure));
         match column {
             Column::Scenario => quoted(&results.scenario),
@@ -98,6 +99,8 @@ impl Row<'_> {
             Column::RatioReceived => ratio_of(|ratio| ratio.received),
             Column::RatioForwarded => ratio_of(|ratio| ratio.forwarded),
             Column::RatioMemory => ratio_of(|ratio| ratio.memory_peak),
+            Column::PacedRate => number(paced().map(|paced| paced.rate_per_s)),
+            Column::Paced(figure) => number(paced().and_then(|paced| figure.of_latency(paced.latency_us()?))),
             Column::Destination => quoted(destination.as_ref().map_or("", |(name, _)| name)),
         }
     }
@@ -121,6 +124,8 @@ enum Column {
     RatioReceived,
     RatioForwarded,
     RatioMemory,
+    PacedRate,
+    Paced(Figure),
     Destination,
 }
 
@@ -128,6 +133,7 @@ impl Column {
     fn heading(self) -> String {
         let fixed = match self {
             Self::Of(figure) => figure.definition().flat,
+            Self::Paced(figure) => return format!("paced_{}", figure.definition().flat),
             Self::Published(figure) => return format!("published_{}", figure.definition().flat),
             Self::Scenario => "scenario",
             Self::Case => "case",
@@ -142,6 +148,7 @@ impl Column {
             Self::RatioReceived => "parshall_ratio_received",
             Self::RatioForwarded => "parshall_ratio_forwarded",
             Self::RatioMemory => "parshall_ratio_memory_peak",
+            Self::PacedRate => "paced_per_s",
             Self::Destination => "destination",
         };
         fixed.to_owned()
@@ -162,7 +169,7 @@ fn quoted(text: &str) -> String {
 
 /// All columns. New ones go to the end, so that programs which count them go on to work; the last one is only there if a
 /// case has several destinations.
-const COLUMNS: [Column; 43] = [
+const COLUMNS: [Column; 48] = [
     Column::Scenario,
     Column::Case,
     Column::Trial,
@@ -205,6 +212,11 @@ const COLUMNS: [Column; 43] = [
     Column::Of(Figure::ConsumedPerS),
     Column::Published(Figure::ProducedPerS),
     Column::Published(Figure::LatencyP99),
+    Column::PacedRate,
+    Column::Paced(Figure::LatencyP50),
+    Column::Paced(Figure::LatencyP99),
+    Column::Paced(Figure::LatencyP999),
+    Column::Paced(Figure::LatencyMax),
     Column::Destination,
 ];
 
@@ -289,7 +301,7 @@ mod tests {
 
     #[test]
     fn the_row_of_a_case_has_its_sweep_its_interval_and_the_ends_of_its_search() {
-        let repeated = last_fields(&sample::repeated(), 15);
+        let repeated = last_fields(&sample::repeated(), 20);
         assert_eq!(repeated[0], "fan_out");
         let interval = sample::repeated().cases[0].forwarded_per_s.unwrap().interval.unwrap();
         assert_eq!(
@@ -299,7 +311,7 @@ mod tests {
         let searched = sample::searched();
         let capacity = searched.cases[0].capacity.clone().unwrap();
         let ends = [capacity.highest_passed_per_s, capacity.lowest_failed_per_s].map(number);
-        assert_eq!(last_fields(&searched, 12)[..2], ends);
+        assert_eq!(last_fields(&searched, 17)[..2], ends);
     }
 
     #[test]
@@ -309,12 +321,13 @@ mod tests {
             case: "sut=parshall".to_owned(),
             received: None,
             forwarded: Some(24.5),
+            forwarded_range: None,
             memory_peak: Some(0.125),
         });
-        assert_eq!(last_fields(&results, 10)[..4], ["sut=parshall", "", "24.5", "0.125"]);
+        assert_eq!(last_fields(&results, 15)[..4], ["sut=parshall", "", "24.5", "0.125"]);
         let text = CsvReport.render(&results).unwrap();
         let of_trial = text.lines().nth(2).unwrap();
-        assert!(of_trial.ends_with(",,,,,,,,,,"), "{of_trial}");
+        assert!(of_trial.ends_with(",,,,,,,,,,,,,,,"), "{of_trial}");
     }
 
     #[test]

@@ -273,10 +273,16 @@ impl Grid {
     fn of(results: &Results, columns: &[Column]) -> Self {
         let mut lines = Vec::new();
         for line in 0..2 {
-            let heading = columns.iter().map(|column| match column.heading {
+            let heading = columns.iter().map(|column| match &column.heading {
                 // A heading of one line stands directly above its figures.
-                [only, ""] => [("", only).0, ("", only).1][line].to_owned(),
-                both => both[line].to_owned(),
+                [only, second] if second.is_empty() => {
+                    if line == 0 {
+                        String::new()
+                    } else {
+                        only.to_string()
+                    }
+                }
+                both => both[line].to_string(),
             });
             let name = if line == 1 { "case" } else { "" };
             lines.push(Self::line(name.to_owned(), heading, Emphasis::Strong));

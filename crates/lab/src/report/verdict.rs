@@ -1,8 +1,9 @@
 //! The first lines of every report: did it work, and can the figures be believed.
 
-use crate::figure::{bytes, count, counted};
+use crate::figure::{bytes, count, counted, ratio as ratio_text};
 use crate::results::{
-    Case, Delivery, Finding, FindingKind, Limit, LimitMechanism, Noun, Results, Role, Severity, Status,
+    Case, Delivery, Finding, FindingKind, Limit, LimitMechanism, Noun, PublishedRatio, Results, Role,
+    Severity, Status,
 };
 use crate::statistics::{CONFIDENCE, trials_for_median_interval};
 
@@ -52,8 +53,8 @@ pub(super) struct Remark {
 
 /// The findings of all cases, heaviest first.
 ///
-/// Warnings and notes are shown once per case and class, in the words of the first trial that has them, and
-/// once for all cases if they are the same to the letter. What fails or invalidates a case is shown in full.
+/// Warnings and notes are shown once per class and advice, in the words of the first trial that has them, with all cases that
+/// have them. What fails or invalidates a case is shown in full.
 pub(super) fn remarks(results: &Results) -> Vec<Remark> {
     let mut shown: Vec<(&Finding, Vec<Place<'_>>)> = Vec::new();
     for (case, finding) in by_severity(results) {
@@ -76,11 +77,9 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
         }
         let place = Place { case, trials };
         let alike = |first: &Finding| {
-            if is_alike_everywhere(finding.kind) && first.kind == finding.kind {
-                return true;
-            }
-            (first.severity, first.kind, &first.message, &first.hint)
-                == (finding.severity, finding.kind, &finding.message, &finding.hint)
+            let is_same =
+                (first.severity, first.kind, &first.hint) == (finding.severity, finding.kind, &finding.hint);
+            is_same && (says_the_same(finding) || first.message == finding.message)
         };
         match shown.iter_mut().find(|(first, _)| alike(first)) {
             Some((_, places)) => places.push(place),
@@ -96,9 +95,11 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
     let remark = |(finding, places): (&Finding, Vec<Place<'_>>)| Remark {
         severity: finding.severity,
         place: place_names(results, &places),
-        message: match is_alike_everywhere(finding.kind) && places.len() > 1 {
-            true => format!("{}; alike in the others", finding.message),
-            false => finding.message.clone(),
+        message: match places.first() {
+            Some(first) if places.iter().any(|place| !place.has(finding)) => {
+                format!("{} (the figures are those of {})", finding.message, first.case.name)
+            }
+            _ => finding.message.clone(),
         },
         hint: finding.hint.clone(),
     };
@@ -107,18 +108,25 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
     remarks
 }
 
-/// A case in which a finding was made, and the trials; none if it concerns the case as a whole.
-/// Whether findings of the kind mean the same in every case, though their figures differ.
-fn is_alike_everywhere(kind: FindingKind) -> bool {
-    matches!(kind, FindingKind::SendTail | FindingKind::MachineShared)
+/// Whether a finding of that kind, with that advice, says the same in another case, though its figures differ.
+fn says_the_same(finding: &Finding) -> bool {
+    finding.severity > Severity::Invalid
+        && finding.kind != FindingKind::Other
+        && finding.kind != FindingKind::CaseSkipped
 }
 
+/// A case in which a finding was made, and the trials; none if it concerns the case as a whole.
 struct Place<'a> {
     case: &'a Case,
     trials: Vec<u32>,
 }
 
 impl Place<'_> {
+    /// Whether the case has the finding word by word.
+    fn has(&self, finding: &Finding) -> bool {
+        self.case.findings.iter().any(|own| own.kind == finding.kind && own.message == finding.message)
+    }
+
     /// Whether every trial is meant, so that none needs to be named.
     fn is_whole_case(&self) -> bool {
         self.trials.is_empty() || self.trials.len() >= self.case.planned_trials as usize
@@ -150,8 +158,13 @@ fn by_severity(results: &Results) -> impl Iterator<Item = (&Case, &Finding)> {
     })
 }
 
+/// What has to be known of the figures in the table, a line each: how they were taken, and what was published instead of them.
+pub(super) fn footnotes(results: &Results) -> Vec<String> {
+    basis(results).into_iter().chain(paced(results)).chain(published(results)).collect()
+}
+
 /// How the figures of a run were taken, in one line.
-pub(super) fn basis(results: &Results) -> Option<String> {
+fn basis(results: &Results) -> Option<String> {
     let trials = results.cases.iter().map(|case| case.completed_trials().count()).max()?;
     let lengths = results.cases.iter().flat_map(|case| case.completed_trials());
     let length = lengths.map(|trial| trial.duration_s).reduce(f64::max)?;
@@ -177,6 +190,42 @@ pub(super) fn basis(results: &Results) -> Option<String> {
     })
 }
 
+/// How the latency beside a throughput was measured.
+fn paced(results: &Results) -> Option<String> {
+    let paced = results
+        .cases
+        .iter()
+        .find_map(|case| case.paced.as_ref().filter(|paced| paced.latency_us().is_some()))?;
+    let failures = match results.shape().pipeline.is_some_and(|pipeline| pipeline.fails_on_purpose) {
+        true => ", without injected failures",
+        false => "",
+    };
+    Some(format!(
+        "Latency: one more trial of {:.0} s at {} % of the throughput of each case{failures}.",
+        paced.trial.duration_s, paced.share_percent
+    ))
+}
+
+/// The published throughputs and the ratios to them, a line for each way in which they were measured: without that, a ratio
+/// would be taken for one between equals.
+fn published(results: &Results) -> Vec<String> {
+    let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
+    for case in &results.cases {
+        let Some(PublishedRatio { figure, ratio, published, source }) = case.ratio_to_published() else {
+            continue;
+        };
+        let text = format!("{} {} ({})", case.name, figure.text(published), ratio_text(ratio));
+        match sources.iter_mut().find(|(known, _)| *known == source) {
+            Some((_, texts)) => texts.push(text),
+            None => sources.push((source, vec![text])),
+        }
+    }
+    let line = |(source, texts): (&str, Vec<String>)| {
+        format!("Published by a study, measured elsewhere ({source}): {}.", texts.join(", "))
+    };
+    sources.into_iter().map(line).collect()
+}
+
 /// What the figures are based on: trials, machine and build, limits; a line each.
 pub(super) fn provenance(results: &Results) -> Vec<String> {
     let environment = &results.environment;
@@ -189,7 +238,7 @@ pub(super) fn provenance(results: &Results) -> Vec<String> {
         environment.version,
         environment.target
     );
-    basis(results).into_iter().chain([machine]).chain(limits(results)).collect()
+    footnotes(results).into_iter().chain([machine]).chain(limits(results)).collect()
 }
 
 /// The limits of all roles that had one, with every limit that a role had in any case.
@@ -264,4 +313,37 @@ fn missing(results: &Results) -> Option<String> {
         parts.push(format!("{} has {done} of {}", case.name, counted(planned, "trial", "trials")));
     }
     Some(format!("The run is not complete: {}", parts.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn a_ratio_to_a_published_figure_has_its_condition_in_the_same_line() {
+        let lines = footnotes(&sample::complete());
+        let line = lines.iter().find(|line| line.contains('×')).unwrap();
+        assert!(line.contains("(A study of a Java client, 1 core, 1 GB)"), "{line}");
+        assert!(line.contains("fan_out=1 16,119 (181×), fan_out=32 11,859 (203×)"), "{line}");
+    }
+
+    #[test]
+    fn notes_of_one_kind_with_one_advice_are_shown_once_for_all_cases_that_have_them() {
+        let mut results = sample::quick();
+        for (index, case) in results.cases.iter_mut().enumerate() {
+            let hint = if index == 3 { "lower it" } else { "raise it" };
+            let note = |kind| Finding::new(Severity::Note, kind, format!("{index}0 % of the time"));
+            case.findings = vec![note(FindingKind::SmallBatches).with_hint(hint), note(FindingKind::Other)];
+        }
+        let remarks = remarks(&results);
+        let shown: Vec<(&str, &str)> =
+            remarks.iter().map(|remark| (remark.place.as_str(), remark.message.as_str())).collect();
+        assert_eq!(
+            shown[0],
+            ("fan_out=1; fan_out=32; fan_out=64", "00 % of the time (the figures are those of fan_out=1)")
+        );
+        assert!(shown.contains(&("fan_out=100", "30 % of the time")), "another advice is another remark");
+        assert_eq!(shown.len(), 2 + 4, "of the other kind nobody knows what they have in common");
+    }
 }

@@ -289,6 +289,12 @@ impl Figure {
         case.over_trials(|trial| self.of_trial(case, trial))
     }
 
+    /// Its value in a distribution of latencies, if it is one of them.
+    #[must_use]
+    pub fn of_latency(self, latency: &LatencySummary) -> Option<f64> {
+        self.of_distributions(Some(latency), None)
+    }
+
     fn of_distributions(self, latency: Option<&LatencySummary>, delivery: Option<&Delivery>) -> Option<f64> {
         let time = |figure: fn(&LatencySummary) -> Option<u64>| Some(figure(latency?)? as f64);
         let count = |figure: fn(&Delivery) -> Option<u64>| Some(figure(delivery?)? as f64);

@@ -30,6 +30,7 @@ mod latency;
 mod measured_component;
 mod noun;
 mod own_figures;
+mod paced;
 mod percentile;
 mod precision;
 mod published;
@@ -46,7 +47,7 @@ pub use activity::{
     RelayActivity, RoundCounts, SendCounts, Size, SizeSummary, WaitingTimes, WholeTrial,
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
-pub use case::{Case, CasePlan, OrderExpectation, Status};
+pub use case::{Case, CasePlan, OrderExpectation, PublishedRatio, Status};
 pub use cross_case::CrossCaseFinding;
 pub use delivery::Delivery;
 pub use destination::{Destination, DestinationSummary};
@@ -60,6 +61,7 @@ pub use latency::{LatencyDistribution, LatencySummary, NegativeLatencies};
 pub use measured_component::MeasuredComponent;
 pub use noun::Noun;
 pub use own_figures::OwnFigures;
+pub use paced::Paced;
 pub use percentile::{CurvePoint, Percentile};
 pub use precision::{Bounds, LatencyPrecision};
 pub use published::Published;
@@ -67,7 +69,7 @@ pub use remote::{ClockOffset, Machine, RemoteRole};
 pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
 pub use shape::{PipelineShape, Shape, SourceShape};
 pub(crate) use side_by_side::without_system;
-pub use side_by_side::{MeasuredSystem, ParshallRatio};
+pub use side_by_side::{MeasuredSystem, ParshallRatio, RatioRange};
 pub use stage::Stage;
 pub use summary::Summary;
 pub use trial::{

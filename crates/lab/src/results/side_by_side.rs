@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Summary};
+use super::{Case, Figure, Summary};
 
 /// The system that a case measures in the relay's place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,10 +34,25 @@ pub struct ParshallRatio {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub forwarded: Option<f64>,
+    /// The least and the most of that ratio over their trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded_range: Option<RatioRange>,
     /// Its peak memory over the other's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub memory_peak: Option<f64>,
+}
+
+/// The ends of a ratio between the trials of two cases.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RatioRange {
+    /// The lowest over the highest.
+    #[schemars(range(min = 0.0))]
+    pub low: f64,
+    /// The highest over the lowest.
+    #[schemars(range(min = 0.0))]
+    pub high: f64,
 }
 
 /// Sets the ratios of all cases anew. A case of another system is compared with that of our relay in the same sweep
@@ -51,10 +66,16 @@ pub(super) fn relate(cases: &mut [Case]) {
                 let (over, under) = (figure(ours)?.median, figure(case)?.median);
                 (under > 0.0).then(|| over / under)
             };
+            let range = |figure: Figure| {
+                let (over, under) = (figure.summary(ours)?, figure.summary(case)?);
+                let has_range = under.min > 0.0 && ours.trials.len() > 1 && case.trials.len() > 1;
+                has_range.then(|| RatioRange { low: over.min / under.max, high: over.max / under.min })
+            };
             let ratio = ParshallRatio {
                 case: ours.name.clone(),
                 received: ratio(|case| case.received_per_s),
                 forwarded: ratio(|case| case.forwarded_per_s),
+                forwarded_range: range(Figure::ForwardedPerS),
                 memory_peak: ratio(|case| case.memory_peak_bytes),
             };
             let is_known = ratio.received.is_some() || ratio.forwarded.is_some();

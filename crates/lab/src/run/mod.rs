@@ -4,7 +4,8 @@
 //! * `plan` turns a case into the configuration of each role; `command` and `peers` do where a command is measured.
 //! * `supervisor` starts the roles, speaks to them and hears them.
 //! * `remote` is what is known of a role on another machine, `clock_track` how far its clock is ahead.
-//! * `capacity` looks for the highest rate that a case sustains, a trial for each rate.
+//! * `capacity` looks for the highest rate that a case sustains, a trial for each rate; `paced` measures the latency at a share
+//!   of the rate that a saturating load found.
 //! * `trial` leads them through the phases.
 //! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from,
 //!   `max_lag` how far a saturating load may be ahead of it.
@@ -25,6 +26,7 @@ mod error;
 mod findings;
 mod max_lag;
 mod monitor;
+mod paced;
 mod peers;
 mod pipeline;
 mod plan;
@@ -43,6 +45,7 @@ use std::{
 use self::{
     capacity::CapacitySearch,
     monitor::{Place, SECOND},
+    paced::PacedTrial,
     peers::Peers,
     plan::{TrialPlan, case_plan},
     trial::{TrialContext, run_trial, trial_folder},
@@ -219,7 +222,38 @@ impl<L: RoleLauncher> Runner<'_, L> {
                 None => {}
             }
         }
-        Ok(Ended::Done)
+        self.paced(case_number, case, plan, &records).await
+    }
+
+    /// Measures the latency at a share of the rate that the trials found, where the case asks for it.
+    async fn paced(
+        &mut self,
+        case_number: usize,
+        case: &Case,
+        plan: &CasePlan,
+        records: &[TrialRecord],
+    ) -> Result<Ended, RunError> {
+        let trials = results::Case::from_trials(plan, records);
+        let Some(paced) = PacedTrial::after(case, &trials) else {
+            return Ok(Ended::Done);
+        };
+        if self.cancellation.is_wished() {
+            return Ok(Ended::Cancelled);
+        }
+        let place = Place {
+            case: case.name.clone(),
+            case_number,
+            cases: self.cases,
+            trial: plan.trials + 1,
+            trials: plan.trials + 1,
+            tried_per_s: Some(paced.rate),
+        };
+        let (record, error) = self.trial(&paced.parameters, place, SECOND).await;
+        self.keep(trials.with_paced(plan, paced.share.percent(), paced.rate, &record))?;
+        Ok(match error {
+            Some(TrialError::Cancelled) => Ended::Cancelled,
+            _ => Ended::Done,
+        })
     }
 
     /// Runs one trial, whose record has its place in the results folder then.

@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::{ByteSize, Rate};
 
-use super::Capacity;
+use super::{Capacity, Percent};
 
 /// The section `load`.
 ///
@@ -36,6 +36,10 @@ pub struct Load {
     /// `saturate`: how many events the generator may be ahead of the relay at most. Enough to keep the relay busy,
     /// few enough to stay in the log; [`Parameters::lag_limit`](super::Parameters::lag_limit) takes both into account.
     pub max_lag: u64,
+    /// `saturate`, `backlog`: the share of the rate found at which one more, open trial measures the latency. Without it, there
+    /// is no such trial: the latency of a saturating load follows from [`Self::max_lag`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_at: Option<Percent>,
     /// `capacity`: what is looked for.
     pub capacity: Capacity,
     /// The seed of arrivals, filler and stream order. Equal seeds offer equal loads.
@@ -95,6 +99,7 @@ impl Default for Load {
             in_flight: 8,
             backlog: 1_000_000,
             max_lag: 500_000,
+            latency_at: None,
             capacity: Capacity::default(),
             seed: 1,
         }

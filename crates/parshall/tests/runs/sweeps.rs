@@ -101,6 +101,37 @@ fn an_unknown_sweep_is_reported_with_the_known_ones() {
 }
 
 /// A backlog that is drained in a moment.
+#[test]
+fn a_saturating_run_states_the_latency_at_a_share_of_what_it_found() {
+    let (output, folder) = parshall(&[
+        "run",
+        "./small.yaml",
+        "--only",
+        "fan_out=2",
+        "--set",
+        "load.latency_at=5 %",
+        "--set",
+        "phases={warm_up: 100 ms, measure: 1 s, drain: 10 s}",
+    ]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let results = results_in(folder.path());
+    let case = &results["cases"][0];
+    assert_eq!(output.status.code(), Some(0), "{shown}");
+    let throughput = case["forwarded_per_s"]["median"].as_f64().unwrap();
+    let paced = &case["paced"];
+    assert_eq!(paced["rate_per_s"].as_f64().unwrap(), throughput * 0.05);
+    let trial = &paced["trial"];
+    assert_eq!(trial["delivery"]["lost"], 0, "{trial}");
+    assert!(trial["latency_us"]["p50"].as_u64().unwrap() > 0, "{trial}");
+    // What it sent is part of what the case accounts for.
+    let sent = |of: &Value| of["delivery"]["sent"].as_u64().unwrap();
+    assert!(sent(case) > sent(trial) && sent(trial) > 0, "{case}");
+    // Where the machine is too busy to keep to the schedule, that is said in place of the latency.
+    let kept_up = trial["generator"]["healthy"] == true;
+    let expected = if kept_up { "at 5 % of the throughput of each case" } else { "at 5 % of the rate: " };
+    assert!(shown.contains(expected), "{shown}");
+}
+
 const SMALL: &str = "\
 scenario: small
 hubs: {source: {partitions: 2}}

@@ -24,7 +24,7 @@ use askama::Template;
 use self::case_section::CaseSection;
 use self::grid::Grid;
 use self::overview::Card;
-use super::verdict::{Remark, Verdict, basis, remarks};
+use super::verdict::{Remark, Verdict, footnotes, remarks};
 use super::{Report, ReportError};
 use crate::figure;
 use crate::results::{Results, Severity, Status};
@@ -53,7 +53,7 @@ struct Page<'a> {
     /// What else to know, at the end.
     remarks: Vec<Remark>,
     table: Option<Grid>,
-    basis: Option<String>,
+    footnotes: Vec<String>,
     sources: Vec<&'a str>,
     /// Charts over all cases, as HTML.
     charts: Vec<String>,
@@ -81,7 +81,7 @@ impl<'a> Page<'a> {
             objections,
             remarks,
             table: overview::table(results),
-            basis: basis(results),
+            footnotes: footnotes(results),
             sources,
             charts: overview::charts(results),
             sections: results.cases.iter().enumerate().map(CaseSection::of).collect(),

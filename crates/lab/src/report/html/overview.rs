@@ -6,7 +6,7 @@ use super::line_chart::{LineChart, Series};
 use super::scale::Scale;
 use crate::figure;
 use crate::report::columns::{columns, table_begins};
-use crate::results::{Case, CurvePoint, Delivery, Figure, Results, Summary};
+use crate::results::{Case, CurvePoint, Delivery, Figure, PublishedRatio, Results, Summary};
 
 /// One figure at a glance.
 #[derive(Debug)]
@@ -29,14 +29,7 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
         label: format!("{noun}/s in the fastest case, {}", case.name),
         class: "",
     });
-    let ratios = Summary::of(passed().filter_map(Case::ratio_to_published)).map(|ratios| Card {
-        value: match (figure::ratio(ratios.min), figure::ratio(ratios.max)) {
-            (min, max) if min == max => max,
-            (min, max) => format!("{}–{max}", min.trim_end_matches('×')),
-        },
-        label: "the published throughput".to_owned(),
-        class: "",
-    });
+    let ratios = ratio_to_peers(passed()).or_else(|| ratio_to_published(passed()));
     let delivery = Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()));
     let lost = delivery.map(|delivery| Card {
         value: figure::count(delivery.lost + delivery.corrupted),
@@ -52,6 +45,37 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
         class: if kept_up { "good" } else { "bad" },
     });
     [fastest, ratios, lost, generator].into_iter().flatten().collect()
+}
+
+/// Our relay over the other systems that were measured on the same machine.
+fn ratio_to_peers<'a>(cases: impl Iterator<Item = &'a Case>) -> Option<Card> {
+    let ratios = cases.filter_map(|case| {
+        let ratio = case.parshall_ratio.as_ref()?;
+        let range = ratio.forwarded_range;
+        Some((
+            range.map_or(ratio.forwarded?, |range| range.low),
+            range.map_or(ratio.forwarded?, |range| range.high),
+        ))
+    });
+    let (low, high) = ratios.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))?;
+    Some(ratio_card(low, high, "the other systems, measured on this machine".to_owned()))
+}
+
+/// The ratio to what was published, with its condition; none where the cases differ in that.
+fn ratio_to_published<'a>(cases: impl Iterator<Item = &'a Case>) -> Option<Card> {
+    let ratios: Vec<PublishedRatio<'_>> = cases.filter_map(Case::ratio_to_published).collect();
+    let source = ratios.first()?.source;
+    let all = Summary::of(ratios.iter().map(|each| each.ratio))?;
+    let is_one = ratios.iter().all(|each| each.source == source);
+    is_one.then(|| ratio_card(all.min, all.max, format!("the published throughput ({source})")))
+}
+
+fn ratio_card(low: f64, high: f64, label: String) -> Card {
+    let value = match (figure::ratio(low), figure::ratio(high)) {
+        (low, high) if low == high => high,
+        (low, high) => format!("{}–{high}", low.trim_end_matches('×')),
+    };
+    Card { value, label, class: "" }
 }
 
 /// The result table; `None` before the first case.

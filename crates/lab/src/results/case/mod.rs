@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 use self::findings::findings;
 use super::{
     Capacity, CurvePoint, Delivery, DestinationSummary, Figure, Finding, FindingKind, LatencyDistribution,
-    LatencySummary, MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity,
-    Shape, Stage, Summary, Trial, TrialRecord,
+    LatencySummary, MeasuredSystem, Paced, ParshallRatio, Published, RelayActivity, Role, RoleUsage,
+    Severity, Shape, Stage, Summary, Trial, TrialRecord,
 };
+use crate::scenario::LoadMode;
 use crate::schema::by_name;
 
 /// A case with its trials, its figures and its verdict.
@@ -107,9 +108,25 @@ pub struct Case {
     /// The search for the highest sustainable rate, if there was one. The trials are then those that held it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
+    /// The latency at a share of the throughput, for a load that always has more to offer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paced: Option<Paced>,
     /// What the lab noticed, heaviest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+}
+
+/// A measured throughput over a published one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PublishedRatio<'a> {
+    /// Of which figure.
+    pub figure: Figure,
+    /// Measured over published.
+    pub ratio: f64,
+    /// What was published, in events per second.
+    pub published: f64,
+    /// Who published it, and how it was measured.
+    pub source: &'a str,
 }
 
 /// The verdict on a case.
@@ -228,9 +245,46 @@ impl Case {
             published: plan.published.clone(),
             parshall_ratio: None,
             capacity: None,
+            paced: None,
             findings,
             trials,
         }
+    }
+
+    /// The case with a trial at `share_percent` of its throughput. Its events count like those of the other trials. If the generator
+    /// did not keep up, there is no latency, and the other figures stand.
+    #[must_use]
+    pub fn with_paced(
+        mut self,
+        plan: &CasePlan,
+        share_percent: f64,
+        rate_per_s: f64,
+        record: &TrialRecord,
+    ) -> Self {
+        let shape = Shape { load: LoadMode::Open, ..plan.shape.clone() };
+        let trial = record.trial.clone();
+        let found = findings(&CasePlan { shape, ..plan.clone() }, std::slice::from_ref(&trial));
+        // What explains the rate of an open load explains nothing about the case.
+        let found = found.into_iter().filter(|finding| finding.severity < Severity::Note);
+        self.findings.extend(found.map(|finding| Finding {
+            severity: match finding.severity {
+                Severity::Invalid => Severity::Warning,
+                severity => severity,
+            },
+            message: format!("at {share_percent} % of the rate: {}", finding.message),
+            trial: None,
+            ..finding
+        }));
+        self.findings.sort_by_key(|finding| finding.severity);
+        self.delivery = Delivery::sum(self.delivery.iter().chain(&trial.delivery));
+        if self.findings.iter().any(|finding| finding.severity == Severity::Failure) {
+            self.status = Status::Failed;
+        } else if trial.interrupted {
+            self.status = Status::Incomplete;
+        }
+        self.passed = self.status == Status::Passed;
+        self.paced = Some(Paced { share_percent, rate_per_s, trial });
+        self
     }
 
     /// A case that this machine can't run, and why.
@@ -251,7 +305,9 @@ impl Case {
         if let Some(capacity) = &self.capacity {
             return capacity.is_complete();
         }
-        self.status == Status::Skipped || self.completed_trials().count() >= self.planned_trials as usize
+        let is_interrupted = self.paced.as_ref().is_some_and(|paced| paced.trial.interrupted);
+        let has_trials = self.completed_trials().count() >= self.planned_trials as usize;
+        self.status == Status::Skipped || (has_trials && !is_interrupted)
     }
 
     /// The trials that the figures come from.
@@ -281,13 +337,22 @@ impl Case {
         Figure::THROUGHPUT.into_iter().find_map(|figure| figure.summary(self))
     }
 
-    /// The throughput over the published one.
+    /// The throughput over the published one. There is none where it would mean nothing: for another system than our relay,
+    /// for a load whose rate was chosen, and for a figure of which nobody said how it was measured.
     #[must_use]
-    pub fn ratio_to_published(&self) -> Option<f64> {
+    pub fn ratio_to_published(&self) -> Option<PublishedRatio<'_>> {
         let published = self.published.as_ref()?;
+        let is_ours = self.system.as_ref().is_none_or(|system| system.ours);
+        let is_found = self.shape().always_offers_more() || self.capacity.is_some();
+        let source = published.source.as_deref().filter(|_| is_ours && is_found)?;
         Figure::THROUGHPUT.into_iter().find_map(|figure| {
             let (measured, published) = (figure.of_case(self)?, published.get(figure)?);
-            (published > 0.0).then(|| measured / published)
+            (published > 0.0).then(|| PublishedRatio {
+                figure,
+                ratio: measured / published,
+                published,
+                source,
+            })
         })
     }
 }

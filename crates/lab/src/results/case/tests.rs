@@ -12,7 +12,9 @@ fn plan(trials: u32) -> CasePlan {
         system: None,
         measured_role: Role::Relay,
         trials,
-        published: Some(Published::new("fan_out=32", [(Figure::ForwardedPerS, 1_000.0)])),
+        published: Some(
+            Published::new("fan_out=32", [(Figure::ForwardedPerS, 1_000.0)]).with_source("a cloud"),
+        ),
         order: OrderExpectation::Kept,
     }
 }
@@ -45,7 +47,7 @@ fn rates_have_their_spread_and_the_ratio_is_of_the_median() {
     let case = Case::from_trials(&plan(3), &records);
     let summary = case.forwarded_per_s.unwrap();
     assert_eq!((summary.median, summary.min, summary.max), (2_000.0, 1_000.0, 3_000.0));
-    assert_eq!(case.ratio_to_published(), Some(2.0));
+    assert_eq!(case.ratio_to_published().map(|published| published.ratio), Some(2.0));
     assert_eq!(case.status, Status::Passed);
 }
 
@@ -200,4 +202,63 @@ fn negative_latencies_are_a_warning_and_not_a_failure() {
     assert_eq!(case.status, Status::Passed);
     assert_eq!(case.findings[0].kind, FindingKind::NegativeLatency);
     assert_eq!(case.latency_us.unwrap().negative.unwrap().min, -8);
+}
+
+#[test]
+fn a_published_figure_has_a_ratio_only_where_that_means_something() {
+    let ratio = |plan: &CasePlan| {
+        let case = Case::from_trials(plan, &[record(1, 2_000.0, [])]);
+        case.ratio_to_published().map(|published| (published.ratio, published.source.to_owned()))
+    };
+    let plan = plan(1);
+    assert_eq!(ratio(&plan), Some((2.0, "a cloud".to_owned())));
+    let open = Shape { load: LoadMode::Open, ..Shape::default() };
+    assert_eq!(ratio(&CasePlan { shape: open, ..plan.clone() }), None, "somebody chose the rate");
+    let java = MeasuredSystem { name: "java".to_owned(), ours: false, transport: "tls".to_owned() };
+    assert_eq!(ratio(&CasePlan { system: Some(java), ..plan.clone() }), None, "it is another system's");
+    let unknown = Published::new("fan_out=32", [(Figure::ForwardedPerS, 1_000.0)]);
+    assert_eq!(ratio(&CasePlan { published: Some(unknown), ..plan }), None, "its condition is unknown");
+}
+
+#[test]
+fn a_paced_trial_gives_the_case_a_latency_and_counts_its_events() {
+    let case = Case::from_trials(&plan(1), &[record(1, 2_000.0, [900_000])]);
+    let paced = record(2, 1_000.0, [800; 1_000]);
+    let case = case.with_paced(&plan(1), 50.0, 1_000.0, &paced);
+    assert_eq!((case.status, case.delivery.unwrap().sent), (Status::Passed, 200));
+    assert_eq!(case.paced.as_ref().unwrap().latency_us().unwrap().p50, Some(800));
+    assert!(case.is_complete());
+}
+
+#[test]
+fn an_event_lost_in_a_paced_trial_fails_the_case_and_a_late_generator_costs_it_only_the_latency() {
+    let case = || Case::from_trials(&plan(1), &[record(1, 2_000.0, [1])]);
+    let mut lost = record(2, 1_000.0, [1]);
+    lost.trial.delivery.as_mut().unwrap().lost = 1;
+    let failed = case().with_paced(&plan(1), 50.0, 1_000.0, &lost);
+    assert_eq!(failed.status, Status::Failed);
+    assert!(failed.findings[0].message.starts_with("at 50 % of the rate: 1 event of 100 sent"), "{failed:?}");
+
+    let mut late = record(2, 1_000.0, [1]);
+    late.trial.generator = Some(GeneratorHealth {
+        healthy: false,
+        late_events: None,
+        never_sent_events: None,
+        lateness_us: None,
+        sink_lag_peak_events: None,
+    });
+    late.trial.findings = vec![Finding::new(Severity::Invalid, FindingKind::GeneratorOverloaded, "late")];
+    let case = case().with_paced(&plan(1), 50.0, 1_000.0, &late);
+    assert_eq!((case.status, case.findings[0].severity), (Status::Passed, Severity::Warning));
+    assert_eq!(case.paced.unwrap().latency_us(), None);
+}
+
+#[test]
+fn a_paced_trial_that_was_interrupted_leaves_the_case_incomplete() {
+    let mut cut = record(2, 1_000.0, [1]);
+    cut.trial.interrupted = true;
+    let case =
+        Case::from_trials(&plan(1), &[record(1, 2_000.0, [1])]).with_paced(&plan(1), 50.0, 1_000.0, &cut);
+    assert_eq!((case.status, case.is_complete()), (Status::Incomplete, false));
+    assert_eq!(case.paced.unwrap().latency_us(), None);
 }

@@ -113,6 +113,9 @@ impl Rules<'_> {
         self.within("load.in_flight", load.in_flight, 1..=1000)?;
         self.within("load.backlog", load.backlog, 1..=MOST_EVENTS)?;
         self.within("load.max_lag", load.max_lag, 1..=MOST_EVENTS)?;
+        if let Some(share) = load.latency_at {
+            self.within("load.latency_at", share, Percent::new(1.0)..=Percent::new(100.0))?;
+        }
         self.capacity(&load.capacity)?;
         let Payload::Size(payload) = load.payload else {
             return Ok(());
