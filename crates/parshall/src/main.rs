@@ -18,6 +18,7 @@ mod run;
 mod selection;
 mod serve;
 mod show;
+mod signals;
 mod terminal;
 
 use std::process::ExitCode;

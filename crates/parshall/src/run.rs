@@ -11,11 +11,11 @@ use lab::results::RunIdentity;
 use lab::roles::process::ProcessLauncher;
 use lab::run::{RunOptions, RunOutcome, cancellation};
 use lab::scenario::{Case, Entity, Scenario, Target};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{CommandError, Exit};
 use crate::progress::ProgressDisplay;
 use crate::selection::Selection;
+use crate::signals::StopSignals;
 use crate::terminal::Terminal;
 use crate::{logging, output};
 
@@ -91,19 +91,12 @@ async fn measure(
     cases: &[Case],
 ) -> Result<RunOutcome, CommandError> {
     let (canceller, cancellation) = cancellation();
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::System)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::System)?;
+    let mut signals = StopSignals::listen()?;
     tokio::spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        signals.next().await;
         canceller.cancel();
-        // Whoever asks twice does not want to wait; the roles end when their input does.
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        // A second request is impatient; the roles end when their input does.
+        signals.next().await;
         std::process::exit(Exit::Interrupted.status().into());
     });
     let display = ProgressDisplay::start(Terminal::of_stderr()).map_err(CommandError::System)?;

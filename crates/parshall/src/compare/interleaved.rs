@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use lab::comparison;
 use lab::results::Results;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::parse;
 use crate::exit::CommandError;
 use crate::selection::Selection;
+use crate::signals::StopSignals;
 
 /// What both run.
 #[derive(Debug, Clone, Copy)]
@@ -72,8 +72,7 @@ impl<'a> Interleaved<'a> {
         let path = self.plan.programs[program];
         let unavailable =
             |reason: String| CommandError::Unavailable { message: format!("{} {reason}", path.display()) };
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::System)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::System)?;
+        let mut signals = StopSignals::listen()?;
         let mut command = Command::new(path);
         command
             .args(["run", self.plan.scenario, "--trials", "1", "--format", "json", "--out"])
@@ -92,7 +91,7 @@ impl<'a> Interleaved<'a> {
         tokio::pin!(finished);
         let (output, was_interrupted) = tokio::select! {
             output = &mut finished => (output, false),
-            () = async { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } } => {
+            () = signals.next() => {
                 if let Some(process) = process {
                     kill_process(process, Signal::TERM).unwrap_or_default();
                 }

@@ -26,10 +26,10 @@ use relay::health::lag;
 use relay::metrics::{MetricsHandle, endpoint};
 use settings::Document;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::exit::{CommandError, Exit};
+use crate::signals::StopSignals;
 use crate::{logging, output};
 use plan::Plan;
 use refusal::End;
@@ -80,7 +80,7 @@ checkpoints:
       queue: forwarded                 # or topic:
       send: single                     # or batch
 
-Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops gracefully: events in flight are
+Delivery is at least once. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gracefully: events in flight are
 finished, progress is written, and the exit status is 0. A second signal exits immediately
 with status 130. Nothing is lost either way. Permanent errors, such as a missing permission,
 hub or consumer group, exit with status 3. All other errors are retried; /ready reports why
@@ -95,7 +95,7 @@ pub(crate) struct RelayArguments {
     check: bool,
 }
 
-/// Tells the plan, and unless that is all that was wanted carries events until SIGINT or SIGTERM.
+/// Prints the plan and, unless only that was asked for, carries events until a signal asks it to stop.
 pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
     let mut document = Document::read(&arguments.pipeline)?;
     document.fill_in_environment()?;
@@ -114,7 +114,7 @@ pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
 }
 
 async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, CommandError> {
-    let mut signals = Signals::new()?;
+    let mut signals = StopSignals::listen()?;
     let metrics = match config.metrics {
         Some(address) => {
             Some(TcpListener::bind(address).await.map_err(|error| CommandError::Unavailable {
@@ -169,7 +169,7 @@ fn announce(
 async fn carry(
     config: &PipelineConfig,
     mut relay: Relay,
-    mut signals: Signals,
+    mut signals: StopSignals,
 ) -> Result<Exit, CommandError> {
     let (stop, stopped) = oneshot::channel::<()>();
     let mut begun = relay.begun();
@@ -202,24 +202,4 @@ async fn carry(
         summary::render(&summary, matches!(config.source, SourceConfig::ServiceBus(_))).as_bytes(),
     );
     Ok(Exit::Passed)
-}
-
-/// SIGINT and SIGTERM, from the moment on at which this is made.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, CommandError> {
-        let listen = |kind| signal(kind).map_err(CommandError::System);
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }

@@ -17,11 +17,11 @@ use hub::namespace::StorageConfig;
 use hub::service::{Listener, Protocol, Service, ServiceConfig, StartError};
 use hub::tls::{self, TlsError};
 use partition_log::disk::{StorageOptions, SyncPolicy};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{CommandError, Exit};
 use crate::logging;
 use crate::output;
+use crate::signals::StopSignals;
 use announcement::Announcement;
 use namespace::{HubArgument, NamespaceSource, TopicArgument};
 
@@ -59,7 +59,7 @@ A file for --config:
     containers: [checkpoints]
 
 Logs go to standard error; PARSHALL_LOG sets the level, such as PARSHALL_LOG=debug. SIGINT
-(Ctrl-C) or SIGTERM stops the service gracefully, with exit status 0.")]
+(Ctrl-C), SIGTERM or SIGHUP stops the service gracefully, with exit status 0.")]
 #[command(group = ArgGroup::new("encrypted").multiple(true))]
 pub(crate) struct ServeArguments {
     /// The address for AMQP clients; port 0 picks a free port
@@ -198,7 +198,7 @@ pub(crate) struct ServeArguments {
     sync: Option<SyncPolicy>,
 }
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until a signal asks it to stop.
 pub(crate) fn execute(arguments: ServeArguments) -> Result<Exit, CommandError> {
     logging::start()?;
     // As many threads as the process may use processors, which limits of its container or its affinity may reduce.
@@ -208,9 +208,7 @@ pub(crate) fn execute(arguments: ServeArguments) -> Result<Exit, CommandError> {
 }
 
 async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
-    // From here on, so that a signal that comes while clients connect is not lost.
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::System)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::System)?;
+    let mut signals = StopSignals::listen()?;
     let storage = arguments.data_dir.map(|directory| StorageConfig {
         directory,
         options: StorageOptions { sync: arguments.sync.unwrap_or_default(), ..StorageOptions::default() },
@@ -289,10 +287,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         }
         .to_string(),
     )?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    signals.next().await;
     tracing::info!("stopping");
     service.stop().await;
     Ok(Exit::Passed)

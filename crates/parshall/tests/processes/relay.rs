@@ -175,9 +175,9 @@ fn a_wrong_pipeline_is_refused_with_the_line_that_is_wrong() {
 }
 
 #[test]
-fn it_serves_health_and_metrics_and_ends_in_good_order_upon_either_signal() {
+fn it_serves_health_and_metrics_and_ends_in_good_order_on_every_stop_signal() {
     let served = Served::start();
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let command = served.pipeline(&served.connection_string(), "", "metrics: 127.0.0.1:0\n");
         let mut running = Running::start(command);
         let line = running.told.lines().find(|line| line.starts_with("metrics ")).unwrap();

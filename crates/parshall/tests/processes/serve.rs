@@ -9,8 +9,8 @@ use crate::serving::{Serving, refusal, serve};
 use rustix::process::Signal;
 
 #[test]
-fn it_announces_what_to_paste_and_stops_cleanly_on_either_signal() {
-    for signal in [Signal::TERM, Signal::INT] {
+fn it_announces_what_to_paste_and_stops_cleanly_on_every_stop_signal() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let serving = Serving::start(&["--hub", "orders:2"]);
         let address = serving.announced("AMQP ");
         let port = address.strip_prefix("127.0.0.1:").unwrap();

@@ -38,7 +38,7 @@ fn a_killed_role_is_named_with_its_signal_in_valid_results_and_report() {
 #[test]
 fn an_interruption_in_any_phase_leaves_valid_results_that_say_so() {
     for phase in [": starting", ": warming up", ": measuring"] {
-        for signal in [Signal::INT, Signal::TERM] {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
             let mut run = Run::start(SCENARIO);
             run.until(phase);
             run.signal(signal);
