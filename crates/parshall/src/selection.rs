@@ -23,8 +23,9 @@ pub(crate) struct Selection {
 
     /// Set a parameter: a dotted path of the scenario file and a value in YAML. May be repeated; later ones win
     ///
-    /// For a path that the scenario sweeps, this value or list replaces the values of the sweep. Examples: --set
-    /// load.mode=backlog, --set 'load.payload=1 KiB', --set 'relay.fan_out=[8, 16]'
+    /// A list replaces the values of a path that the scenario sweeps. For any other parameter with a single value it is
+    /// one more axis: each of its values with each case. Examples: --set load.mode=backlog,
+    /// --set 'load.payload=1 KiB', --set 'relay.instances=[1, 2, 4]'
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
 

@@ -242,7 +242,8 @@ impl Scenario {
         if let Some(target) = options.target {
             choose_target(&mut document, target)?;
         }
-        let mut set_paths = Vec::new();
+        let unset = document.clone();
+        let mut set_paths: Vec<String> = Vec::new();
         for argument in &options.set {
             let path = document.set(argument)?;
             let first = path.split('.').next().unwrap_or_default();
@@ -254,12 +255,34 @@ impl Scenario {
             set_paths.push(path);
         }
         let set = |path: &str| document.value(path).filter(|_| set_paths.iter().any(|set| set == path));
-        let points = sweep::points(&self.name, &self.sweeps, set);
+        let mut points = sweep::points(&self.name, &self.sweeps, set);
+        for path in &set_paths {
+            if let Some(list) = document.value(path).filter(|value| value.elements().is_some())
+                && (sweeps(&points, path) || self.refuses_list([&document, &unset], path, list))
+            {
+                points = sweep::cross(points, path, list)?;
+            }
+        }
         let cases = self
             .chosen(points, options)?
             .into_iter()
             .map(|point| self.case(&document, &set_paths, point, options.trials));
         Ok(cases.collect::<Result<_, _>>()?)
+    }
+
+    /// Whether the type of the parameter at `path` refuses a list, so that its elements are meant. Another mistake may hide
+    /// that in one document and not in another.
+    fn refuses_list(&self, documents: [&Document; 2], path: &str, list: &Node) -> bool {
+        documents.into_iter().any(|document| {
+            let mut document = document.clone();
+            document.put(path, &list.place, list.clone());
+            // A mistake here is found again for each case.
+            let resolved = system::resolve(&mut document, self.systems.as_ref());
+            let _ = document.fill_in_environment();
+            let typed = resolved.and_then(|_| document.typed::<File>());
+            let mistake = typed.as_ref().err().and_then(SettingsError::mistake);
+            mistake.is_some_and(|mistake| mistake.key == path)
+        })
     }
 
     /// The points of the sweeps that are asked for, less those whose name is not.
@@ -346,6 +369,11 @@ impl Scenario {
         let published = self.published.iter().find(|published| published.case == point.name).cloned();
         Ok(Case { name: point.name, sweep: point.sweep, axes: axes.collect(), parameters, published })
     }
+}
+
+/// Whether a sweep of the file goes through values of `path`.
+fn sweeps(points: &[Point], path: &str) -> bool {
+    points.iter().flat_map(|point| &point.axes).any(|axis| axis.step.path == path)
 }
 
 fn choose_target(document: &mut Document, target: TargetName) -> Result<(), SettingsError> {

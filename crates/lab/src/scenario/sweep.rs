@@ -15,6 +15,8 @@
 //!       - 16 B
 //!       - {value: 8 KiB, limits.relay.memory: 3 GiB}        # this value needs another setting as well
 //! ```
+//!
+//! A list that `--set` gives a parameter with a single value is one more axis, by which all of these are multiplied.
 
 use std::collections::BTreeSet;
 
@@ -173,6 +175,48 @@ pub(super) fn points<'a>(
     sweeps.iter().flat_map(|sweep| sweep.points(&set)).collect()
 }
 
+/// Crosses the points with the values in `list`, which `--set` gives a parameter that has a single value. A point that
+/// has an axis for it already went through the list.
+pub(super) fn cross(points: Vec<Point>, path: &str, list: &Node) -> Result<Vec<Point>, SettingsError> {
+    let advice = "write a list of different values, such as `relay.instances=[1, 2, 4]`";
+    let mistake = |node: &Node, reason: &str| Err(node.mistake(path, reason, advice));
+    let values = list.elements().unwrap_or_default();
+    let mut texts = BTreeSet::new();
+    if values.is_empty() {
+        return mistake(list, "must have at least one value");
+    }
+    for value in values {
+        if !value.is_scalar() {
+            return mistake(value, "can only be swept through single values");
+        }
+        if !texts.insert(written(value)) {
+            return mistake(value, "makes two cases of the same name");
+        }
+    }
+    let has_axis = |point: &Point| point.axes.iter().any(|axis| axis.step.path == path);
+    let crossed = points.iter().map(|point| if has_axis(point) { 1 } else { values.len() });
+    if crossed.sum::<usize>() > MOST_CASES {
+        return mistake(list, "makes more than 1000 cases");
+    }
+    let with_all = |point: Point| -> Vec<Point> {
+        if has_axis(&point) {
+            return vec![point];
+        }
+        // The short name may be that of another axis: `batch.events` and `dispatch.events`.
+        let is_taken = point.axes.iter().any(|axis| axis.name == last(path));
+        let name = if is_taken { path } else { last(path) };
+        let axis = |value: &Node| SweptPath {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            place: value.place.clone(),
+            values: Vec::new(),
+        };
+        let value = |value: &Node| SweptValue { value: value.clone(), also: Vec::new() };
+        values.iter().map(|element| point.with(&axis(element), &value(element))).collect()
+    };
+    Ok(points.into_iter().flat_map(with_all).collect())
+}
+
 impl Sweep {
     fn points<'a>(&self, set: &impl Fn(&str) -> Option<&'a Node>) -> Vec<Point> {
         let start = Point {
@@ -211,6 +255,9 @@ impl SweptPath {
 impl Point {
     fn with(&self, axis: &SweptPath, value: &SweptValue) -> Self {
         let mut point = self.clone();
+        if point.axes.is_empty() {
+            point.name.clear();
+        }
         let text = written(&value.value);
         let comma = if point.axes.is_empty() { "" } else { "," };
         point.name.push_str(&format!("{comma}{}={text}", axis.name));

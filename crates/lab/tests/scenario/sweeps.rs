@@ -181,3 +181,56 @@ fn paths_of_one_sweep_are_crossed_and_sweeps_follow_one_another() {
     assert_eq!(cases[3].parameters.load.payload, Payload::Size(ByteSize::from_kibibytes(1)));
     assert_eq!(cases[3].parameters.relay.batch.events, 64);
 }
+
+#[test]
+fn a_list_for_a_parameter_with_a_single_value_is_one_more_axis() {
+    let made = |text: &str, arguments: &[&str]| -> Vec<String> {
+        let found = cases(text, &set(arguments));
+        let found = found.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+        names(&found).into_iter().map(str::to_owned).collect()
+    };
+    let plain = "scenario: s\n";
+    assert_eq!(made(plain, &["relay.instances=[1,2,4]"]), ["instances=1", "instances=2", "instances=4"]);
+    assert_eq!(made(plain, &["load.payload=[16 B, 1 KiB]"]), ["payload=16 B", "payload=1 KiB"]);
+    let swept = "scenario: s\nsuts: {mine: {command: [./mine]}}\nsweeps:\n  a: {relay.fan_out: [1, 32]}\n";
+    assert_eq!(
+        made(swept, &["relay.instances=[1,2]", "sut=[parshall, mine]"]),
+        [
+            "fan_out=1,instances=1,sut=parshall",
+            "fan_out=1,instances=1,sut=mine",
+            "fan_out=1,instances=2,sut=parshall",
+            "fan_out=1,instances=2,sut=mine",
+            "fan_out=32,instances=1,sut=parshall",
+            "fan_out=32,instances=1,sut=mine",
+            "fan_out=32,instances=2,sut=parshall",
+            "fan_out=32,instances=2,sut=mine",
+        ]
+    );
+    assert_eq!(
+        made("scenario: s\nsweeps: {a: {relay.batch.events: [8]}}\n", &["relay.dispatch.events=[1, 2]"]),
+        ["events=8,relay.dispatch.events=1", "events=8,relay.dispatch.events=2"],
+        "two axes can't have one name"
+    );
+    let found = cases(plain, &set(&["relay.instances=[1,2]", "relay.checkpoint_store=blob"])).unwrap();
+    let instances: Vec<_> = found.iter().map(|case| case.parameters.relay.instances).collect();
+    assert_eq!(instances, [1, 2]);
+    assert_eq!(found[1].axes[0].path, "relay.instances");
+}
+
+#[test]
+fn a_parameter_that_takes_a_list_keeps_it_and_a_list_that_makes_no_cases_is_refused_at_its_place() {
+    let command = cases("scenario: s\n", &set(&["sut.command=[./mine, --fast]"])).unwrap();
+    assert_eq!(names(&command), ["s"]);
+    assert_eq!(command[0].parameters.sut.command.as_deref().unwrap(), ["./mine", "--fast"]);
+    for (argument, expected) in [
+        ("relay.instances=[]", "must have at least one value"),
+        ("relay.instances=[2, 2]", "makes two cases of the same name"),
+        ("relay.instances=[1, [2]]", "can only be swept through single values"),
+        ("relay.instances=[1, x]", "--set:1:21: `relay.instances`"),
+        ("relay.fan_out=[]", "must have at least one value"),
+    ] {
+        let text = "scenario: s\nsweeps: {a: {relay.fan_out: [1, 2]}}\n";
+        let error = cases(text, &set(&[argument])).unwrap_err().to_string();
+        assert!(error.contains(expected), "{argument}: {error}");
+    }
+}
