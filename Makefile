@@ -17,7 +17,7 @@ help: ## list the targets
 
 run: ## the fan-out study on the embedded service: about two minutes, a table and a report
 	$(CARGO) build --release --locked -p parshall
-	target/release/parshall run fan-out --quick --out results/fan-out
+	target/release/parshall run fan-out --quick
 
 # What is compiled uses all cores; then the suites of the clients, which mostly wait, run beside the rest. The output of
 # each command comes when it has ended.

@@ -16,6 +16,7 @@
 use lab::limits::Limiter;
 use lab::progress::Unobserved;
 use lab::record::LatencyRecording;
+use lab::report::ResultsFolder;
 use lab::results::{Case, Role, RunIdentity};
 use lab::roles::process::ProcessLauncher;
 use lab::run::{RunOptions, cancellation, run};
@@ -103,12 +104,11 @@ async fn measured(settings: &[&str], recording: LatencyRecording) -> Case {
             target: "embedded".to_owned(),
             seed: 1,
         },
-        folder: folder.path().to_owned(),
+        folder: ResultsFolder::create(folder.path()).unwrap(),
     };
     let launcher = ProcessLauncher::of(env!("CARGO_BIN_EXE_parshall").into());
     let (_canceller, cancellation) = cancellation();
-    let outcome =
-        run(&cases, options, &launcher, &Limiter::detect(), &Unobserved, cancellation).await.unwrap();
+    let outcome = run(&cases, options, &launcher, &Limiter::detect(), &Unobserved, cancellation).await;
     outcome.results.cases.into_iter().next().unwrap()
 }
 

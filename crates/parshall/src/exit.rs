@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use lab::report::FolderError;
 use lab::scenario::ScenarioError;
 use miette::Diagnostic;
 use settings::SettingsError;
@@ -82,6 +83,22 @@ impl CommandError {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.status())
+    }
+}
+
+impl From<FolderError> for CommandError {
+    fn from(error: FolderError) -> Self {
+        let message = error.to_string();
+        match error {
+            FolderError::Occupied { .. } => {
+                let advice =
+                    "results are not overwritten: choose another folder, or omit --out for a new one per run";
+                Self::Usage { message, advice: Some(advice.to_owned()) }
+            }
+            FolderError::Create { .. } | FolderError::Write { .. } | FolderError::Report(_) => {
+                Self::Unavailable { message }
+            }
+        }
     }
 }
 

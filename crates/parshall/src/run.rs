@@ -1,12 +1,15 @@
 //! `parshall run`: measures the cases of a scenario.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use access::ConnectionString;
 use clap::{Args, ValueEnum};
 use connect::event_hubs::{EventHubsOptions, ManagementClient};
 use lab::limits::Limiter;
-use lab::report::{Colour, JsonReport, MarkdownReport, Report as _, ReportError, TableReport};
+use lab::report::{
+    Colour, FolderError, JsonReport, MarkdownReport, Report as _, ReportError, ResultsFolder, TableReport,
+};
 use lab::results::RunIdentity;
 use lab::roles::process::ProcessLauncher;
 use lab::run::{RunOptions, RunOutcome, cancellation};
@@ -34,11 +37,12 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// The directory for results.json, results.csv, the latency logs and the HTML report; created if missing
+    /// The folder for results.json, results.csv, the latency logs and the HTML report; created if missing [default:
+    /// results/SCENARIO/DATE, with a link `latest` beside it]
     ///
-    /// Example: --out results/monday
-    #[arg(long, value_name = "DIR", default_value = "results", help_heading = "Results")]
-    pub(crate) out: PathBuf,
+    /// It must not contain the results of another run. Example: --out results/monday
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
+    pub(crate) out: Option<PathBuf>,
 
     /// What is printed on standard output
     ///
@@ -76,6 +80,9 @@ pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
     };
     let text = text.map_err(|error| CommandError::Unavailable { message: error.to_string() })?;
     output::print(&text)?;
+    if let Some(error) = outcome.unwritten {
+        return Err(error.into());
+    }
     Ok(if outcome.was_cancelled {
         Exit::Interrupted
     } else if outcome.results.passed() {
@@ -111,11 +118,17 @@ async fn measure(
             target: cases.first().map_or_else(String::new, |case| target_name(&case.parameters.target)),
             seed: cases.first().map_or(0, |case| case.parameters.load.seed),
         },
-        folder: arguments.out.clone(),
+        // A bad folder must not cost the time of a measurement.
+        folder: results_folder(arguments, scenario)?,
     };
-    lab::run::run(cases, options, &launcher, &Limiter::detect(), &display, cancellation)
-        .await
-        .map_err(|error| CommandError::Unavailable { message: error.to_string() })
+    Ok(lab::run::run(cases, options, &launcher, &Limiter::detect(), &display, cancellation).await)
+}
+
+fn results_folder(arguments: &RunArguments, scenario: &Scenario) -> Result<ResultsFolder, FolderError> {
+    match &arguments.out {
+        Some(folder) => ResultsFolder::create(folder),
+        None => ResultsFolder::create_dated(&Path::new(RESULTS).join(scenario.name()), SystemTime::now()),
+    }
 }
 
 /// A target that can't be reached or refuses is told at once, before anything is started.
@@ -165,8 +178,10 @@ fn table(outcome: &RunOutcome) -> Result<String, ReportError> {
     let terminal = Terminal::of_stdout();
     let colour = if terminal.colours { Colour::Always } else { Colour::Never };
     let mut text = TableReport { width: terminal.width, colour }.render(&outcome.results)?;
-    let report = outcome.folder.report_path();
-    text.push_str(&format!("\nThe report with plots: {}\n", report.display()));
+    if outcome.unwritten.is_none() {
+        let report = outcome.folder.report_path();
+        text.push_str(&format!("\nThe report with plots: {}\n", report.display()));
+    }
     Ok(text)
 }
 
@@ -196,3 +211,6 @@ fn target_name(target: &Target) -> String {
             .map_or_else(|_| "namespace".to_owned(), |parsed| parsed.endpoint.host().to_owned()),
     }
 }
+
+/// Where results are kept, a folder per scenario.
+const RESULTS: &str = "results";

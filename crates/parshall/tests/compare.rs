@@ -95,6 +95,18 @@ fn a_proven_difference_is_reported_with_its_interval() {
 }
 
 #[test]
+fn the_folder_of_a_scenario_stands_for_its_latest_run() {
+    let folder = runs(&results(&BEFORE), &results(&AFTER));
+    std::os::unix::fs::symlink("b", folder.path().join("latest")).unwrap();
+    for latest in ["latest", "."] {
+        let (status, output, error) = compare(folder.path(), &["a", latest, "--format", "json"]);
+        assert_eq!(status, Some(0), "{error}");
+        let comparison: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(comparison["cases"][0]["figures"][0]["result"]["verdict"], "faster", "{latest}");
+    }
+}
+
+#[test]
 fn what_is_not_proven_is_not_claimed() {
     let folder = runs(&results(&BEFORE[..3]), &results(&AFTER[..3]));
     let (status, output, _) = compare(folder.path(), &["a", "b"]);

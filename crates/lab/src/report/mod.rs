@@ -19,7 +19,7 @@ mod table;
 mod verdict;
 
 pub use csv::CsvReport;
-pub use folder::{FolderError, ResultsFolder};
+pub use folder::{FolderError, ResultsFolder, results_file};
 pub(crate) use folder::{create_directories, create_file};
 pub use html::HtmlReport;
 pub use json::JsonReport;

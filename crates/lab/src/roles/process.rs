@@ -72,6 +72,8 @@ pub struct RoleExit {
     pub end: RoleEnd,
     /// The last lines of its log.
     pub last_log_lines: Vec<String>,
+    /// Why the rest of its log is not on disk.
+    pub log_error: Option<String>,
 }
 
 /// How a role ended.
@@ -162,13 +164,13 @@ impl RoleLauncher for ProcessLauncher {
                 program: program.clone(),
                 source,
             })?;
-        let (Some(input), Some(output), Some(log)) =
+        let (Some(input), Some(output), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             unreachable!("all three were asked to be pipes");
         };
         let last_lines = LastLines::default();
-        let logging = tokio::spawn(copy_log(log, log_file, last_lines.clone()));
+        let logging = tokio::spawn(copy_log(stderr, log_file, last_lines.clone()));
         Ok(RoleHandle {
             input: Box::new(input),
             output: Box::new(output),
@@ -176,7 +178,7 @@ impl RoleLauncher for ProcessLauncher {
                 group: child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
                 child,
                 last_lines,
-                logging: Some(logging),
+                logging: Some((log.to_owned(), logging)),
             }),
         })
     }
@@ -187,7 +189,8 @@ struct ProcessControl {
     child: Child,
     group: Option<Pid>,
     last_lines: LastLines,
-    logging: Option<JoinHandle<()>>,
+    /// The file of its log, and who writes it.
+    logging: Option<(PathBuf, JoinHandle<io::Result<()>>)>,
 }
 
 impl RoleControl for ProcessControl {
@@ -205,11 +208,14 @@ impl RoleControl for ProcessControl {
                     RoleEnd::Killed
                 }
             };
-            if let Some(logging) = self.logging.take() {
+            let mut log_error = None;
+            if let Some((log, logging)) = self.logging.take() {
                 // The log ends with the last process that holds it, which is past waiting for.
-                let _ = tokio::time::timeout(LOG_PATIENCE, logging).await;
+                if let Ok(Ok(Err(error))) = tokio::time::timeout(LOG_PATIENCE, logging).await {
+                    log_error = Some(format!("{} can't be written: {error}", log.display()));
+                }
             }
-            RoleExit { end, last_log_lines: self.last_lines.all() }
+            RoleExit { end, last_log_lines: self.last_lines.all(), log_error }
         })
     }
 }
@@ -250,14 +256,19 @@ impl LastLines {
     }
 }
 
-async fn copy_log(log: ChildStderr, mut file: File, last_lines: LastLines) {
+/// Copies the log until the role ends. A full disk does not stop that, because a role blocks on a pipe that is not read;
+/// the log then ends at the first line that could not be written.
+async fn copy_log(log: ChildStderr, mut file: File, last_lines: LastLines) -> io::Result<()> {
     let mut log = BufReader::new(log);
     let mut line = Vec::new();
+    let mut written = Ok(());
     while next_line(&mut log, &mut line).await {
-        // A full disk must not stop the role, which would block on its pipe if nobody read it.
-        let _ = file.write_all(&line);
+        if written.is_ok() {
+            written = file.write_all(&line);
+        }
         last_lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
     }
+    written
 }
 
 impl fmt::Debug for RoleHandle {

@@ -1,11 +1,10 @@
-//! Why a trial, or a run, could not be brought to its end.
+//! Why a trial did not reach its end.
 
 use std::time::Duration;
 
 use crate::{
     limits::AdmitError,
     record::DecodeError,
-    report::FolderError,
     results::{Finding, FindingKind, Role, Severity},
     roles::{process::LaunchError, with_causes},
 };
@@ -86,14 +85,6 @@ pub struct NotStarted {
     pub advice: String,
     /// The last lines of its standard error.
     pub log: Vec<String>,
-}
-
-/// Why a run could not begin or keep its results.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The results can't be written.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
 }
 
 impl TrialError {

@@ -35,12 +35,9 @@ mod supervisor;
 mod trial;
 
 pub use cancellation::{Cancellation, Canceller, cancellation};
-pub use error::{NotStarted, RunError, TrialError};
+pub use error::{NotStarted, TrialError};
 
-use std::{
-    path::PathBuf,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use self::{
     capacity::CapacitySearch,
@@ -54,14 +51,14 @@ use crate::{
     clock::RunClock,
     limits::{Limiter, available_cores},
     progress::Observer,
-    report::ResultsFolder,
+    report::{FolderError, ResultsFolder},
     results::{self, CasePlan, Environment, Results, RunIdentity, TrialRecord},
     roles::process::RoleLauncher,
     scenario::{Case, LoadMode, Parameters},
 };
 
 /// What is to be run and where its results go.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RunOptions {
     /// The scenario's name.
     pub scenario: String,
@@ -70,14 +67,16 @@ pub struct RunOptions {
     /// What this run is, for its results.
     pub identity: RunIdentity,
     /// The folder for results, reports and logs.
-    pub folder: PathBuf,
+    pub folder: ResultsFolder,
 }
 
 /// What a run led to.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// Everything that was found out. Also on disk.
+    /// Everything that was found out.
     pub results: Results,
+    /// Why not all of it is on disk.
+    pub unwritten: Option<FolderError>,
     /// Whether it was ended early.
     pub was_cancelled: bool,
     /// Where the results are on disk.
@@ -85,10 +84,8 @@ pub struct RunOutcome {
 }
 
 /// Runs every trial of every case. Must be called within a tokio runtime. When it returns, the processes that it
-/// started have ended.
-///
-/// # Errors
-/// [`RunError`] when the results can't be written. A failed trial is not an error but a finding of its case.
+/// started have ended. A failed trial is a finding of its case. A full disk costs no measurement: the run goes on and has its
+/// results in memory.
 pub async fn run<L: RoleLauncher>(
     cases: &[Case],
     options: RunOptions,
@@ -96,9 +93,7 @@ pub async fn run<L: RoleLauncher>(
     limiter: &Limiter,
     observer: &dyn Observer,
     cancellation: Cancellation,
-) -> Result<RunOutcome, RunError> {
-    // First of all: a bad folder must not cost the time of a measurement.
-    let folder = ResultsFolder::create(&options.folder)?;
+) -> RunOutcome {
     let environment = Environment::of_this_machine(options.identity);
     let planned = cases.iter().map(|case| case.name.clone()).collect();
     let mut results = Results::new(&options.scenario, environment, planned);
@@ -106,8 +101,8 @@ pub async fn run<L: RoleLauncher>(
     let peers = Peers::of_environment();
     let mut runner = Runner {
         cases: cases.len(),
-        path: options.folder,
-        folder,
+        folder: options.folder,
+        unwritten: None,
         results,
         clock: RunClock::starting_now(),
         run_number: first_run_number(),
@@ -121,30 +116,31 @@ pub async fn run<L: RoleLauncher>(
         let plan = case_plan(case);
         let obstacle = case.obstacle(available_cores());
         if let Some(reason) = obstacle.or_else(|| peers.obstacle(&case.parameters.sut)) {
-            runner.keep(results::Case::skipped(&plan, reason))?;
+            runner.keep(results::Case::skipped(&plan, reason));
             continue;
         }
         let ended = match case.parameters.load.mode {
-            LoadMode::Capacity => runner.search(index + 1, case, &plan).await?,
-            _ => runner.trials(index + 1, case, &plan).await?,
+            LoadMode::Capacity => runner.search(index + 1, case, &plan).await,
+            _ => runner.trials(index + 1, case, &plan).await,
         };
         if ended == Ended::Cancelled {
             was_cancelled = true;
             break;
         }
     }
-    let Runner { mut results, folder, .. } = runner;
-    results.environment.finish();
-    folder.write(&results)?;
-    Ok(RunOutcome { results, was_cancelled, folder })
+    runner.results.environment.finish();
+    runner.write();
+    let Runner { results, unwritten, folder, .. } = runner;
+    RunOutcome { results, unwritten, was_cancelled, folder }
 }
 
 /// What all trials of a run have in common, and the results that they lead to.
 struct Runner<'a, L> {
     /// How many cases there are.
     cases: usize,
-    path: PathBuf,
     folder: ResultsFolder,
+    /// Why the results on disk are not those in memory.
+    unwritten: Option<FolderError>,
     results: Results,
     clock: RunClock,
     run_number: u8,
@@ -165,11 +161,11 @@ enum Ended {
 
 impl<L: RoleLauncher> Runner<'_, L> {
     /// Looks for the highest rate, a trial for each.
-    async fn search(&mut self, case_number: usize, case: &Case, plan: &CasePlan) -> Result<Ended, RunError> {
+    async fn search(&mut self, case_number: usize, case: &Case, plan: &CasePlan) -> Ended {
         let mut search = CapacitySearch::new(case, plan);
         while let Some(probe) = search.next() {
             if self.cancellation.is_wished() {
-                return Ok(Ended::Cancelled);
+                return Ended::Cancelled;
             }
             let place = Place {
                 case: case.name.clone(),
@@ -181,20 +177,20 @@ impl<L: RoleLauncher> Runner<'_, L> {
             };
             let (record, error) = self.trial(&probe.parameters, place, probe.interval).await;
             search.record(record, error.as_ref());
-            self.keep(search.case())?;
+            self.keep(search.case());
             if let Some(TrialError::Cancelled) = error {
-                return Ok(Ended::Cancelled);
+                return Ended::Cancelled;
             }
         }
-        Ok(Ended::Done)
+        Ended::Done
     }
 
     /// Repeats a case as often as it says.
-    async fn trials(&mut self, case_number: usize, case: &Case, plan: &CasePlan) -> Result<Ended, RunError> {
+    async fn trials(&mut self, case_number: usize, case: &Case, plan: &CasePlan) -> Ended {
         let mut records: Vec<TrialRecord> = Vec::new();
         for trial in 1..=plan.trials {
             if self.cancellation.is_wished() {
-                return Ok(Ended::Cancelled);
+                return Ended::Cancelled;
             }
             let place = Place {
                 case: case.name.clone(),
@@ -206,9 +202,9 @@ impl<L: RoleLauncher> Runner<'_, L> {
             };
             let (record, error) = self.trial(&case.parameters, place, SECOND).await;
             records.push(record);
-            self.keep(results::Case::from_trials(plan, &records))?;
+            self.keep(results::Case::from_trials(plan, &records));
             match error {
-                Some(TrialError::Cancelled) => return Ok(Ended::Cancelled),
+                Some(TrialError::Cancelled) => return Ended::Cancelled,
                 Some(error) => {
                     tracing::error!(
                         case = case.name,
@@ -217,7 +213,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
                         "a trial failed"
                     );
                     // A second try of what does not work would cost the same time and fail in the same way.
-                    return Ok(Ended::Done);
+                    return Ended::Done;
                 }
                 None => {}
             }
@@ -232,13 +228,13 @@ impl<L: RoleLauncher> Runner<'_, L> {
         case: &Case,
         plan: &CasePlan,
         records: &[TrialRecord],
-    ) -> Result<Ended, RunError> {
+    ) -> Ended {
         let trials = results::Case::from_trials(plan, records);
         let Some(paced) = PacedTrial::after(case, &trials) else {
-            return Ok(Ended::Done);
+            return Ended::Done;
         };
         if self.cancellation.is_wished() {
-            return Ok(Ended::Cancelled);
+            return Ended::Cancelled;
         }
         let place = Place {
             case: case.name.clone(),
@@ -249,11 +245,11 @@ impl<L: RoleLauncher> Runner<'_, L> {
             tried_per_s: Some(paced.rate),
         };
         let (record, error) = self.trial(&paced.parameters, place, SECOND).await;
-        self.keep(trials.with_paced(plan, paced.share.percent(), paced.rate, &record))?;
-        Ok(match error {
+        self.keep(trials.with_paced(plan, paced.share.percent(), paced.rate, &record));
+        match error {
             Some(TrialError::Cancelled) => Ended::Cancelled,
             _ => Ended::Done,
-        })
+        }
     }
 
     /// Runs one trial, whose record has its place in the results folder then.
@@ -271,7 +267,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
             limiter: self.limiter,
             observer: self.observer,
             cancellation: self.cancellation.clone(),
-            folder: trial_folder(&self.path, &case, place.trial),
+            folder: trial_folder(self.folder.path(), &case, place.trial),
             place,
             interval,
         };
@@ -280,11 +276,18 @@ impl<L: RoleLauncher> Runner<'_, L> {
         (record, error)
     }
 
-    /// Puts a case into the results, which are whole on disk then.
-    fn keep(&mut self, case: results::Case) -> Result<(), RunError> {
+    /// Puts a case into the results, which are whole on disk then if the disk takes them.
+    fn keep(&mut self, case: results::Case) {
         self.results.put(case);
-        self.folder.write(&self.results)?;
-        Ok(())
+        self.write();
+    }
+
+    fn write(&mut self) {
+        let result = self.folder.write(&self.results);
+        if let (Err(error), None) = (&result, &self.unwritten) {
+            tracing::error!(%error, "the run goes on without its results on disk");
+        }
+        self.unwritten = result.err();
     }
 }
 

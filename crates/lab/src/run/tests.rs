@@ -82,7 +82,7 @@ fn options(folder: &Path) -> RunOptions {
             target: "embedded".to_owned(),
             seed: 1,
         },
-        folder: folder.to_owned(),
+        folder: ResultsFolder::create(folder).expect("the folder can be written"),
     }
 }
 
@@ -95,9 +95,7 @@ async fn run_cases(cases: &[Case], faults: Faults) -> results::Case {
     let launcher = ThreadLauncher { backend: MemoryBackend::new(faults) };
     let (_canceller, cancellation) = cancellation();
     let limiter = Limiter::affinity_only("roles are threads here");
-    let outcome = run(cases, options(folder.path()), &launcher, &limiter, &Unobserved, cancellation)
-        .await
-        .expect("the folder can be written");
+    let outcome = run(cases, options(folder.path()), &launcher, &limiter, &Unobserved, cancellation).await;
     assert!(!outcome.was_cancelled);
     let text = std::fs::read_to_string(folder.path().join("results.json")).expect("results are on disk");
     let read: Results = serde_json::from_str(&text).expect("our own text");
@@ -357,9 +355,8 @@ async fn a_cancelled_run_ends_its_roles_and_leaves_whole_results() {
     let observer = CancelAt { phase: Phase::Measuring, canceller, seen: Mutex::default() };
     let limiter = Limiter::affinity_only("roles are threads here");
     let set = ["phases.measure=1 h", "load.mode=saturate", "trials=3"];
-    let outcome = run(&cases(&set), options(folder.path()), &launcher, &limiter, &observer, cancellation)
-        .await
-        .expect("the folder can be written");
+    let outcome =
+        run(&cases(&set), options(folder.path()), &launcher, &limiter, &observer, cancellation).await;
     assert!(outcome.was_cancelled);
     assert!(!outcome.results.complete);
     let case = &outcome.results.cases[0];
@@ -387,9 +384,7 @@ async fn a_case_that_fails_does_not_stop_the_others() {
     let launcher = ThreadLauncher { backend: MemoryBackend::new(Faults::default()) };
     let (_canceller, cancellation) = cancellation();
     let limiter = Limiter::affinity_only("roles are threads here");
-    let outcome = run(&all, options(folder.path()), &launcher, &limiter, &Unobserved, cancellation)
-        .await
-        .expect("the folder can be written");
+    let outcome = run(&all, options(folder.path()), &launcher, &limiter, &Unobserved, cancellation).await;
     let statuses: Vec<_> = outcome.results.cases.iter().map(|case| case.status).collect();
     assert_eq!(statuses, [Status::Failed, Status::Passed], "{:?}", outcome.results.cases[1].findings);
     let message = &outcome.results.cases[0].findings[0].message;
@@ -411,7 +406,7 @@ impl RoleControl for ScriptedControl {
 
     fn end(self: Box<Self>, _: Duration) -> Pin<Box<dyn Future<Output = RoleExit> + Send>> {
         *self.0.lock().expect("no panic") += 1;
-        Box::pin(async { RoleExit { end: RoleEnd::Killed, last_log_lines: Vec::new() } })
+        Box::pin(async { RoleExit { end: RoleEnd::Killed, last_log_lines: Vec::new(), log_error: None } })
     }
 }
 
@@ -448,8 +443,7 @@ async fn message_of_scripted(output: &'static str) -> (String, u32) {
         &Unobserved,
         cancellation,
     )
-    .await
-    .expect("the folder can be written");
+    .await;
     assert_eq!(outcome.results.cases[0].status, Status::Failed);
     let ended = *ended.lock().expect("no panic");
     (outcome.results.cases[0].findings[0].message.clone(), ended)
@@ -551,8 +545,7 @@ async fn the_role_that_died_is_the_cause_and_not_those_that_noticed_it_first() {
         &Unobserved,
         cancellation,
     )
-    .await
-    .expect("the folder can be written");
+    .await;
     let message = &outcome.results.cases[0].findings[0].message;
     assert_eq!(
         message,

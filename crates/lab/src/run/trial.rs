@@ -130,7 +130,12 @@ pub(super) async fn run_trial<L: RoleLauncher>(
         ));
     }
     let Trial { supervisor, groups, folder, .. } = trial;
-    supervisor.dismiss().await;
+    for error in supervisor.dismiss().await {
+        let message = format!("a log is incomplete: {error}");
+        let mut finding = Finding::new(Severity::Warning, FindingKind::Other, message);
+        finding.trial = Some(number);
+        record.trial.findings.push(finding);
+    }
     // Only now are the groups without processes.
     drop(groups);
     for folder in [CHECKPOINTS, DATA, TLS].map(|name| folder.join(name)) {

@@ -15,6 +15,7 @@ mod tampering;
 
 use lab::limits::Limiter;
 use lab::progress::Unobserved;
+use lab::report::ResultsFolder;
 use lab::results::{Case, FindingKind, Results, RunIdentity};
 use lab::roles::memory::{Faults, MemoryBackend, ThreadLauncher};
 use lab::run::{RunOptions, cancellation, run};
@@ -38,10 +39,10 @@ async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryBackend) {
             target: "embedded".to_owned(),
             seed: 1,
         },
-        folder: folder.path().to_owned(),
+        folder: ResultsFolder::create(folder.path()).unwrap(),
     };
     let limiter = Limiter::affinity_only("roles are threads here");
-    run(&cases, options, &launcher, &limiter, &Unobserved, cancellation).await.unwrap();
+    run(&cases, options, &launcher, &limiter, &Unobserved, cancellation).await;
     // What is on disk is what a user gets.
     let text = std::fs::read_to_string(folder.path().join("results.json")).unwrap();
     let results: Results = serde_json::from_str(&text).unwrap();

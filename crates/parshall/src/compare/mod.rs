@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use lab::comparison::{self, Comparison, Difference, Side};
+use lab::report::results_file;
 use lab::results::{Figure, Results};
 use lab::scenario::{LoadMode, Scenario};
 use lab::statistics::Design;
@@ -23,7 +24,7 @@ use interleaved::{Interleaved, Plan};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  parshall compare results/monday results/tuesday
+  parshall compare results/monday results/fan-out/latest
   parshall compare results/monday results/tuesday --fail-on forwarded-per-s
   parshall compare --binaries ./parshall-0.1 ./parshall-0.2 --scenario fan-out --quick --only 'fan_out=32'
   parshall compare --binaries ./parshall-0.1 ./parshall-0.2 --scenario fan-out --scenario queue-forward --quick
@@ -38,7 +39,8 @@ Exit status:
   2  the command line is wrong, a file is not a result, or the conditions differ
   3  a program or folder can't be used")]
 pub(crate) struct CompareArguments {
-    /// The baseline: a folder with results.json or such a file; with --binaries a program
+    /// The baseline: a folder with results.json, a scenario's folder (its latest run) or such a file; with --binaries a
+    /// program
     a: PathBuf,
 
     /// The candidate, likewise
@@ -293,7 +295,7 @@ fn refusal(differences: &[Difference]) -> CommandError {
 /// The results in a folder or file.
 fn read(path: &Path) -> Result<Results, CommandError> {
     let file = match path.is_dir() {
-        true => path.join("results.json"),
+        true => results_file(path),
         false => path.to_owned(),
     };
     let text = std::fs::read_to_string(&file).map_err(|error| CommandError::Unavailable {
@@ -305,7 +307,9 @@ fn read(path: &Path) -> Result<Results, CommandError> {
 fn parse(text: &str, place: &str) -> Result<Results, CommandError> {
     serde_json::from_str(text).map_err(|error| CommandError::Usage {
         message: format!("{place} contains no results of this version: {error}"),
-        advice: Some("give a folder that `parshall run --out` has written, or its results.json".to_owned()),
+        advice: Some(
+            "give a folder of results that `parshall run` has written, or its results.json".to_owned(),
+        ),
     })
 }
 

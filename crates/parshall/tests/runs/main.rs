@@ -7,13 +7,14 @@
 
 mod external_systems;
 mod far_services;
+mod full_disk;
 mod honesty;
 mod queue_forward;
 mod remote_roles;
 mod run;
 mod sweeps;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -24,9 +25,19 @@ fn machine() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The `results.json` of a run in this folder, which is in order by its schema.
+/// The results of the latest run in this folder, all runs in it being of one scenario.
+fn results_folder(folder: &Path) -> PathBuf {
+    let results = folder.join("results");
+    let entries =
+        std::fs::read_dir(&results).unwrap_or_else(|error| panic!("{}: {error}", results.display()));
+    let scenarios: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let [scenario] = scenarios.as_slice() else { panic!("{scenarios:?}") };
+    scenario.join("latest")
+}
+
+/// The `results.json` of the latest run in this folder, which is in order by its schema.
 fn results_in(folder: &Path) -> Value {
-    let path = folder.join("results/results.json");
+    let path = results_folder(folder).join("results.json");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let results = serde_json::from_str(&text).unwrap();
     assert_valid(&results);

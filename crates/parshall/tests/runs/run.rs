@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{machine, results_in};
+use crate::{machine, results_folder, results_in};
 
 /// `parshall run` in a directory of its own.
 struct Bench {
@@ -111,7 +111,7 @@ fn a_quick_run_leaves_whole_and_valid_results_of_intact_events() {
         assert!(case["latency_us"]["p50"].as_f64().unwrap() > 0.0, "{name}");
     }
 
-    let folder = bench.folder.path().join("results");
+    let folder = results_folder(bench.folder.path());
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     assert_eq!(read("results.csv").lines().count(), 1 + 2 + 2, "a head, and a row per case and per trial");
     assert!(read("latency.hlog").lines().count() > 4);
@@ -156,7 +156,7 @@ published:
         }
         assert!(case.get("forwarded_per_s").is_none() && case.get("relay").is_none(), "{case:#}");
         assert!(case["trials"][0]["roles"].get("relay").is_none());
-        assert!(!bench.folder.path().join("results/logs/ingest.1/relay.log").exists());
+        assert!(!results_folder(bench.folder.path()).join("logs/ingest.1/relay.log").exists());
         for part in ["produced/s", "consumed/s", "published", "51.0 ms", noun] {
             assert!(finished.stdout.contains(part), "{part}\n{}", finished.stdout);
         }
@@ -249,7 +249,7 @@ phases: {{warm_up: 200 ms, measure: 2 s, drain: 20 s}}
         assert!(findings.iter().all(|finding| finding["severity"] != "failure"), "{findings:#?}");
         let failed = case["relay"]["batches"]["failed"].as_u64().unwrap();
         assert_eq!(failed > 0, faults.is_empty(), "{:#}", case["relay"]);
-        let log = bench.folder.path().join("results/logs/both.1/sink-2.log");
+        let log = results_folder(bench.folder.path()).join("logs/both.1/sink-2.log");
         assert!(log.exists(), "each sink is a process of its own");
     }
 }
@@ -285,7 +285,8 @@ phases: {{warm_up: 200 ms, measure: 1 s, drain: 20 s}}
     let shown = case["params"]["target"].as_str().unwrap();
     assert!(shown.starts_with("command: ") && !shown.contains("SAS_KEY_VALUE"), "{shown}");
     assert_eq!(results["environment"]["target"], "parshall");
-    let log = std::fs::read_to_string(bench.folder.path().join("results/logs/other.1/hub.log")).unwrap();
+    let log =
+        std::fs::read_to_string(results_folder(bench.folder.path()).join("logs/other.1/hub.log")).unwrap();
     assert!(log.contains("AMQP"), "what the command writes is the role's log: {log}");
 
     let silent = bench.run(&[
@@ -318,7 +319,7 @@ fn an_interrupted_run_leaves_valid_partial_results_and_nothing_that_runs() {
     let cases = results["cases"].as_array().unwrap();
     assert_eq!((&cases[0]["name"], &cases[0]["passed"]), (&"measure=300 ms".into(), &true.into()));
     assert_eq!((&cases[1]["name"], &cases[1]["passed"]), (&"measure=1 min".into(), &false.into()));
-    let report = std::fs::read_to_string(bench.folder.path().join("results/report.html"));
+    let report = std::fs::read_to_string(results_folder(bench.folder.path()).join("report.html"));
     assert!(report.unwrap().contains("measure=300 ms"));
 }
 
@@ -376,7 +377,7 @@ fn a_durable_service_is_measured_and_leaves_no_data_behind() {
     let params = &cases[0].1["params"];
     assert_eq!(params["embedded.durable"], true, "{params}");
     assert_eq!(params["embedded.sync"], "always", "{params}");
-    let logs = bench.folder.path().join("results/logs");
+    let logs = results_folder(bench.folder.path()).join("logs");
     for trial in std::fs::read_dir(logs).unwrap() {
         let trial = trial.unwrap().path();
         assert!(!trial.join("data").exists(), "{}", trial.display());

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::{machine, results_in};
+use crate::{machine, results_folder, results_in};
 
 /// What `parshall` does with these arguments in a directory that has a small scenario in it, and the directory.
 fn parshall(arguments: &[&str]) -> (Output, tempfile::TempDir) {
@@ -31,7 +31,7 @@ fn a_case_for_a_larger_machine_is_skipped_and_six_trials_give_the_others_interva
     let reason = "cores=1000: the relay needs 1000 cores and this machine has";
     assert!(shown.contains(reason), "{shown}");
 
-    let read = |name: &str| std::fs::read_to_string(folder.path().join("results").join(name));
+    let read = |name: &str| std::fs::read_to_string(results_folder(folder.path()).join(name));
     let results = results_in(folder.path());
     let [ran, skipped] = &results["cases"].as_array().unwrap()[..] else {
         panic!("two cases: {results}");
@@ -64,7 +64,7 @@ fn a_search_reports_every_rate_that_it_tried_and_passes_with_a_lower_bound() {
         "load.capacity={bound: 5 s, start: 500/s, highest: 1000/s, probe: 1 s, hold: 1 s, repeat: 1}",
     ]);
     let shown = String::from_utf8(output.stdout).unwrap();
-    let read = |name: &str| std::fs::read_to_string(folder.path().join("results").join(name));
+    let read = |name: &str| std::fs::read_to_string(results_folder(folder.path()).join(name));
     let results = results_in(folder.path());
     let case = &results["cases"][0];
     let search = &case["capacity"];

@@ -65,7 +65,11 @@ impl RoleControl for ThreadControl {
         Box::pin(async move {
             let thread = self.thread.take();
             let _ = tokio::task::spawn_blocking(move || thread.map(thread::JoinHandle::join)).await;
-            RoleExit { end: RoleEnd::Exited(None), last_log_lines: vec![self.last_line.clone()] }
+            RoleExit {
+                end: RoleEnd::Exited(None),
+                last_log_lines: vec![self.last_line.clone()],
+                log_error: None,
+            }
         })
     }
 }

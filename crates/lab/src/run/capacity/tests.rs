@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     limits::Limiter,
     progress::{Observer, Phase, Progress, Unobserved},
+    report::ResultsFolder,
     results::{FindingKind, Results, RunIdentity, Status},
     roles::memory::{Faults, MemoryBackend, ThreadLauncher},
     run::{self, Canceller, RunOptions, RunOutcome, cancellation},
@@ -50,12 +51,10 @@ async fn search(
             target: "embedded".to_owned(),
             seed: 1,
         },
-        folder: folder.to_owned(),
+        folder: ResultsFolder::create(folder).expect("the folder can be written"),
     };
     let limiter = Limiter::affinity_only("roles are threads here");
-    run::run(&cases, options, &launcher, &limiter, observer, cancellation)
-        .await
-        .expect("the folder can be written")
+    run::run(&cases, options, &launcher, &limiter, observer, cancellation).await
 }
 
 #[tokio::test]

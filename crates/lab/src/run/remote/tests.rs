@@ -7,6 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, copy, duple
 use crate::{
     limits::Limiter,
     progress::Unobserved,
+    report::ResultsFolder,
     results::{Case, Role, RunIdentity},
     roles::{
         process::{LaunchError, RoleControl, RoleEnd, RoleExit, RoleHandle, RoleLauncher},
@@ -36,7 +37,7 @@ impl RoleControl for Control {
 
     fn end(self: Box<Self>, _: Duration) -> Pin<Box<dyn Future<Output = RoleExit> + Send>> {
         let last_log_lines = vec!["client_loop: send disconnect: Broken pipe".to_owned()];
-        Box::pin(async { RoleExit { end: RoleEnd::Killed, last_log_lines } })
+        Box::pin(async { RoleExit { end: RoleEnd::Killed, last_log_lines, log_error: None } })
     }
 }
 
@@ -92,10 +93,10 @@ async fn run_answering(answers: usize) -> Case {
             target: "embedded".to_owned(),
             seed: 1,
         },
-        folder: folder.path().to_owned(),
+        folder: ResultsFolder::create(folder.path()).expect("the folder can be written"),
     };
-    let outcome = run(&cases, options, &Answering(answers), &limiter, &Unobserved, cancellation).await;
-    outcome.expect("the folder can be written").results.cases.remove(0)
+    let mut outcome = run(&cases, options, &Answering(answers), &limiter, &Unobserved, cancellation).await;
+    outcome.results.cases.remove(0)
 }
 
 #[tokio::test(start_paused = true)]

@@ -223,8 +223,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends everything that still runs, in order and then by force.
-    pub(super) async fn dismiss(mut self) {
+    /// Ends everything that still runs, in order and then by force. Returns why logs on disk are not complete.
+    pub(super) async fn dismiss(mut self) -> Vec<String> {
         for running in self.members.values_mut() {
             running.input = None;
         }
@@ -233,11 +233,17 @@ impl Supervisor {
             .into_iter()
             .map(|(member, running)| (member, tokio::spawn(running.control.end(EXIT_PATIENCE))))
             .collect();
+        let mut log_errors = Vec::new();
         for (member, end) in ends {
-            if end.await.is_ok_and(|exit| exit.end == RoleEnd::Killed) {
+            let Ok(exit) = end.await else {
+                continue;
+            };
+            if exit.end == RoleEnd::Killed {
                 tracing::warn!(%member, "did not exit by itself and was killed");
             }
+            log_errors.extend(exit.log_error);
         }
+        log_errors
     }
 
     async fn write(&mut self, member: Member, value: &Line) {
@@ -337,11 +343,14 @@ impl Supervisor {
         self.measured.called(member.role, member)
     }
 
-    /// Ends a member. Its log is complete once it has exited, and how it exited is part of why it failed.
+    /// Ends a member. Its log is complete once it has exited, and how it exited is part of why it failed. Why the log on disk
+    /// is not complete is the last of its lines.
     async fn remove(&mut self, member: Member) -> Option<(Option<Remote>, RoleExit)> {
         let mut running = self.members.remove(&member)?;
         running.input = None;
-        Some((running.remote, running.control.end(EXIT_PATIENCE).await))
+        let mut exit = running.control.end(EXIT_PATIENCE).await;
+        exit.last_log_lines.extend(exit.log_error.take());
+        Some((running.remote, exit))
     }
 
     /// Ends a member that is to blame for the end of the trial, and tells why with the last words of its log.

@@ -2,6 +2,8 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::results_folder;
+
 use super::rig::{Bench, lives, until};
 
 const GOOD: &str = "exec parshall relay pipeline.yaml";
@@ -38,7 +40,7 @@ fn a_command_that_cannot_do_its_work_fails_its_case_with_its_last_words_and_the_
         assert!(failures[0].contains(last_words), "{}", failures[0]);
         assert!(failures[0].contains(name), "{}", failures[0]);
     }
-    let log = bench.folder.path().join("results/logs/sut=early.1/relay.log");
+    let log = results_folder(bench.folder.path()).join("logs/sut=early.1/relay.log");
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("no licence found"), "{log}");
 }

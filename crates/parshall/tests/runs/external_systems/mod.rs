@@ -5,4 +5,4 @@
 
 mod faults;
 mod figures;
-mod rig;
+pub(crate) mod rig;

@@ -1,7 +1,6 @@
 //! `parshall run` with a hand on its roles.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::MutexGuard;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{machine, results_in};
+use crate::{machine, results_folder, results_in};
 
 /// A run in a directory of its own, alone on the machine as far as these tests go.
 pub(crate) struct Run {
@@ -113,12 +112,10 @@ impl Run {
         watchdog.join().unwrap();
         let status = self.child.wait().unwrap().code();
         assert_eq!(self.children(), Vec::<u32>::new(), "nothing is left that runs");
-        let read = |name: &str| {
-            let path: PathBuf = self.folder.path().join("results").join(name);
-            std::fs::read_to_string(path).unwrap()
-        };
+        let read =
+            |name: &str| std::fs::read_to_string(results_folder(self.folder.path()).join(name)).unwrap();
         let mut relay_log = String::new();
-        for trial in std::fs::read_dir(self.folder.path().join("results/logs")).unwrap() {
+        for trial in std::fs::read_dir(results_folder(self.folder.path()).join("logs")).unwrap() {
             let log = trial.unwrap().path().join("relay.log");
             relay_log += &std::fs::read_to_string(log).unwrap_or_default();
         }
