@@ -152,7 +152,7 @@ impl ResultsFolder {
             (RESULTS, JsonReport.render(results)?),
             ("results.csv", CsvReport.render(results)?),
             (REPORT, HtmlReport.render(results)?),
-            ("latency.hlog", self.latency_log.text()),
+            ("latency.hlog", self.latency_log.text().to_owned()),
         ];
         let mut failures = Vec::new();
         for (name, content) in contents {

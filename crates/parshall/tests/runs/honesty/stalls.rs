@@ -28,7 +28,7 @@ fn scenario(measure: &str) -> String {
     )
 }
 
-/// All latencies of the measured phase, in microseconds.
+/// All latencies of the measured phase, in nanoseconds.
 fn latencies(finished: &Finished) -> Histogram<u64> {
     let mut all = Histogram::new(3).unwrap();
     for entry in IntervalLogIterator::new(finished.latency_log.as_bytes()) {
@@ -43,14 +43,14 @@ fn latencies(finished: &Finished) -> Histogram<u64> {
 
 /// How many latencies are longer than `seconds`; the histogram's buckets are allowed for.
 fn longer_than(latencies: &Histogram<u64>, seconds: f64) -> f64 {
-    let from = (seconds * 1e6 * 0.999) as u64;
+    let from = (seconds * 1e9 * 0.999) as u64;
     latencies.count_between(from, u64::MAX) as f64
 }
 
 /// The lower bound holds by construction; one event may lie at each end of the pause.
 fn assert_closed_form(latencies: &Histogram<u64>, pause: Pause) {
     let (least, most) = (pause.least.as_secs_f64(), pause.most.as_secs_f64());
-    let longest = latencies.max() as f64 / 1e6;
+    let longest = latencies.max() as f64 / 1e9;
     assert!(longest * 1.001 >= least - 1.0 / RATE, "{longest} of {pause:?}");
     let other = least / 4.0 + (longest - least).max(0.0);
     for share in [0.25, 0.5, 0.75] {
@@ -92,7 +92,7 @@ fn a_stall_that_outlasts_the_measured_phase_is_in_the_figures_of_the_phase() {
     let pause = pause(run.role("relay"), PAUSE);
     let finished = run.finish();
     let latencies = latencies(&finished);
-    let longest = latencies.max() as f64 / 1e6;
+    let longest = latencies.max() as f64 / 1e9;
     assert!(longest * 1.001 >= pause.least.as_secs_f64() - 1.0 / RATE, "{longest} of {pause:?}");
     // Whatever the roles' readings of the phase were, they are not a tenth of it apart.
     assert!(latencies.len() as f64 >= RATE * 1.35, "{} events", latencies.len());
