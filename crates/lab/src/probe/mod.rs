@@ -5,9 +5,11 @@
 //! but one of them: it counts calls on files (and on the event descriptors by which threads wake one another), not
 //! those on sockets, which a role of ours counts itself ([`SocketUse`]).
 //!
+//! * `hiccup` is how late the machine wakes a thread.
 //! * `machine` is about all that runs, whoever started it.
 //! * `tree` adds up the processes of a command that is not ours, which may be many and come and go.
 
+mod hiccup;
 mod machine;
 mod tree;
 
@@ -22,6 +24,7 @@ use crate::{
     roles::protocol::SocketUse,
 };
 
+pub(crate) use hiccup::scheduling_delays;
 pub(crate) use machine::MachineProbe;
 pub(crate) use tree::descendants;
 

@@ -2,8 +2,8 @@
 
 use crate::figure::{bytes, count, counted, ratio as ratio_text};
 use crate::results::{
-    Case, Delivery, Finding, FindingKind, Limit, LimitMechanism, Noun, PublishedRatio, Results, Role,
-    Severity, Status,
+    Case, Delivery, Figure, Finding, FindingKind, Limit, LimitMechanism, Noun, Paced, PublishedRatio,
+    Results, Role, Severity, Status,
 };
 use crate::statistics::{CONFIDENCE, trials_for_median_interval};
 
@@ -103,7 +103,8 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
         },
         hint: finding.hint.clone(),
     };
-    let mut remarks: Vec<Remark> = cross_case.chain(shown.into_iter().map(remark)).collect();
+    let of_cases = shown.into_iter().map(remark);
+    let mut remarks: Vec<Remark> = cross_case.chain(of_cases).chain(below_delays(results)).collect();
     remarks.sort_by_key(|remark| remark.severity);
     remarks
 }
@@ -160,7 +161,8 @@ fn by_severity(results: &Results) -> impl Iterator<Item = (&Case, &Finding)> {
 
 /// What has to be known of the figures in the table, a line each: how they were taken, and what was published instead of them.
 pub(super) fn footnotes(results: &Results) -> Vec<String> {
-    basis(results).into_iter().chain(paced(results)).chain(published(results)).collect()
+    let lines = basis(results).into_iter().chain(paced(results)).chain(scheduling_delays(results));
+    lines.chain(published(results)).collect()
 }
 
 /// How the figures of a run were taken, in one line.
@@ -204,6 +206,50 @@ fn paced(results: &Results) -> Option<String> {
         "Latency: one more trial of {:.0} s at {} % of the throughput of each case{failures}.",
         paced.trial.duration_s, paced.share_percent
     ))
+}
+
+/// What the machine alone adds to latencies.
+fn scheduling_delays(results: &Results) -> Option<String> {
+    let delays = results.environment.scheduling_delay_us.as_ref()?;
+    let figures =
+        [Figure::LatencyP50, Figure::LatencyP99, Figure::LatencyMax].into_iter().filter_map(|figure| {
+            let name = figure.definition().heading[1];
+            Some(format!("{name} {}", figure.text(figure.of_latency(delays)?)))
+        });
+    let figures: Vec<String> = figures.collect();
+    (!figures.is_empty())
+        .then(|| format!("Scheduling delays of the machine before the run: {}.", figures.join(", ")))
+}
+
+/// Percentiles of the latency that are not longer than those of the machine's own delays.
+fn below_delays(results: &Results) -> Option<Remark> {
+    let delays = results.environment.scheduling_delay_us.as_ref()?;
+    let figures = [Figure::LatencyP50, Figure::LatencyP99, Figure::LatencyP999];
+    let below = results.cases.iter().filter_map(|case| {
+        let paced = case.paced.as_ref().and_then(Paced::latency_us);
+        let latency =
+            paced.or_else(|| case.latency_us.as_ref().filter(|_| !case.shape().always_offers_more()))?;
+        let is_below = |figure: &Figure| match (figure.of_latency(latency), figure.of_latency(delays)) {
+            (Some(latency), Some(delay)) => latency <= delay,
+            _ => false,
+        };
+        let names: Vec<&str> = figures
+            .iter()
+            .filter(|figure| is_below(figure))
+            .map(|figure| figure.definition().heading[1])
+            .collect();
+        (!names.is_empty()).then(|| format!("{} ({})", case.name, names.join(", ")))
+    });
+    let below: Vec<String> = below.collect();
+    (!below.is_empty()).then(|| Remark {
+        severity: Severity::Note,
+        place: "latency".to_owned(),
+        message: format!(
+            "not longer than the machine's own scheduling delays, and so not to be told from them: {}",
+            below.join("; ")
+        ),
+        hint: Some("measure on a machine that is idle and not shared".to_owned()),
+    })
 }
 
 /// The published throughputs and the ratios to them, a line for each way in which they were measured: without that, a ratio
@@ -319,6 +365,7 @@ fn missing(results: &Results) -> Option<String> {
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::results::LatencySummary;
 
     #[test]
     fn a_ratio_to_a_published_figure_has_its_condition_in_the_same_line() {
@@ -326,6 +373,21 @@ mod tests {
         let line = lines.iter().find(|line| line.contains('×')).unwrap();
         assert!(line.contains("(A study of a Java client, 1 core, 1 GB)"), "{line}");
         assert!(line.contains("fan_out=1 16,119 (181×), fan_out=32 11,859 (203×)"), "{line}");
+    }
+
+    #[test]
+    fn a_percentile_that_is_not_longer_than_the_machines_own_is_named() {
+        let mut results = sample::complete();
+        let latency = results.cases[0].paced.as_ref().and_then(Paced::latency_us).unwrap().clone();
+        let delays = LatencySummary { p50: Some(1), p999: Some(1), ..latency.clone() };
+        results.environment.scheduling_delay_us = Some(delays);
+        let remark = below_delays(&results).unwrap();
+        // The first is the fastest of the sample's cases.
+        assert!(remark.message.ends_with(": fan_out=1 (p99)"), "{remark:?}");
+        assert!(footnotes(&results).iter().any(|line| line.contains("before the run: p50 1 µs, p99 ")));
+        results.environment.scheduling_delay_us =
+            Some(LatencySummary { p50: Some(1), p99: Some(1), p999: Some(1), ..latency });
+        assert_eq!(below_delays(&results), None);
     }
 
     #[test]

@@ -50,9 +50,10 @@ use self::{
 use crate::{
     clock::RunClock,
     limits::{Limiter, available_cores},
+    probe::scheduling_delays,
     progress::Observer,
     report::{FolderError, ResultsFolder},
-    results::{self, CasePlan, Environment, Results, RunIdentity, TrialRecord},
+    results::{self, CasePlan, Environment, LatencySummary, Results, RunIdentity, TrialRecord},
     roles::process::RoleLauncher,
     scenario::{Case, LoadMode, Parameters},
 };
@@ -94,7 +95,8 @@ pub async fn run<L: RoleLauncher>(
     observer: &dyn Observer,
     cancellation: Cancellation,
 ) -> RunOutcome {
-    let environment = Environment::of_this_machine(options.identity);
+    let mut environment = Environment::of_this_machine(options.identity);
+    environment.scheduling_delay_us = delays_before(cases).await;
     let planned = cases.iter().map(|case| case.name.clone()).collect();
     let mut results = Results::new(&options.scenario, environment, planned);
     results.description = options.description;
@@ -133,6 +135,16 @@ pub async fn run<L: RoleLauncher>(
     let Runner { results, unwritten, folder, .. } = runner;
     RunOutcome { results, unwritten, was_cancelled, folder }
 }
+
+/// Watches the machine before the first trial, for a tenth of the shortest measured phase.
+async fn delays_before(cases: &[Case]) -> Option<LatencySummary> {
+    let shortest = cases.iter().map(|case| case.parameters.phases.measure).min()?;
+    let length = (shortest / 10).min(LONGEST_WATCH);
+    tokio::task::spawn_blocking(move || scheduling_delays(length)).await.ok()?
+}
+
+/// Enough to meet what happens a few times in a second.
+const LONGEST_WATCH: Duration = Duration::from_secs(2);
 
 /// What all trials of a run have in common, and the results that they lead to.
 struct Runner<'a, L> {
