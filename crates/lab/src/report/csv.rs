@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 
 use super::{Report, ReportError};
-use crate::results::{Case, Destination, DestinationSummary, Figure, ParshallRatio, Results, Trial};
+use crate::results::{Case, Destination, DestinationSummary, Figure, Lag, ParshallRatio, Results, Trial};
 
 /// The content of `results.csv`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -101,6 +101,10 @@ impl Row<'_> {
             Column::RatioMemory => ratio_of(|ratio| ratio.memory_peak),
             Column::PacedRate => number(paced().map(|paced| paced.rate_per_s)),
             Column::Paced(figure) => number(paced().and_then(|paced| figure.of_latency(paced.latency_us()?))),
+            Column::Lag(figure) => {
+                let lag = trial.and_then(|trial| trial.lag.as_ref()).filter(|_| destination.is_none());
+                number(lag.map(|lag| figure.of(lag) as f64))
+            }
             Column::Destination => quoted(destination.as_ref().map_or("", |(name, _)| name)),
         }
     }
@@ -126,7 +130,26 @@ enum Column {
     RatioMemory,
     PacedRate,
     Paced(Figure),
+    Lag(LagFigure),
     Destination,
+}
+
+/// Which reading of the lag of a trial.
+#[derive(Debug, Clone, Copy)]
+enum LagFigure {
+    Begin,
+    End,
+    Peak,
+}
+
+impl LagFigure {
+    const fn of(self, lag: &Lag) -> u64 {
+        match self {
+            Self::Begin => lag.begin_events,
+            Self::End => lag.end_events,
+            Self::Peak => lag.peak_events,
+        }
+    }
 }
 
 impl Column {
@@ -149,6 +172,9 @@ impl Column {
             Self::RatioForwarded => "parshall_ratio_forwarded",
             Self::RatioMemory => "parshall_ratio_memory_peak",
             Self::PacedRate => "paced_per_s",
+            Self::Lag(LagFigure::Begin) => "lag_begin_events",
+            Self::Lag(LagFigure::End) => "lag_end_events",
+            Self::Lag(LagFigure::Peak) => "lag_peak_events",
             Self::Destination => "destination",
         };
         fixed.to_owned()
@@ -169,7 +195,7 @@ fn quoted(text: &str) -> String {
 
 /// All columns. New ones go to the end, so that programs which count them go on to work; the last one is only there if a
 /// case has several destinations.
-const COLUMNS: [Column; 48] = [
+const COLUMNS: &[Column] = &[
     Column::Scenario,
     Column::Case,
     Column::Trial,
@@ -217,6 +243,9 @@ const COLUMNS: [Column; 48] = [
     Column::Paced(Figure::LatencyP99),
     Column::Paced(Figure::LatencyP999),
     Column::Paced(Figure::LatencyMax),
+    Column::Lag(LagFigure::Begin),
+    Column::Lag(LagFigure::End),
+    Column::Lag(LagFigure::Peak),
     Column::Destination,
 ];
 
@@ -289,29 +318,22 @@ mod tests {
         assert!(!plain.contains("destination"));
     }
 
-    /// The fields of the first case under the last `count` headings.
-    fn last_fields(results: &Results, count: usize) -> Vec<String> {
-        let text = CsvReport.render(results).unwrap();
-        let line = text.lines().nth(1).unwrap();
-        let mut fields: Vec<String> = line.rsplitn(count + 1, ',').map(str::to_owned).collect();
-        fields.truncate(count);
-        fields.reverse();
-        fields
-    }
-
     #[test]
     fn the_row_of_a_case_has_its_sweep_its_interval_and_the_ends_of_its_search() {
-        let repeated = last_fields(&sample::repeated(), 20);
-        assert_eq!(repeated[0], "fan_out");
-        let interval = sample::repeated().cases[0].forwarded_per_s.unwrap().interval.unwrap();
+        let results = sample::repeated();
+        let text = CsvReport.render(&results).unwrap();
+        let row = fields(&text, text.lines().nth(1).unwrap());
+        let interval = results.cases[0].forwarded_per_s.unwrap().interval.unwrap();
+        let [low, high] = [interval.low, interval.high].map(|end| number(Some(end)));
+        assert_eq!(row["sweep"], "fan_out");
         assert_eq!(
-            repeated[1..5],
-            [number(Some(interval.low)), number(Some(interval.high)), String::new(), String::new()]
+            (row["forwarded_interval_low_per_s"], row["forwarded_interval_high_per_s"]),
+            (low.as_str(), high.as_str())
         );
-        let searched = sample::searched();
-        let capacity = searched.cases[0].capacity.clone().unwrap();
-        let ends = [capacity.highest_passed_per_s, capacity.lowest_failed_per_s].map(number);
-        assert_eq!(last_fields(&searched, 17)[..2], ends);
+        assert!(!row.contains_key("sustainable_passed_per_s"));
+        let text = CsvReport.render(&sample::searched()).unwrap();
+        let row = fields(&text, text.lines().nth(1).unwrap());
+        assert_eq!((row["sustainable_passed_per_s"], row["sustainable_failed_per_s"]), ("28280", "40000"));
     }
 
     #[test]
@@ -324,10 +346,26 @@ mod tests {
             forwarded_range: None,
             memory_peak: Some(0.125),
         });
-        assert_eq!(last_fields(&results, 15)[..4], ["sut=parshall", "", "24.5", "0.125"]);
         let text = CsvReport.render(&results).unwrap();
-        let of_trial = text.lines().nth(2).unwrap();
-        assert!(of_trial.ends_with(",,,,,,,,,,,,,,,"), "{of_trial}");
+        let row = fields(&text, text.lines().nth(1).unwrap());
+        assert_eq!(
+            (row["parshall_ratio_case"], row["parshall_ratio_forwarded"], row["parshall_ratio_memory_peak"]),
+            ("sut=parshall", "24.5", "0.125")
+        );
+        assert!(!row.contains_key("parshall_ratio_received"));
+        let of_trial = fields(&text, text.lines().nth(2).unwrap());
+        assert!(!of_trial.keys().any(|heading| heading.starts_with("parshall_ratio")), "{of_trial:?}");
+    }
+
+    #[test]
+    fn the_lag_at_both_edges_is_in_the_rows_of_trials() {
+        let mut results = sample::complete();
+        results.cases[0].trials[0].lag = Some(Lag { begin_events: 3, end_events: 0, peak_events: 7 });
+        let text = CsvReport.render(&results).unwrap();
+        let [of_case, of_trial] = [1, 2].map(|row| fields(&text, text.lines().nth(row).unwrap()));
+        let names = ["lag_begin_events", "lag_end_events", "lag_peak_events"];
+        assert_eq!(names.map(|name| of_trial[name]), ["3", "0", "7"]);
+        assert!(names.iter().all(|name| !of_case.contains_key(name)));
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use crate::results::{
     BatchCounts, Capacity, Case, CasePlan, CheckpointCounts, ClosingCounts, Conclusion, Delivery,
     Distributions, EntityCounters, Environment, Figure, Finding, FindingKind, GainCounts, GeneratorHealth,
-    Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism, LossCounts, OpeningCounts,
-    OrderExpectation, OwnershipActivity, PerMillionEvents, PipelineShape, Probe, ProbeOutcome, ProbePurpose,
-    Published, RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts, Severity, Shape, Size,
-    SourceShape, Stage, Timestamp, Trial, TrialRecord, WaitingTimes, WholeTrial,
+    Interval, IntervalDistribution, Lag, LatencyDistribution, Limit, LimitMechanism, LossCounts,
+    OpeningCounts, OrderExpectation, OwnershipActivity, PerMillionEvents, PipelineShape, Probe, ProbeOutcome,
+    ProbePurpose, Published, RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts, Severity,
+    Shape, Size, SourceShape, Stage, Timestamp, Trial, TrialRecord, WaitingTimes, WholeTrial,
 };
 use crate::scenario::LoadMode;
 
@@ -260,6 +260,7 @@ fn record(case: usize, number: u32) -> TrialRecord {
         received_per_s: Some((base * wave(second, 0.05)).round()),
         forwarded_per_s: Some((base * wave(second + 1, 0.05)).round()),
         lag_events: Some((base * 0.02 * wave(second, 0.9)) as u64),
+        lag_peak_events: Some((base * 0.04) as u64),
         cpu_percent: BTreeMap::from([
             (Role::Service, (62.0 * wave(second, 0.04)).round()),
             (Role::Relay, (97.0 * wave(second, 0.02)).round()),
@@ -277,6 +278,11 @@ fn record(case: usize, number: u32) -> TrialRecord {
         offered_per_s: Some(base.round()),
         received_per_s: Some(base.round()),
         forwarded_per_s: Some((base * 0.998).round()),
+        lag: Some(Lag {
+            begin_events: (base * 0.03) as u64,
+            end_events: (base * 0.01) as u64,
+            peak_events: (base * 0.04) as u64,
+        }),
         roles: roles(number),
         delivery: Some(Delivery {
             sent: events,
@@ -320,11 +326,13 @@ fn record(case: usize, number: u32) -> TrialRecord {
             (Size::SendEvents, latencies(9_000, 4.0, 0.4)),
         ]),
         clock_us: None,
-        intervals: vec![IntervalDistribution {
-            start: Duration::ZERO,
-            length: Duration::from_secs(1),
-            latency: latencies(2_000, 900.0 * slower, 0.55),
-        }],
+        intervals: (0..SECONDS)
+            .map(|second| IntervalDistribution {
+                start: Duration::from_secs(second.into()),
+                length: Duration::from_secs(1),
+                latency: latencies(2_000, 900.0 * slower * wave(second, 0.1), 0.55),
+            })
+            .collect(),
         ..Distributions::default()
     };
     TrialRecord::new(trial, distributions)

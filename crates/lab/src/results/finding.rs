@@ -80,6 +80,8 @@ pub enum FindingKind {
     LimitedByGenerator,
     /// The number of workers over their latency bounds the rate (Little's law).
     LimitedByConcurrency,
+    /// More or less waited at the end of the measured phase than at its beginning.
+    NotSteady,
     /// Each send takes as much memory as the largest message that the service takes.
     BufferPerSend,
     /// CPU was left over though there was more to be carried.
@@ -181,6 +183,7 @@ mod tests {
             FindingKind::LimitedByClient,
             FindingKind::LimitedByGenerator,
             FindingKind::LimitedByConcurrency,
+            FindingKind::NotSteady,
             FindingKind::LowUtilisation,
             FindingKind::SmallBatches,
             FindingKind::SendTail,

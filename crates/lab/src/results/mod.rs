@@ -16,6 +16,7 @@
 mod activity;
 mod capacity;
 mod case;
+mod course;
 mod cross_case;
 mod delivery;
 mod destination;
@@ -48,6 +49,7 @@ pub use activity::{
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use case::{Case, CasePlan, OrderExpectation, PublishedRatio, Status};
+pub use course::{Lag, LatencyInterval};
 pub use cross_case::CrossCaseFinding;
 pub use delivery::Delivery;
 pub use destination::{Destination, DestinationSummary};

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Delivery, Destination, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures,
-    RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
+    Delivery, Destination, Finding, GeneratorHealth, Lag, LatencyDistribution, LatencyInterval,
+    LatencySummary, OwnFigures, RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
 };
 use crate::schema::{NotNegative, by_name};
 
@@ -50,6 +50,9 @@ pub struct Trial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub consumed_per_s: Option<f64>,
+    /// Events that waited; absent where the load is a backlog.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Lag>,
     /// What each process used.
     #[schemars(schema_with = "by_name::<Role, RoleUsage>")]
     pub roles: BTreeMap<Role, RoleUsage>,
@@ -105,6 +108,9 @@ pub struct Trial {
     /// The course of the trial, one entry per second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
+    /// End-to-end latencies over time, one entry per second in which events arrived.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency_intervals: Vec<LatencyInterval>,
 }
 
 /// What a service refused a role.
@@ -167,9 +173,12 @@ pub struct Interval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub forwarded_per_s: Option<f64>,
-    /// Events in the source that the pipeline has not received yet.
+    /// Events that wait at the end of the second: acknowledged to the load and not yet carried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_events: Option<u64>,
+    /// The most that waited at any reading in the second, of about ten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_peak_events: Option<u64>,
     /// CPU per role; 100 is everything that the role may use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "by_name::<Role, NotNegative>")]
@@ -267,6 +276,7 @@ impl TrialRecord {
                 .latency
                 .summary_of_seconds(seconds.map(|second| &second.latency), distributions.clock_us),
             uncorrected_latency_us: distributions.uncorrected_latency.summary(),
+            latency_intervals: distributions.intervals.iter().filter_map(LatencyInterval::of).collect(),
             stages: stages.filter_map(|(stage, each)| Some((*stage, each.summary()?))).collect(),
             relay: trial.relay.map(|relay| relay.with_sizes(&distributions.sizes)),
             ..trial

@@ -8,6 +8,7 @@ use super::{
     clock_correction::{ClockCorrection, clock_finding, remote_roles},
     error::TrialError,
     findings::{limit_findings, missed_by_sink, outside_findings, sink_finding, what_limited},
+    lag::{lag, steadiness_finding},
     monitor::{Monitor, load_counters, rate_between, relay_counters, sinks_counters},
     pipeline::{Pipeline, rate},
     plan::TrialPlan,
@@ -92,6 +93,7 @@ pub(super) fn collect(
             distributions.stages.remove(&stage);
         }
     }
+    let lag = lag(plan, supervisor, &pipeline, monitor.lag_peak);
     if ending.is_whole {
         if plan.is_embedded() {
             let clients = ClientCounters {
@@ -106,6 +108,7 @@ pub(super) fn collect(
             findings.extend(disagreements(&plan.topology, &ending.hub, &clients));
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
+        findings.extend(lag.and_then(|lag| steadiness_finding(plan, &rates, lag)));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
         let missed = sinks_counters(supervisor).iter().map(|sink| sink.missed).sum();
         findings.extend(missed_by_sink(missed, plan.noun()));
@@ -150,6 +153,7 @@ pub(super) fn collect(
         forwarded_per_s: rates.forwarded_per_s,
         produced_per_s: rates.produced_per_s,
         consumed_per_s: rates.consumed_per_s,
+        lag,
         roles,
         delivery: outcomes.first().delivery.map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
         destinations,
@@ -303,7 +307,7 @@ impl Outcomes<'_> {
 /// Events per second over the measured phase.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    duration_s: f64,
+    pub(super) duration_s: f64,
     pub(super) offered_per_s: Option<f64>,
     received_per_s: Option<f64>,
     pub(super) forwarded_per_s: Option<f64>,
@@ -315,6 +319,11 @@ impl Rates {
     /// What came through per second, whichever system carried it.
     pub(super) fn carried_per_s(&self) -> f64 {
         self.forwarded_per_s.or(self.produced_per_s).unwrap_or(0.0)
+    }
+
+    /// What came out at the end per second: forwarded, or received by the sink where nothing forwards.
+    pub(super) fn throughput_per_s(&self) -> Option<f64> {
+        self.forwarded_per_s.or(self.consumed_per_s)
     }
 
     fn of(plan: &TrialPlan<'_>, supervisor: &Supervisor, pipeline: &Pipeline) -> Self {

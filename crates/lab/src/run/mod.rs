@@ -24,6 +24,7 @@ mod collect;
 mod command;
 mod error;
 mod findings;
+mod lag;
 mod max_lag;
 mod monitor;
 mod paced;

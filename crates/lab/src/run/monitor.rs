@@ -32,6 +32,9 @@ pub(super) struct Monitor<'a> {
     pub(super) machine: MachineProbe,
     pub(super) intervals: Vec<Interval>,
     pub(super) sink_lag_peak: u64,
+    /// The most events that waited at any reading: since the second began, and in the measured phase.
+    lag_peak_of_second: u64,
+    pub(super) lag_peak: u64,
 }
 
 /// Events so far, as the roles told last.
@@ -95,6 +98,8 @@ impl<'a> Monitor<'a> {
             machine: MachineProbe::new(CpuList::available().unwrap_or_default()),
             intervals: Vec::new(),
             sink_lag_peak: 0,
+            lag_peak_of_second: 0,
+            lag_peak: 0,
         }
     }
 
@@ -121,6 +126,7 @@ impl<'a> Monitor<'a> {
             probe.begin_measurement(now);
         }
         self.measuring_since = Some(now);
+        self.lag_peak_of_second = 0;
         self.machine.begin_measurement(self.clock.now());
         self.before = self.totals(supervisor, now);
     }
@@ -133,6 +139,7 @@ impl<'a> Monitor<'a> {
             probe.end_measurement(now);
         }
         self.measuring_since = None;
+        self.lag_peak = self.lag_peak.max(self.lag_peak_of_second);
         self.machine.end_measurement(self.clock.now());
     }
 
@@ -152,6 +159,7 @@ impl<'a> Monitor<'a> {
     /// To be called several times a second. Answers with what a saturating load is to be told.
     pub(super) fn tick(&mut self, supervisor: &Supervisor) -> Option<(Role, Command)> {
         let now = self.clock.now();
+        self.lag_peak_of_second = self.lag_peak_of_second.max(self.waiting(supervisor));
         if now.saturating_since(self.before.at) >= self.interval {
             self.show(supervisor, now);
         }
@@ -170,6 +178,12 @@ impl<'a> Monitor<'a> {
         Some((Role::Load, Command::Allow { events }))
     }
 
+    /// Events that the service has acknowledged to the load and that have not been carried yet.
+    fn waiting(&self, supervisor: &Supervisor) -> u64 {
+        let done = self.pipeline.counters(supervisor).done() + sink_counters(supervisor).dead_lettered;
+        load_counters(supervisor).events.acknowledged.saturating_sub(done)
+    }
+
     fn totals(&self, supervisor: &Supervisor, at: RunTime) -> Totals {
         let pipeline = self.pipeline.counters(supervisor);
         Totals {
@@ -185,7 +199,7 @@ impl<'a> Monitor<'a> {
         let elapsed = now.saturating_since(self.before.at).as_secs_f64();
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
         let relay = self.pipeline.counters(supervisor);
-        let sink = sink_counters(supervisor);
+        let lag_events = self.waiting(supervisor);
         let forwarded = match self.pipeline {
             Pipeline::Absent => load_counters(supervisor).events.acknowledged,
             _ => relay.forwarded,
@@ -201,9 +215,7 @@ impl<'a> Monitor<'a> {
         if let Some(lead) = &mut self.max_lag {
             lead.note(forwarded_per_s);
         }
-        progress.lag_events = Some(
-            load_counters(supervisor).events.acknowledged.saturating_sub(relay.done() + sink.dead_lettered),
-        );
+        progress.lag_events = Some(lag_events);
         self.sample(supervisor, now);
         let progress = &mut self.progress;
         for (role, probe) in &self.probes {
@@ -217,6 +229,8 @@ impl<'a> Monitor<'a> {
         }
         if let Some(since) = self.measuring_since {
             self.sink_lag_peak = self.sink_lag_peak.max(waiting_for_sink);
+            let lag_peak = std::mem::take(&mut self.lag_peak_of_second);
+            self.lag_peak = self.lag_peak.max(lag_peak);
             let roles = progress.roles.iter();
             self.intervals.push(Interval {
                 at_s: now.saturating_since(since).as_secs_f64(),
@@ -224,6 +238,7 @@ impl<'a> Monitor<'a> {
                 received_per_s: progress.received_per_s,
                 forwarded_per_s: progress.forwarded_per_s,
                 lag_events: progress.lag_events,
+                lag_peak_events: Some(lag_peak),
                 cpu_percent: roles.clone().map(|(role, used)| (*role, used.cpu_percent)).collect(),
                 memory_bytes: roles.map(|(role, used)| (*role, used.memory_bytes)).collect(),
             });

@@ -10,6 +10,7 @@ use std::{
 
 use super::*;
 use crate::{
+    figure,
     progress::{Phase, Progress, Unobserved},
     results::{Role, Stage, Status},
     roles::{
@@ -256,6 +257,49 @@ async fn an_open_load_keeps_its_plan_and_every_stage_is_recorded() {
     assert!(delivery.max.expect("a maximum") <= whole.max.expect("a maximum") * 1_001 / 1_000 + 1_001);
     let generator = trial.generator.as_ref().expect("a verdict on the generator");
     assert!(generator.late_events.is_some() && generator.lateness_us.is_some());
+}
+
+#[tokio::test]
+async fn a_phase_that_works_off_what_waited_says_how_much_that_was() {
+    let faults = Faults { begins_after: Duration::from_secs(1), ..Faults::default() };
+    let set = ["load.mode=open", "phases.warm_up=200 ms", "phases.measure=2 s"];
+    let case = run_with(&set, faults).await;
+    let trial = &case.trials[0];
+    let lag = trial.lag.expect("the lag of both edges");
+    assert!(lag.begin_events >= 2_000 && lag.begin_events > lag.end_events, "{lag:?}");
+    assert!(lag.peak_events > lag.begin_events, "the load went on: {lag:?}");
+    assert!(trial.forwarded_per_s > trial.offered_per_s, "{trial:?}");
+    let finding = case.findings.iter().find(|finding| finding.kind == results::FindingKind::NotSteady);
+    let message = &finding.expect("an explanation").message;
+    assert!(message.starts_with("more was carried than offered ("), "{message}");
+    let waited = format!(": {} events waited when the phase began", figure::count(lag.begin_events));
+    assert!(message.contains(&waited), "{message}");
+}
+
+#[tokio::test]
+async fn a_lag_that_grows_under_an_open_load_is_a_warning() {
+    let faults = Faults { capacity_per_s: Some(5_000.0), ..Faults::default() };
+    let case = run_with(&["load.mode=open", "phases.measure=1 s"], faults).await;
+    let lag = case.trials[0].lag.expect("the lag of both edges");
+    assert!(lag.end_events > lag.begin_events + 5_000, "{lag:?}");
+    let finding = case.findings.iter().find(|finding| finding.kind == results::FindingKind::NotSteady);
+    let finding = finding.expect("a warning");
+    assert!(finding.message.starts_with("the lag grew: "), "{}", finding.message);
+    assert_eq!(finding.severity, results::Severity::Warning);
+}
+
+#[tokio::test]
+async fn latencies_over_time_are_those_of_the_trial_second_by_second() {
+    let case = run_with(&["load.mode=open", "phases.measure=2500 ms"], Faults::default()).await;
+    let trial = &case.trials[0];
+    let whole = trial.latency_us.as_ref().expect("latencies");
+    let intervals = &trial.latency_intervals;
+    assert!(intervals.len() >= 2 && intervals.is_sorted_by(|one, next| one.at_s < next.at_s));
+    assert_eq!(intervals.iter().map(|interval| interval.count).sum::<u64>(), whole.count);
+    assert_eq!(intervals.iter().map(|interval| interval.max_us).max(), whole.max);
+    assert!(intervals.iter().all(|interval| interval.p50_us <= interval.p99_us));
+    let peaks = trial.intervals.iter().map(|interval| (interval.lag_events, interval.lag_peak_events));
+    assert!(peaks.clone().all(|(end, peak)| peak >= end), "{:?}", peaks.collect::<Vec<_>>());
 }
 
 #[tokio::test]

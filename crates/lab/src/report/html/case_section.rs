@@ -10,7 +10,8 @@ use super::scale::Scale;
 use crate::figure;
 use crate::report::destinations;
 use crate::results::{
-    Bounds, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Noun, Role, RoleUsage, Trial,
+    Bounds, Case, Delivery, Interval, LatencyInterval, LatencyPrecision, LatencySummary, Limit, Noun, Role,
+    RoleUsage, Trial,
 };
 
 /// Everything about one case, ready to be shown.
@@ -36,6 +37,8 @@ pub(super) struct CaseSection {
     pub(super) delivery: Option<Grid>,
     /// The figures of each destination, where there are several.
     pub(super) destinations: Option<Grid>,
+    /// What waited at the edges of the measured phase.
+    pub(super) lag: Option<Grid>,
     pub(super) generator: Option<Grid>,
     pub(super) resources: Option<Grid>,
     /// What another system told of itself.
@@ -84,6 +87,7 @@ impl CaseSection {
             relay: RelaySection::of(case),
             delivery: delivery(case),
             destinations: destination_grid(case),
+            lag: lag_grid(case, noun),
             generator: generator(case, noun),
             resources: typical.and_then(|trial| resources(trial, noun)),
             own_figures: own_figures(case, noun),
@@ -95,10 +99,11 @@ impl CaseSection {
 impl Course {
     fn of(case: &Case, trial: &Trial) -> Option<Self> {
         let noun = case.shape().noun;
-        let charts: Vec<String> = [throughput(trial, noun), lag(trial, noun), cpu(trial), memory(trial)]
-            .into_iter()
-            .flatten()
-            .collect();
+        let charts: Vec<String> =
+            [throughput(trial, noun), lag(trial, noun), latency(trial), cpu(trial), memory(trial)]
+                .into_iter()
+                .flatten()
+                .collect();
         (!charts.is_empty()).then(|| Self { title: Self::title(case, trial), charts })
     }
 
@@ -258,6 +263,26 @@ fn delivery_cells(counts: &Delivery) -> [Option<String>; 12] {
     .map(|count| count.map(figure::count))
 }
 
+fn lag_grid(case: &Case, noun: Noun) -> Option<Grid> {
+    let waiting = |when: &str| format!("{noun} waiting {when}");
+    let [begin, end, peak] = ["at the beginning", "at the end", "at most"].map(waiting);
+    let mut grid = Grid::new(["trial", "offered/s", "carried/s", &begin, &end, &peak]);
+    for trial in &case.trials {
+        let Some(lag) = trial.lag else {
+            continue;
+        };
+        let cells = [
+            trial.offered_per_s.map(figure::rate),
+            trial.forwarded_per_s.or(trial.consumed_per_s).map(figure::rate),
+            Some(figure::count(lag.begin_events)),
+            Some(figure::count(lag.end_events)),
+            Some(figure::count(lag.peak_events)),
+        ];
+        grid.push(trial.number.to_string(), cells);
+    }
+    grid.without_empty_columns()
+}
+
 fn generator(case: &Case, noun: Noun) -> Option<Grid> {
     let late = format!("late {noun}");
     let headings = [
@@ -411,9 +436,44 @@ fn throughput(trial: &Trial, noun: Noun) -> Option<String> {
 }
 
 fn lag(trial: &Trial, noun: Noun) -> Option<String> {
-    let lag = over_time(trial, "lag", "s3", |interval| interval.lag_events.map(|events| events as f64));
+    let peak = |interval: &Interval| Some(interval.lag_peak_events.or(interval.lag_events)? as f64);
+    let series = vec![over_time(trial, "most in the second", "s3", peak)];
     let whole = |events: f64| figure::count(events as u64);
-    time_chart(trial, "Lag", &format!("{noun} not yet received"), figure::compact, whole, vec![lag])
+    time_chart(trial, "Lag", &format!("{noun} waiting, most in each second"), figure::compact, whole, series)
+}
+
+/// The latencies of what arrived in each second. The last seconds may lie behind the end of the phase.
+fn latency(trial: &Trial) -> Option<String> {
+    let intervals = &trial.latency_intervals;
+    let series = |name: &str, class: &str, value: fn(&LatencyInterval) -> Option<u64>| {
+        let points = intervals.iter().filter_map(|each| Some((each.at_s, (value(each)? as f64).max(1.0))));
+        Series { name: name.to_owned(), class: class.to_owned(), points: points.collect() }
+    };
+    let series = vec![
+        series("maximum", "s0 dashed", |interval| Some(interval.max_us)),
+        series("p99", "s1", |interval| interval.p99_us),
+        series("p50", "s2", |interval| interval.p50_us),
+    ];
+    let horizontal = Scale::exactly(0.0, intervals.last()?.at_s);
+    LineChart {
+        caption: "Latency over time",
+        unit: "end to end, of what arrived in each second; logarithmic",
+        horizontal,
+        horizontal_ticks: second_ticks(horizontal),
+        horizontal_unit: "seconds",
+        place_format: |second| format!("{} s", figure::compact(second)),
+        vertical: Scale::logarithmic(
+            series.iter().flat_map(|series| &series.points).map(|(_, value)| *value).collect::<Vec<_>>(),
+        ),
+        axis_format: figure::compact_duration_us,
+        value_format: figure::duration_us,
+        series,
+    }
+    .figure()
+}
+
+fn second_ticks(horizontal: Scale) -> Vec<(f64, String)> {
+    horizontal.ticks().into_iter().map(|tick| (tick, figure::compact(tick))).collect()
 }
 
 fn cpu(trial: &Trial) -> Option<String> {
@@ -464,7 +524,7 @@ fn time_chart(
         caption,
         unit,
         horizontal,
-        horizontal_ticks: horizontal.ticks().into_iter().map(|tick| (tick, figure::compact(tick))).collect(),
+        horizontal_ticks: second_ticks(horizontal),
         horizontal_unit: "seconds",
         place_format: |second| format!("{} s", figure::compact(second)),
         vertical: Scale::from_zero(series.iter().flat_map(|series| &series.points).map(|(_, value)| *value)),

@@ -52,6 +52,8 @@ pub struct Faults {
     pub delay: Option<Delay>,
     /// It takes no more events per second than this.
     pub capacity_per_s: Option<f64>,
+    /// It takes nothing for this long after its start.
+    pub begins_after: Duration,
     /// It fails after so many events.
     pub fail_after: Option<u64>,
     /// It panics after so many events.

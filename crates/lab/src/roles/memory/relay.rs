@@ -133,6 +133,7 @@ impl RelayPipeline for MemoryRelay {
     }
 
     async fn run(mut self, stop: impl Future<Output = ()>) -> Result<RelayReading, SourceError> {
+        self.free_at = self.clock.now().plus(self.faults.begins_after);
         for (partition, position) in std::mem::take(&mut self.positions) {
             self.source.open(partition, position);
             self.reading.borrow_mut().counters.opened += 1;
