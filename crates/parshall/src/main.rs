@@ -19,6 +19,7 @@ mod selection;
 mod serve;
 mod show;
 mod signals;
+mod target;
 mod terminal;
 
 use std::process::ExitCode;

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use access::ConnectionString;
 use clap::{Args, ValueEnum};
-use connect::event_hubs::{EventHubsOptions, ManagementClient};
 use lab::limits::Limiter;
 use lab::report::{
     Colour, FolderError, JsonReport, MarkdownReport, Report as _, ReportError, ResultsFolder, TableReport,
@@ -13,14 +11,14 @@ use lab::report::{
 use lab::results::RunIdentity;
 use lab::roles::process::ProcessLauncher;
 use lab::run::{RunOptions, RunOutcome, cancellation};
-use lab::scenario::{Case, Entity, Scenario, Target};
+use lab::scenario::{Case, Scenario};
 
 use crate::exit::{CommandError, Exit};
 use crate::progress::ProgressDisplay;
 use crate::selection::Selection;
 use crate::signals::StopSignals;
 use crate::terminal::Terminal;
-use crate::{logging, output};
+use crate::{logging, output, target};
 
 /// The arguments of `run`.
 #[derive(Debug, Args)]
@@ -66,11 +64,14 @@ pub(crate) enum Format {
 pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
     logging::start()?;
     let scenario = Scenario::load(&arguments.scenario)?;
-    let cases = scenario.cases(&arguments.selection.case_options())?;
+    let mut options = arguments.selection.case_options();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;
     let outcome = runtime.block_on(async {
-        check_targets(&cases).await?;
+        // Queues have nothing that must fit. If one is missing, the roles report it.
+        options.found = target::find(scenario.hubs(&options)?).await?;
+        let cases = scenario.cases(&options)?;
+        target::announce(&cases);
         measure(&arguments, &scenario, &cases).await
     })?;
     let text = match arguments.format {
@@ -115,7 +116,7 @@ async fn measure(
         identity: RunIdentity {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command(),
-            target: cases.first().map_or_else(String::new, |case| target_name(&case.parameters.target)),
+            target: cases.first().map_or_else(String::new, |case| target::name(&case.parameters.target)),
             seed: cases.first().map_or(0, |case| case.parameters.load.seed),
         },
         // A bad folder must not cost the time of a measurement.
@@ -129,49 +130,6 @@ fn results_folder(arguments: &RunArguments, scenario: &Scenario) -> Result<Resul
         Some(folder) => ResultsFolder::create(folder),
         None => ResultsFolder::create_dated(&Path::new(RESULTS).join(scenario.name()), SystemTime::now()),
     }
-}
-
-/// A target that can't be reached or refuses is told at once, before anything is started.
-async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
-    let mut checked: Vec<&Target> = Vec::new();
-    for Case { parameters, .. } in cases {
-        let Target::Namespace(namespace) = &parameters.target else {
-            continue;
-        };
-        if checked.contains(&&parameters.target) {
-            continue;
-        }
-        checked.push(&parameters.target);
-        // Queues have nothing that must fit; the roles tell of one that is not there.
-        let topology = parameters.topology();
-        for (_, entity) in topology.in_order() {
-            let Entity::Hub(hub) = entity else {
-                continue;
-            };
-            let unavailable = |error: &dyn std::error::Error| CommandError::Unavailable {
-                message: format!("the hub {} of the target can't be used: {error}", hub.name),
-            };
-            let connection_string: ConnectionString =
-                namespace.connection_string.reveal().parse().map_err(|error| unavailable(&error))?;
-            let mut options = EventHubsOptions::new(connection_string, Some(&hub.name))
-                .map_err(|error| unavailable(&error))?;
-            options.certificate_authority.clone_from(&namespace.certificate_authority);
-            let mut client = ManagementClient::connect(options).await.map_err(|error| unavailable(&error))?;
-            let found =
-                client.hub_properties().await.map_err(|error| unavailable(&error))?.partition_ids.len();
-            client.close().await;
-            if found != hub.partitions as usize {
-                return Err(CommandError::Usage {
-                    message: format!(
-                        "the hub {} of the target has {found} partitions, not {}",
-                        hub.name, hub.partitions
-                    ),
-                    advice: Some("set the actual number in the scenario, or with --set".to_owned()),
-                });
-            }
-        }
-    }
-    Ok(())
 }
 
 fn table(outcome: &RunOutcome) -> Result<String, ReportError> {
@@ -198,18 +156,6 @@ fn command() -> String {
     };
     let arguments = std::env::args().skip(1).map(quoted);
     std::iter::once("parshall".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
-}
-
-fn target_name(target: &Target) -> String {
-    match target {
-        Target::Embedded => "embedded".to_owned(),
-        Target::Command(service) => service.name().to_owned(),
-        Target::Namespace(namespace) => namespace
-            .connection_string
-            .reveal()
-            .parse::<ConnectionString>()
-            .map_or_else(|_| "namespace".to_owned(), |parsed| parsed.endpoint.host().to_owned()),
-    }
 }
 
 /// Where results are kept, a folder per scenario.

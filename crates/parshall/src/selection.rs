@@ -16,8 +16,9 @@ pub(crate) struct Selection {
     /// The service to measure [default: as in the scenario]
     ///
     /// `namespace` uses the scenario's connection string or, if it has none, the environment variable
-    /// EVENT_HUBS_CONNECTION_STRING (for queues SERVICE_BUS_CONNECTION_STRING). Example: --target
-    /// namespace
+    /// EVENT_HUBS_CONNECTION_STRING (for queues SERVICE_BUS_CONNECTION_STRING). Its hubs have the partitions that
+    /// they have there, whatever the scenario says. Before it starts, the run prints what it will send and leave
+    /// behind. Example: --target namespace
     #[arg(long, value_name = "NAME", value_enum)]
     target: Option<Target>,
 
@@ -72,6 +73,7 @@ impl Selection {
             only: self.only.clone(),
             set: self.set.clone(),
             trials: self.trials.map(NonZeroU32::get),
+            found: Vec::new(),
         }
     }
 

@@ -30,7 +30,7 @@ pub struct Hubs {
     pub destination: Hub,
 }
 
-/// One hub. The embedded service creates it; in another namespace it must exist with as many partitions.
+/// One hub. The embedded service creates it; in a namespace that exists it has the partitions that it has there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hub {

@@ -7,11 +7,12 @@ use serde::de::IgnoredAny;
 use settings::{Document, Entry, Node, SettingsError};
 use thiserror::Error;
 
+use super::found;
 use super::glob::Glob;
-use super::sweep::{self, Point, Sweep};
+use super::sweep::{self, Point, Step, Sweep};
 use super::{
-    Axis, Case, Embedded, Entities, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Queues, Relay,
-    Roles, Sink, SystemUnderTest, Target, TopologySection, system, validate,
+    Axis, Case, Embedded, Entities, FoundHub, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Queues,
+    Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, system, validate,
 };
 use crate::record::LatencyRecording;
 
@@ -39,6 +40,13 @@ pub enum TargetName {
     Namespace,
 }
 
+/// Whether ranges and relations of parameters are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checks {
+    All,
+    None,
+}
+
 /// How the cases of a scenario are chosen and changed for one run.
 #[derive(Clone, Debug, Default)]
 pub struct CaseOptions {
@@ -55,6 +63,8 @@ pub struct CaseOptions {
     pub set: Vec<String>,
     /// The number of trials, whatever the file says.
     pub trials: Option<u32>,
+    /// What is known of hubs that exist.
+    pub found: Vec<FoundHub>,
 }
 
 /// Why a scenario cannot be run.
@@ -165,12 +175,27 @@ impl Scenario {
     /// # Errors
     /// The first mistake in any of them; or no case is left.
     pub fn cases(&self, options: &CaseOptions) -> Result<Vec<Case>, ScenarioError> {
-        let cases = self.resolve(options.quick, options)?;
+        let cases = self.resolve(options.quick, options, Checks::All)?;
         if !options.quick && self.quick.is_some() {
             // A mistake in `quick` should not wait for the day on which someone is in a hurry.
-            self.resolve(true, options)?;
+            self.resolve(true, &CaseOptions { found: Vec::new(), ..options.clone() }, Checks::All)?;
         }
         Ok(cases)
+    }
+
+    /// The hubs of the cases that `options` ask for, each with its target. Whether a case fits them, or makes sense at all,
+    /// is not asked yet.
+    ///
+    /// # Errors
+    /// The first mistake in any of the cases; or no case is left.
+    pub fn hubs(&self, options: &CaseOptions) -> Result<Vec<(Target, Hub)>, ScenarioError> {
+        let cases = self.resolve(options.quick, options, Checks::None)?;
+        let hubs = cases.into_iter().flat_map(|mut case| {
+            let hubs = found::hubs(&mut case.parameters.entities).into_iter();
+            let target = case.parameters.target;
+            hubs.map(|(_, hub)| (target.clone(), hub.clone())).collect::<Vec<_>>()
+        });
+        Ok(hubs.collect())
     }
 
     fn from_document(mut document: Document) -> Result<Self, SettingsError> {
@@ -234,7 +259,12 @@ impl Scenario {
         Ok(())
     }
 
-    fn resolve(&self, quick: bool, options: &CaseOptions) -> Result<Vec<Case>, ScenarioError> {
+    fn resolve(
+        &self,
+        quick: bool,
+        options: &CaseOptions,
+        checks: Checks,
+    ) -> Result<Vec<Case>, ScenarioError> {
         let mut document = self.document.clone();
         if let (true, Some(section)) = (quick, &self.quick) {
             document.overlay(section);
@@ -266,7 +296,7 @@ impl Scenario {
         let cases = self
             .chosen(points, options)?
             .into_iter()
-            .map(|point| self.case(&document, &set_paths, point, options.trials));
+            .map(|point| self.case(&document, &set_paths, point, options, checks));
         Ok(cases.collect::<Result<_, _>>()?)
     }
 
@@ -332,15 +362,12 @@ impl Scenario {
         base: &Document,
         set_paths: &[String],
         point: Point,
-        trials: Option<u32>,
+        options: &CaseOptions,
+        checks: Checks,
     ) -> Result<Case, SettingsError> {
         let mut document = base.clone();
-        let is_set = |path: &str| {
-            set_paths.iter().any(|set| {
-                path.strip_prefix(set.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            })
-        };
-        let settings = point.settings.iter().filter(|step| !is_set(&step.path));
+        let is_set = |step: &&Step| set_paths.iter().any(|set| is_within(&step.path, set));
+        let settings = point.settings.iter().filter(|step| !is_set(step));
         for step in settings.chain(point.axes.iter().map(|axis| &axis.step)) {
             document.put(&step.path, &step.path_place, step.value.clone());
         }
@@ -348,13 +375,19 @@ impl Scenario {
         document.fill_in_environment()?;
         let mut parameters = document.typed::<File>()?.into_parameters();
         parameters.sut = parameters.sut.named(system);
-        if let Some(trials) = trials {
+        if let Some(trials) = options.trials {
             parameters.trials = trials;
         }
-        validate::check(&document, &parameters)?;
+        let is_axis = |path: &str| point.axes.iter().any(|axis| axis.step.path == path);
+        found::adopt(&mut parameters, &options.found, &document, |path| {
+            document.value(path).is_some()
+                && (is_axis(path) || set_paths.iter().any(|set| is_within(path, set)))
+        })?;
+        if checks == Checks::All {
+            validate::check(&document, &parameters)?;
+        }
         if parameters.leaves_failures_out() {
-            let is_axis = point.axes.iter().any(|axis| axis.step.path == FAILURE_RATIO);
-            if is_axis || set_paths.iter().any(|set| set == FAILURE_RATIO) {
+            if is_axis(FAILURE_RATIO) || set_paths.iter().any(|set| set == FAILURE_RATIO) {
                 let reason = "a search for the capacity injects no failures";
                 let advice = "to inject them, also set `load.capacity.failures=as-configured`";
                 return Err(document.mistake(FAILURE_RATIO, reason, advice));
@@ -369,6 +402,11 @@ impl Scenario {
         let published = self.published.iter().find(|published| published.case == point.name).cloned();
         Ok(Case { name: point.name, sweep: point.sweep, axes: axes.collect(), parameters, published })
     }
+}
+
+/// Whether a path is `section` or leads into it.
+fn is_within(path: &str, section: &str) -> bool {
+    path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Whether a sweep of the file goes through values of `path`.

@@ -19,6 +19,8 @@ mod end;
 mod entities;
 mod entity;
 mod file;
+mod footprint;
+mod found;
 mod glob;
 mod load;
 mod parameters;
@@ -38,6 +40,8 @@ pub use end::{ByName, Connection, End, Named, OneOrMore, Protocol, Receiving, Se
 pub use entities::{Entities, Hub, Hubs, Queue, QueueName, Queues};
 pub use entity::{Entity, EntitySection, Topic};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
+pub use footprint::Footprint;
+pub use found::FoundHub;
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
 pub use parameters::{Embedded, Limits, Parameters, Phases, RoleLimits, Secret, Sink, WhenFull};
 pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Dispatch, Ownership, OwnershipMode, Retry, Route};

@@ -7,6 +7,7 @@ mod roles;
 mod schema;
 mod sweeps;
 mod systems;
+mod targets;
 mod topology;
 
 use lab::results::Figure;

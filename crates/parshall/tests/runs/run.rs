@@ -423,6 +423,48 @@ fn a_service_that_runs_already_is_measured_over_tls() {
 }
 
 #[test]
+fn a_namespace_has_its_own_partitions_and_its_owner_learns_what_a_run_does_to_it() {
+    let _machine = machine();
+    let bench = Bench::new();
+    let served = Served::start(bench.folder.path());
+    let connection_string = served.connection_string("Connection strings");
+    bench.file(
+        "mine.yaml",
+        "scenario: mine
+hubs: {source: {partitions: 32}}
+load: {mode: open, rate: 1000/s, payload: 32 B, batch: 5}
+phases: {warm_up: 100 ms, measure: 900 ms, drain: 20 s}
+sweeps: {fan_out: {relay.fan_out: [2, 8]}}
+",
+    );
+    let run = |more: &[&str]| {
+        let mut command = bench.command(&[&["mine.yaml", "--target", "namespace"], more].concat());
+        command.env("EVENT_HUBS_CONNECTION_STRING", &connection_string);
+        finish(command)
+    };
+    let refused = run(&[]);
+    assert_eq!((refused.status, refused.stdout.as_str()), (Some(2), ""), "{}", refused.stderr);
+    let reason = "a fan-out of 8 needs more partitions than the 4 of the destination";
+    assert!(refused.stderr.contains(reason) && refused.stderr.contains("--only"), "{}", refused.stderr);
+
+    let finished = run(&["--only", "fan_out=2"]);
+    let (announcement, progress) = finished.stderr.split_once("[1/1]").unwrap();
+    assert!(progress.contains("starting"), "it is said before anything starts");
+    for part in [
+        "This run uses a service that exists: localhost\n",
+        "hub source (4 partitions), hub destination (4 partitions)",
+        "fan_out=2: 1,000 events/s of 32 B for 1 s: 1,000 events, 31.2 KiB",
+    ] {
+        assert!(announcement.contains(part), "{part}\n{announcement}");
+    }
+    let results = bench.results();
+    let (_, case) = intact_cases(&results)[0];
+    for hub in ["source", "destination"] {
+        assert_eq!(case["params"][format!("hubs.{hub}.partitions")], 4, "{:#}", case["params"]);
+    }
+}
+
+#[test]
 fn a_target_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
     let _machine = machine();
     let bench = Bench::new();

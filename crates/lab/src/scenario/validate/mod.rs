@@ -161,7 +161,8 @@ impl Rules<'_> {
         }
         let logs = topology.destinations().filter(|destination| destination.is_log());
         if let Some(partitions) = logs.map(Entity::partitions).max() {
-            self.fan_out(relay, partitions)?;
+            let is_found = matches!(parameters.target, Target::Namespace(_));
+            self.fan_out(relay, partitions, is_found)?;
         }
         self.dispatch(relay.dispatch, source, topology.destinations().count())?;
         self.within("relay.batch.events", relay.batch.events, 1..=10_000)?;
@@ -221,14 +222,17 @@ impl Rules<'_> {
         }
     }
 
-    /// Whether so many partitions of the destination that has the most are enough.
-    fn fan_out(&self, relay: &Relay, partitions: u32) -> Result<(), SettingsError> {
+    /// Whether so many partitions of the destination that has the most are enough. A target that exists can't get more.
+    fn fan_out(&self, relay: &Relay, partitions: u32, is_found: bool) -> Result<(), SettingsError> {
         if relay.fan_out > partitions {
             let reason = format!(
                 "a fan-out of {} needs more partitions than the {partitions} of the destination",
                 relay.fan_out
             );
             let advice = match self.document.value("topology") {
+                _ if is_found => {
+                    "choose cases that fit the target with --only, or a hub with more partitions"
+                }
                 Some(_) => "raise the `partitions` of the hub that the pipeline sends to",
                 None => {
                     "raise `hubs.destination.partitions`, or leave it out: then it follows `relay.fan_out`"

@@ -1,0 +1,73 @@
+//! Services that exist and are measured by `parshall run`: what their hubs are like, found before anything is started.
+
+use std::io::{self, Write as _};
+
+use access::ConnectionString;
+use connect::event_hubs::{EventHubsOptions, ManagementClient};
+use lab::scenario::{Case, Footprint, FoundHub, Hub, Namespace, Target};
+
+use crate::exit::CommandError;
+
+/// Asks the hubs of targets that exist for their partitions. A target that can't be reached or refuses is an error now,
+/// before anything is started.
+pub(crate) async fn find(hubs: Vec<(Target, Hub)>) -> Result<Vec<FoundHub>, CommandError> {
+    let mut found: Vec<FoundHub> = Vec::new();
+    for (target, hub) in hubs {
+        if let Target::Namespace(namespace) = &target
+            && !found.iter().any(|known| known.target == target && known.name == hub.name)
+        {
+            // The checks of the scenario refuse a malformed connection string at its place.
+            if let Ok(connection_string) = namespace.connection_string.reveal().parse() {
+                let partitions = partitions(namespace, connection_string, &hub).await?;
+                found.push(FoundHub { target, name: hub.name, partitions });
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn partitions(
+    namespace: &Namespace,
+    connection_string: ConnectionString,
+    hub: &Hub,
+) -> Result<u32, CommandError> {
+    let unavailable = |error: &dyn std::error::Error| CommandError::Unavailable {
+        message: format!("the hub {} of the target can't be used: {error}", hub.name),
+    };
+    let mut options =
+        EventHubsOptions::new(connection_string, Some(&hub.name)).map_err(|error| unavailable(&error))?;
+    options.certificate_authority.clone_from(&namespace.certificate_authority);
+    let mut client = ManagementClient::connect(options).await.map_err(|error| unavailable(&error))?;
+    let properties = client.hub_properties().await.map_err(|error| unavailable(&error))?;
+    client.close().await;
+    Ok(u32::try_from(properties.partition_ids.len()).unwrap_or(u32::MAX))
+}
+
+/// Says on standard error what the run sends to services that exist, and what it leaves there.
+pub(crate) fn announce(cases: &[Case]) {
+    let mut announced: Vec<&Target> = Vec::new();
+    for case in cases {
+        let target = &case.parameters.target;
+        if !matches!(target, Target::Namespace(_)) || announced.contains(&target) {
+            continue;
+        }
+        announced.push(target);
+        let cases: Vec<&Case> = cases.iter().filter(|case| case.parameters.target == *target).collect();
+        let text = Footprint { host: &name(target), cases: &cases }.to_string();
+        // Where standard error can't be written, the user has chosen not to read it.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// What a target is called in results: never with its key.
+pub(crate) fn name(target: &Target) -> String {
+    match target {
+        Target::Embedded => "embedded".to_owned(),
+        Target::Command(service) => service.name().to_owned(),
+        Target::Namespace(namespace) => namespace
+            .connection_string
+            .reveal()
+            .parse::<ConnectionString>()
+            .map_or_else(|_| "namespace".to_owned(), |parsed| parsed.endpoint.host().to_owned()),
+    }
+}
