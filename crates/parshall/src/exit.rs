@@ -1,5 +1,6 @@
 //! How a command ends, and the exit status that tells it.
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
@@ -18,6 +19,8 @@ pub(crate) enum Exit {
     Failed,
     /// It was ended early by a signal.
     Interrupted,
+    /// As the command ended that it ran, by the status that shells give it.
+    Command(u8),
 }
 
 /// Why a command could not do what it was asked to.
@@ -51,6 +54,14 @@ pub(crate) enum CommandError {
         #[help]
         advice: Option<String>,
     },
+    /// The command that a service was started for can't be.
+    #[error("the command `{}` can't be started: {source}", program.display())]
+    NotStarted {
+        /// Its name or path.
+        program: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The system refuses threads or signals.
     #[error("the system refuses a required resource: {0}")]
     System(#[source] io::Error),
@@ -66,6 +77,7 @@ impl Exit {
             Self::Passed => 0,
             Self::Failed => 1,
             Self::Interrupted => 130,
+            Self::Command(status) => status,
         }
     }
 }
@@ -75,6 +87,9 @@ impl CommandError {
     pub(crate) fn exit(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Settings(_) | Self::Usage { .. } => 2,
+            // As shells say it.
+            Self::NotStarted { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::NotStarted { .. } => 126,
             Self::Unavailable { .. } | Self::Refused { .. } | Self::System(_) | Self::Output(_) => 3,
         })
     }

@@ -8,13 +8,17 @@ use crate::exit::CommandError;
 use crate::terminal::Terminal;
 
 /// Starts the log of a command that runs for long. Which lines it has is up to the environment variable
-/// `PARSHALL_LOG`, such as `debug` or `warn,hub=debug`; without it, `info`.
+/// `PARSHALL_LOG`, such as `debug` or `warn,hub=debug`; without it, `info`, or `warn` if it is to be quiet.
 ///
 /// # Errors
 /// The variable can't be understood.
-pub(crate) fn start() -> Result<(), CommandError> {
+pub(crate) fn start(quiet: bool) -> Result<(), CommandError> {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
-    let wanted = if wanted.is_empty() { DEFAULT } else { &wanted };
+    let wanted = match wanted.as_str() {
+        "" if quiet => QUIET,
+        "" => DEFAULT,
+        wanted => wanted,
+    };
     let filter = EnvFilter::try_new(wanted).map_err(|error| CommandError::Usage {
         message: format!("the environment variable {VARIABLE} can't be `{wanted}`: {error}"),
         advice: Some(format!("such as {VARIABLE}=debug or {VARIABLE}=warn,hub=debug")),
@@ -29,3 +33,4 @@ pub(crate) fn start() -> Result<(), CommandError> {
 
 const VARIABLE: &str = "PARSHALL_LOG";
 const DEFAULT: &str = "info";
+const QUIET: &str = "warn";

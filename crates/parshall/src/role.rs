@@ -36,7 +36,7 @@ enum RoleName {
 
 /// Does the work of a role until it is done or told to stop.
 pub(crate) fn execute(arguments: RoleArguments) -> Result<Exit, CommandError> {
-    logging::start()?;
+    logging::start(false)?;
     let role = match arguments.role {
         RoleName::Hub => Role::Service,
         RoleName::Load => Role::Load,

@@ -62,7 +62,7 @@ pub(crate) enum Format {
 
 /// Runs the cases, shows how it goes, and prints what came out.
 pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
-    logging::start()?;
+    logging::start(false)?;
     let scenario = Scenario::load(&arguments.scenario)?;
     let mut options = arguments.selection.case_options();
     let runtime =

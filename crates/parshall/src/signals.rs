@@ -13,6 +13,14 @@ pub(crate) struct StopSignals {
     hangup: Option<Signal>,
 }
 
+/// The signal behind a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopSignal {
+    Interrupt,
+    Terminate,
+    Hangup,
+}
+
 impl StopSignals {
     /// Listens from now on, so that a signal that arrives while a command starts is not lost.
     pub(crate) fn listen() -> Result<Self, CommandError> {
@@ -30,20 +38,23 @@ impl StopSignals {
     }
 
     /// Waits for the next request. Safe to cancel.
-    pub(crate) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) -> StopSignal {
         let hangup = async {
             match &mut self.hangup {
                 Some(hangup) => hangup.recv().await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = hangup => {}
-        }
+        let signal = tokio::select! {
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = hangup => StopSignal::Hangup,
+        };
         // The shell and the kernel both announce that a terminal closes. The second announcement is no second request.
-        self.hangup = None;
+        if signal == StopSignal::Hangup {
+            self.hangup = None;
+        }
+        signal
     }
 }
 

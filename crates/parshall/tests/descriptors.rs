@@ -25,12 +25,12 @@ fn address<'a>(serving: &'a Serving, label: &str) -> &'a str {
 }
 
 fn connection_string(serving: &Serving) -> ConnectionString {
-    serving.announced("all hubs").parse().unwrap()
+    serving.announced("namespace").parse().unwrap()
 }
 
 /// Where AMQP is served.
 fn amqp(serving: &Serving) -> String {
-    let string = serving.announced("all hubs");
+    let string = serving.announced("namespace");
     let endpoint = string.split_once("//").unwrap().1;
     endpoint.split_once('/').unwrap().0.to_owned()
 }

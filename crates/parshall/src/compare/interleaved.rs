@@ -91,7 +91,7 @@ impl<'a> Interleaved<'a> {
         tokio::pin!(finished);
         let (output, was_interrupted) = tokio::select! {
             output = &mut finished => (output, false),
-            () = signals.next() => {
+            _ = signals.next() => {
                 if let Some(process) = process {
                     kill_process(process, Signal::TERM).unwrap_or_default();
                 }

@@ -117,7 +117,7 @@ enum ComparedFigure {
 
 /// Compares, and prints the answer.
 pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError> {
-    logging::start()?;
+    logging::start(false)?;
     if !arguments.binaries && arguments.selection.is_given() {
         return Err(CommandError::Usage {
             message: "saved results are compared as they are: options for cases and trials do not apply"

@@ -10,12 +10,6 @@ use units::date::iso_date;
 
 use super::Printed;
 
-/// All hubs.
-#[derive(Debug)]
-pub(super) struct HubList {
-    hubs: Vec<HubSummary>,
-}
-
 /// One hub with everything about it.
 #[derive(Debug)]
 pub(super) struct HubDescription {
@@ -30,12 +24,13 @@ pub(super) struct Deleted<'a> {
     pub(super) name: &'a str,
 }
 
-impl HubList {
-    /// The hubs by name.
-    pub(super) fn of(mut hubs: Vec<HubSummary>) -> Self {
-        hubs.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { hubs }
-    }
+/// All hubs by name, one line each.
+pub(super) fn summaries(mut hubs: Vec<HubSummary>) -> String {
+    hubs.sort_by(|a, b| a.name.cmp(&b.name));
+    let rows = hubs
+        .into_iter()
+        .map(|hub| [hub.name, hub.partition_count.to_string(), instant(hub.created_at_unix_ms)]);
+    table(["HUB", "PARTITIONS", "CREATED"], rows)
 }
 
 impl HubDescription {
@@ -55,26 +50,20 @@ impl HubDescription {
         }
         Ok(Self { properties, consumer_groups, partitions })
     }
-}
 
-impl Printed for HubList {
-    fn table(&self) -> String {
-        let rows = self
-            .hubs
-            .iter()
-            .map(|hub| [hub.name.clone(), hub.partition_count.to_string(), instant(hub.created_at_unix_ms)]);
-        table(["HUB", "PARTITIONS", "CREATED"], rows)
-    }
-
-    fn json(&self) -> Value {
-        let hubs = self.hubs.iter().map(|hub| {
-            json!({
-                "name": hub.name,
-                "partition_count": hub.partition_count,
-                "created_at": instant(hub.created_at_unix_ms),
-            })
-        });
-        Value::Array(hubs.collect())
+    /// Asks for all hubs by name, and for everything about each of them.
+    ///
+    /// # Errors
+    /// As those of the client.
+    pub(super) async fn read_all(client: &mut NamespaceClient) -> Result<Vec<Self>, ServiceError> {
+        let mut names: Vec<String> = client.hubs().await?.into_iter().map(|hub| hub.name).collect();
+        names.sort_unstable();
+        let mut hubs = Vec::with_capacity(names.len());
+        for name in names {
+            let properties = client.hub(&name).await?;
+            hubs.push(Self::read(client, properties).await?);
+        }
+        Ok(hubs)
     }
 }
 
@@ -122,6 +111,7 @@ impl Printed for HubDescription {
         let mut shown = json!({
             "name": self.properties.name,
             "created_at": instant(self.properties.created_at_unix_ms),
+            "partition_count": self.partitions.len(),
             "partitions": partitions.collect::<Vec<_>>(),
         });
         if let Some(groups) = &self.consumer_groups {

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::exit::{CommandError, Exit};
 use crate::output;
-use listing::{Deleted, HubDescription, HubList};
+use listing::{Deleted, HubDescription};
 use target::{Target, TargetArguments};
 
 /// The arguments of `hub`.
@@ -65,7 +65,7 @@ enum Action {
         #[command(flatten)]
         common: CommonArguments,
     },
-    /// List the hubs with their partitions
+    /// List the hubs; in JSON each of them as `show` prints it
     List {
         #[command(flatten)]
         common: CommonArguments,
@@ -135,7 +135,14 @@ async fn run(action: Action) -> Result<String, CommandError> {
                 let created = client.create_hub(name, *partitions, consumer_groups).await?;
                 format.text(&HubDescription::read(&mut client, created).await?)
             }
-            Action::List { .. } => format.text(&HubList::of(client.hubs().await?)),
+            Action::List { .. } => match format {
+                Format::Table => listing::summaries(client.hubs().await?),
+                // Each as `show` prints it, so that programs need to know one form.
+                Format::Json => {
+                    let hubs = HubDescription::read_all(&mut client).await?;
+                    json(&hubs.iter().map(Printed::json).collect())
+                }
+            },
             Action::Show { name, .. } => {
                 let found = client.hub(name).await?;
                 format.text(&HubDescription::read(&mut client, found).await?)
@@ -172,7 +179,11 @@ impl Format {
     fn text(self, result: &impl Printed) -> String {
         match self {
             Self::Table => result.table(),
-            Self::Json => format!("{:#}\n", result.json()),
+            Self::Json => json(&result.json()),
         }
     }
+}
+
+fn json(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
 }

@@ -103,7 +103,7 @@ pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
     if arguments.check {
         return output::print(&Plan::new(&config).to_string());
     }
-    logging::start()?;
+    logging::start(false)?;
     // Source, relay and sink hand over to one another without a lock or a wake-up: they share one thread.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;
@@ -126,7 +126,7 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
     let relay = tokio::select! {
         biased;
         // Nothing is under way yet.
-        () = signals.next() => return Ok(Exit::Passed),
+        _ = signals.next() => return Ok(Exit::Passed),
         connected = connect(config) => {
             connected.map_err(|error| refusal::of_connecting(document, config, &error))?
         }
@@ -181,13 +181,13 @@ async fn carry(
         tokio::select! {
             biased;
             ended = &mut running => break ended,
-            () = signals.next() => {
+            _ = signals.next() => {
                 tracing::info!("stopping; another signal exits immediately");
                 drop(stop);
                 tokio::select! {
                     biased;
                     ended = &mut running => break ended,
-                    () = signals.next() => return Ok(Exit::Interrupted),
+                    _ = signals.next() => return Ok(Exit::Interrupted),
                 }
             }
             Ok(()) = &mut begun, if !begun.is_terminated() => {

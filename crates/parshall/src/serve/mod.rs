@@ -1,17 +1,22 @@
-//! `parshall serve`: the embedded service on its own, until it is interrupted.
+//! `parshall serve`: the embedded service on its own, until it is interrupted or the command ends that it runs for.
 //!
 //! * `namespace` makes hubs, queues, topics and keys of arguments or of a file, `emulator` of a file of Microsoft's
 //!   emulators; `place` finds what is wrong with it in either file.
-//! * `announcement` is what is printed once clients can connect.
+//! * `announcement` is what is printed once clients can connect; `ready_file` a file that is there from then on.
+//! * `command` runs the command that the service is for.
 
 mod announcement;
+mod command;
 mod emulator;
 mod namespace;
 mod place;
+mod ready_file;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args};
 use hub::namespace::StorageConfig;
 use hub::service::{Listener, Protocol, Service, ServiceConfig, StartError};
@@ -22,8 +27,9 @@ use crate::exit::{CommandError, Exit};
 use crate::logging;
 use crate::output;
 use crate::signals::StopSignals;
-use announcement::Announcement;
+use announcement::{Announcement, Format};
 use namespace::{HubArgument, NamespaceSource, TopicArgument};
+use ready_file::ReadyFile;
 
 /// The arguments of `serve`.
 #[derive(Debug, Args)]
@@ -38,6 +44,8 @@ Examples:
   parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, printed on standard output
   parshall serve --tls                                  with TLS, and a generated certificate
   parshall serve --blob 127.0.0.1:10000                 blob storage too, for checkpoints
+  parshall serve --hub orders:4 -- pytest               a service for one command, which finds the
+                                                        connection strings in its environment
 
 A file for --config:
   hubs:
@@ -59,13 +67,33 @@ A file for --config:
     containers: [checkpoints]
 
 Logs go to standard error; PARSHALL_LOG sets the level, such as PARSHALL_LOG=debug. SIGINT
-(Ctrl-C), SIGTERM or SIGHUP stops the service gracefully, with exit status 0.")]
+(Ctrl-C), SIGTERM or SIGHUP stops the service gracefully, with exit status 0.
+
+With a command, nothing is announced on standard output, and these signals are passed on to it.
+When it ends, the service stops, and the exit status is the command's: 128 plus the number of a
+signal that ended it, 127 if there is no such command, 126 if it can't be run. Its environment has
+the variables that --format env prints:
+  PARSHALL_CONNECTION_STRING              for hubs, queues and topics
+  PARSHALL_TLS_CONNECTION_STRING          the same over TLS
+  PARSHALL_STORAGE_CONNECTION_STRING      for blobs (and PARSHALL_STORAGE_TLS_CONNECTION_STRING)
+  PARSHALL_CERTIFICATE_AUTHORITY          the file to trust, where the certificate was generated
+  PARSHALL_HEALTH_URL, PARSHALL_METRICS_URL
+and under the names that programs commonly read:
+  EVENT_HUBS_CONNECTION_STRING, EVENTHUB_CONNECTION_STRING, EVENT_HUB_CONN_STR
+  SERVICE_BUS_CONNECTION_STRING, SERVICEBUS_CONNECTION_STRING, SERVICEBUS_CONNECTION_STR
+  AZURE_STORAGE_CONNECTION_STRING")]
 #[command(group = ArgGroup::new("encrypted").multiple(true))]
 pub(crate) struct ServeArguments {
-    /// The address for AMQP clients; port 0 picks a free port
+    /// The address for AMQP clients; port 0 picks a free port, and is the default with a command
     ///
     /// Addresses other than loopback need your own keys from a file, or --open-to-anyone. Example: --amqp 127.0.0.1:5673
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5672", help_heading = "Addresses")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:5672",
+        default_value_if("command", ArgPredicate::IsPresent, ANY_PORT),
+        help_heading = "Addresses"
+    )]
     amqp: SocketAddr,
 
     /// The address for AMQP clients with TLS [default: none]
@@ -90,10 +118,16 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
     websocket_tls: Option<SocketAddr>,
 
-    /// The address for /health and /metrics; port 0 picks a free port
+    /// The address for /health and /metrics; port 0 picks a free port, and is the default with a command
     ///
     /// Example: --http 127.0.0.1:9091
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5300", help_heading = "Addresses")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:5300",
+        default_value_if("command", ArgPredicate::IsPresent, ANY_PORT),
+        help_heading = "Addresses"
+    )]
     http: SocketAddr,
 
     /// The address for clients of blob storage [default: none]
@@ -196,11 +230,31 @@ pub(crate) struct ServeArguments {
     /// Killing the process loses nothing acknowledged, whatever the setting. Example: --sync always, --sync '20 ms'
     #[arg(long, value_name = "always|os|INTERVAL", requires = "data_dir", help_heading = "Data")]
     sync: Option<SyncPolicy>,
+
+    /// The form of what is announced once clients can connect: addresses and connection strings
+    ///
+    /// Example: --format json
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Readiness")]
+    format: Format,
+
+    /// Also write what is announced to this file once clients can connect, and remove it at the end
+    ///
+    /// The file appears complete, so that waiting until it exists is enough. Only its owner can read it, since it
+    /// contains keys. Example: --ready-file service.json --format json
+    #[arg(long, value_name = "FILE", help_heading = "Readiness")]
+    ready_file: Option<PathBuf>,
+
+    /// A command to run with the service: it has the connection strings in its environment, the service stops when it
+    /// ends, and the exit status is the command's
+    ///
+    /// Example: parshall serve --hub orders:4 -- pytest tests/
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Readiness")]
+    command: Vec<OsString>,
 }
 
-/// Serves until a signal asks it to stop.
+/// Serves until a signal asks it to stop, or the command ends.
 pub(crate) fn execute(arguments: ServeArguments) -> Result<Exit, CommandError> {
-    logging::start()?;
+    logging::start(!arguments.command.is_empty())?;
     // As many threads as the process may use processors, which limits of its container or its affinity may reduce.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::System)?;
@@ -209,6 +263,7 @@ pub(crate) fn execute(arguments: ServeArguments) -> Result<Exit, CommandError> {
 
 async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     let mut signals = StopSignals::listen()?;
+    let ready_file = arguments.ready_file.map(ReadyFile::reserve).transpose()?;
     let storage = arguments.data_dir.map(|directory| StorageConfig {
         directory,
         options: StorageOptions { sync: arguments.sync.unwrap_or_default(), ..StorageOptions::default() },
@@ -279,18 +334,23 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         StartError::Namespace(error) => source.mistake(&error),
         error => error.into(),
     })?;
-    output::print(
-        &Announcement {
-            service: &service,
-            authority: authority.as_deref(),
-            storage: source.config().storage.as_ref(),
+    let announcement = Announcement::of(&service, authority.as_deref(), source.config().storage.as_ref());
+    let text = announcement.render(arguments.format);
+    if arguments.command.is_empty() {
+        output::print(&text)?;
+    }
+    let ready = ready_file.map(|file| file.write(&text)).transpose()?;
+    let exit = match arguments.command.as_slice() {
+        [] => {
+            signals.next().await;
+            Ok(Exit::Passed)
         }
-        .to_string(),
-    )?;
-    signals.next().await;
+        command => command::run(command, announcement.variables(), &mut signals).await,
+    };
+    drop(ready);
     tracing::info!("stopping");
     service.stop().await;
-    Ok(Exit::Passed)
+    exit
 }
 
 fn make_data_directory(storage: &StorageConfig) -> Result<(), CommandError> {
@@ -335,6 +395,9 @@ impl From<TlsError> for CommandError {
 }
 
 const TLS_DIRECTORY: &str = "parshall-tls";
+
+/// Where the command of a service finds it.
+const ANY_PORT: &str = "127.0.0.1:0";
 
 /// The registered port, the only one that older clients know.
 const AMQPS_PORT: u16 = 5671;

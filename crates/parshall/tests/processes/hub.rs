@@ -9,7 +9,7 @@ use rustix::process::Signal;
 /// Runs `parshall hub` with these arguments against a service, and gives what it prints and how it ends as one text,
 /// with what differs from run to run put in other words.
 fn hub(serving: &Serving, arguments: &[&str]) -> String {
-    let connection_string = serving.announced("all hubs");
+    let connection_string = serving.announced("namespace");
     let mut command = parshall(&[&["hub"], arguments].concat());
     command.env("EVENT_HUBS_CONNECTION_STRING", connection_string);
     let (status, stdout, stderr) = outcome(&mut command);

@@ -9,6 +9,8 @@ mod relay;
 mod relay_health;
 mod relay_source;
 mod serve;
+mod serve_announcement;
+mod serve_command;
 mod serve_data;
 mod serve_queues;
 #[path = "../serving/mod.rs"]

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 /// Runs `parshall hub` with these arguments against a service.
 fn hub(serving: &Serving, arguments: &[&str]) -> String {
     let mut command = parshall(&[&["hub"], arguments].concat());
-    command.env("EVENT_HUBS_CONNECTION_STRING", serving.announced("all hubs"));
+    command.env("EVENT_HUBS_CONNECTION_STRING", serving.announced("namespace"));
     let (status, stdout, stderr) = outcome(&mut command);
     assert_eq!(status, Some(0), "{stderr}");
     stdout
@@ -146,7 +146,7 @@ fn queues_and_topics_are_served_and_announced_again_though_the_command_line_does
     serve_once(&[&with_data[..], &["--queue", "jobs", "--topic", "news:all,audit"]].concat());
     let serving = Serving::start(&with_data);
     assert_eq!(serving.hubs(), ["jobs (queue)", "news (topic: all, audit)"]);
-    assert!(serving.announcement.contains("\n  everything"));
+    assert!(serving.announcement.contains("\n  namespace"));
     assert_eq!(serving.end(Signal::KILL), None);
     let serving = Serving::start(&[&with_data[..], &["--queue", "more"]].concat());
     assert_eq!(serving.hubs(), ["more (queue)", "jobs (queue)", "news (topic: all, audit)"]);
@@ -161,8 +161,7 @@ fn stored_blobs_that_are_not_served_are_announced() {
     let config = config.to_str().unwrap();
     serve_once(&["--data-dir", &path, "--config", config, "--blob", "127.0.0.1:0"]);
     let serving = Serving::start_with_log(&["--data-dir", &path]);
-    let line =
-        "Blobs              not served (2 containers in the data directory); add --blob ADDRESS:PORT\n";
+    let line = "Blobs not served   2 containers in the data directory; add --blob ADDRESS:PORT\n";
     assert!(serving.announcement.contains(line), "{}", serving.announcement);
     let log = serving.end_with_log();
     assert!(log.contains("no address is configured to serve them"), "{log}");

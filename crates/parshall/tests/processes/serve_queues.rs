@@ -111,7 +111,7 @@ fn the_emulators_configuration_is_served_as_it_is() {
         let string = serving.announced(label);
         assert!(string.contains(entity) && string.ends_with("UseDevelopmentEmulator=true"), "{string}");
     }
-    assert!(!serving.announced("everything").contains("EntityPath"));
+    assert!(!serving.announced("namespace").contains("EntityPath"));
 }
 
 #[test]

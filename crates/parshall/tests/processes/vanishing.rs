@@ -14,7 +14,7 @@ fn a_paused_client_is_ended_and_goes_on_when_it_wakes() {
     std::fs::write(&config, NAMESPACE).unwrap();
     let serving = Serving::start(&["--config", config.to_str().unwrap()]);
     let pipeline = folder.path().join("pipeline.yaml");
-    let connection_string = serving.announced("all hubs");
+    let connection_string = serving.announced("namespace");
     std::fs::write(
         &pipeline,
         format!(

@@ -85,7 +85,7 @@ async fn a_durable_service_that_is_killed_under_a_relay_loses_nothing_on_the_way
         let arguments = [&arguments[..], &[data.to_str().unwrap()]].concat();
         let mut serving = Serving::start(&arguments);
         let mut way = Switch::to(address(&serving));
-        let mut string: ConnectionString = serving.announced("everything").parse().unwrap();
+        let mut string: ConnectionString = serving.announced("namespace").parse().unwrap();
         string.endpoint = Endpoint::new("127.0.0.1", Some(way.address().port())).unwrap();
         write_pipeline(folder.path(), &string, CONCURRENCY);
         put(client(&string, "queue1"), MESSAGES).await;
@@ -119,7 +119,7 @@ async fn a_durable_service_that_is_killed_under_a_relay_loses_nothing_on_the_way
 }
 
 fn address(serving: &Serving) -> SocketAddr {
-    let string: ConnectionString = serving.announced("everything").parse().unwrap();
+    let string: ConnectionString = serving.announced("namespace").parse().unwrap();
     (Ipv4Addr::LOCALHOST, string.endpoint.port().unwrap()).into()
 }
 

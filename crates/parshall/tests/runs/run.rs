@@ -581,7 +581,7 @@ impl Served {
     /// The connection string of all hubs under a heading.
     fn connection_string(&self, heading: &str) -> String {
         let mut lines = self.announcement.lines().skip_while(|line| *line != heading);
-        let line = lines.find(|line| line.trim_start().starts_with("all hubs")).unwrap();
+        let line = lines.find(|line| line.trim_start().starts_with("namespace ")).unwrap();
         line.rsplit(' ').next().unwrap().to_owned()
     }
 }
