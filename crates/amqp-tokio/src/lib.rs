@@ -11,10 +11,12 @@
 mod driver;
 mod read_buffer;
 mod socket;
+mod spoken;
 mod stream;
 mod web_socket;
 
 pub use driver::{DriveError, Driver};
 pub use socket::{Socket, SocketUse};
+pub use spoken::Spoken;
 pub use stream::{ClientTls, ConnectError, Stream, Transport, accept, accept_tls, accept_tls_over, connect};
 pub use web_socket::{WEB_SOCKET_PATH, accept_web_socket, connect_web_socket};

@@ -25,6 +25,6 @@ async fn a_client_uses_web_sockets_if_configured() {
     // Where AMQP is spoken as it is, there is no WebSocket.
     options.connection_string.endpoint = service.connection_string(None).endpoint;
     let error = ManagementClient::connect(options).await.unwrap_err();
-    assert_eq!(error.condition, "connection:web-socket");
+    assert_eq!(error.condition, "connection:not-web-socket");
     service.stop().await;
 }

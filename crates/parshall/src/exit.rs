@@ -39,11 +39,20 @@ pub(crate) enum CommandError {
         #[help]
         advice: Option<String>,
     },
-    /// An address or a file that the command needs can't be had.
+    /// A file or directory that the command needs can't be had.
     #[error("{message}")]
     Unavailable {
         /// Which, and why.
         message: String,
+    },
+    /// An address can't be listened on.
+    #[error("{message}")]
+    Listen {
+        /// Which, and why.
+        message: String,
+        /// What to do.
+        #[help]
+        advice: Option<String>,
     },
     /// The service can't be reached, or does not do what it is asked.
     #[error("{message}")]
@@ -90,7 +99,11 @@ impl CommandError {
             // As shells say it.
             Self::NotStarted { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::NotStarted { .. } => 126,
-            Self::Unavailable { .. } | Self::Refused { .. } | Self::System(_) | Self::Output(_) => 3,
+            Self::Unavailable { .. }
+            | Self::Listen { .. }
+            | Self::Refused { .. }
+            | Self::System(_)
+            | Self::Output(_) => 3,
         })
     }
 }

@@ -4,11 +4,14 @@
 mod check;
 mod command_line;
 mod compare;
+mod connection_advice;
 mod descriptors;
 mod diagnostics;
 mod exit;
+mod file_kind;
 mod hub;
 mod list;
+mod listening;
 mod logging;
 mod output;
 mod progress;

@@ -14,6 +14,7 @@ use lab::run::{RunOptions, RunOutcome, cancellation};
 use lab::scenario::{Case, Scenario};
 
 use crate::exit::{CommandError, Exit};
+use crate::file_kind;
 use crate::progress::ProgressDisplay;
 use crate::selection::Selection;
 use crate::signals::StopSignals;
@@ -63,7 +64,7 @@ pub(crate) enum Format {
 /// Runs the cases, shows how it goes, and prints what came out.
 pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
     logging::start(false)?;
-    let scenario = Scenario::load(&arguments.scenario)?;
+    let scenario = file_kind::scenario(&arguments.scenario)?;
     let mut options = arguments.selection.case_options();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;

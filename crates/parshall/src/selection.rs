@@ -1,7 +1,5 @@
 //! Which cases of a scenario, and with what changes: the options that `run` and `show` share.
 
-use std::num::NonZeroU32;
-
 use clap::{Args, ValueEnum};
 use lab::scenario::{CaseOptions, TargetName};
 
@@ -47,8 +45,8 @@ pub(crate) struct Selection {
     /// Number of trials per case, from 1 to 100 [default: as in the scenario]
     ///
     /// Example: --trials 5
-    #[arg(long, value_name = "N")]
-    trials: Option<NonZeroU32>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    trials: Option<u32>,
 }
 
 /// The names of targets.
@@ -72,7 +70,7 @@ impl Selection {
             sweeps: self.sweep.clone(),
             only: self.only.clone(),
             set: self.set.clone(),
-            trials: self.trials.map(NonZeroU32::get),
+            trials: self.trials,
             found: Vec::new(),
         }
     }
@@ -100,7 +98,7 @@ impl Selection {
 
     /// How often each case is repeated, if that was said.
     pub(crate) fn trials(&self) -> Option<u32> {
-        self.trials.map(NonZeroU32::get)
+        self.trials
     }
 
     /// True where an option was given.

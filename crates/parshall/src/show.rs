@@ -1,12 +1,11 @@
 //! `parshall show`: a scenario as its file, or as the cases that `run` would run.
 
 use clap::Args;
-use lab::scenario::Scenario;
 use serde_json::{Value, json};
 
 use crate::exit::{CommandError, Exit};
-use crate::output;
 use crate::selection::Selection;
+use crate::{file_kind, output};
 
 /// The arguments of `show`.
 #[derive(Debug, Args)]
@@ -29,7 +28,7 @@ pub(crate) struct ShowArguments {
 
 /// Prints the file as it is, or the cases as a JSON array. Either way the scenario is checked as a whole.
 pub(crate) fn execute(arguments: ShowArguments) -> Result<Exit, CommandError> {
-    let scenario = Scenario::load(&arguments.scenario)?;
+    let scenario = file_kind::scenario(&arguments.scenario)?;
     if !arguments.cases && !arguments.selection.is_given() {
         return output::print(scenario.text());
     }

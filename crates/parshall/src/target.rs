@@ -6,6 +6,7 @@ use access::ConnectionString;
 use connect::event_hubs::{EventHubsOptions, ManagementClient};
 use lab::scenario::{Case, Footprint, FoundHub, Hub, Namespace, Target};
 
+use crate::connection_advice::ConnectionSettings;
 use crate::exit::CommandError;
 
 /// Asks the hubs of targets that exist for their partitions. A target that can't be reached or refuses is an error now,
@@ -37,7 +38,11 @@ async fn partitions(
     let mut options =
         EventHubsOptions::new(connection_string, Some(&hub.name)).map_err(|error| unavailable(&error))?;
     options.certificate_authority.clone_from(&namespace.certificate_authority);
-    let mut client = ManagementClient::connect(options).await.map_err(|error| unavailable(&error))?;
+    let mut client = ManagementClient::connect(options).await.map_err(|error| CommandError::Refused {
+        message: format!("the hub {} of the target can't be used: {error}", hub.name),
+        advice: ConnectionSettings { transport: None, ..ConnectionSettings::of_section("target") }
+            .advice(&error.condition),
+    })?;
     let properties = client.hub_properties().await.map_err(|error| unavailable(&error))?;
     client.close().await;
     Ok(u32::try_from(properties.partition_ids.len()).unwrap_or(u32::MAX))

@@ -70,6 +70,7 @@ pub(super) struct Pipeline {
     /// How the partitions are shared with other relays.
     #[serde(default)]
     pub(super) ownership: Ownership,
+    #[serde(default, deserialize_with = "settings::address::deserialize_optional")]
     pub(super) metrics: Option<SocketAddr>,
 }
 

@@ -32,6 +32,7 @@
 //!
 //! Files are bounded in size, depth and repetition, so that no file can exhaust the process that reads it.
 
+pub mod address;
 mod assignment;
 mod comments;
 mod deserialize;

@@ -7,7 +7,10 @@ use crate::performative::{Error, ErrorCondition, SaslCode};
 /// Why a connection ended. The first error sticks.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConnectionError {
-    /// The peer does not speak AMQP 1.0.
+    /// The peer speaks another protocol.
+    #[error("the peer does not speak AMQP: its first bytes are {0:02x?}")]
+    NotAmqp([u8; 4]),
+    /// The peer speaks AMQP, but not version 1.0, or not at this point.
     #[error("the peer's protocol header is {0:02x?}, not AMQP 1.0")]
     ProtocolHeader([u8; 8]),
     /// The server offers no mechanism that we have.
@@ -81,7 +84,8 @@ impl ConnectionError {
     /// The condition for our close frame; `None` where no close frame can or need be sent.
     pub fn condition(&self) -> Option<ErrorCondition> {
         match self {
-            Self::ProtocolHeader(_)
+            Self::NotAmqp(_)
+            | Self::ProtocolHeader(_)
             | Self::NoSaslMechanism(_)
             | Self::SaslRefused(_)
             | Self::ClosedByPeer(_) => None,

@@ -98,15 +98,24 @@ impl Connection {
                 }
                 self.stage = Stage::AwaitOpen;
             }
-            (stage, header) => {
-                if matches!(stage, Stage::ServerHeader) {
-                    // The specification has a server answer with the header that it would have liked.
-                    self.output.bytes.extend_from_slice(&PROTOCOL_SASL);
-                }
+            (_, header) => {
+                self.answer_with_header();
                 return Err(ConnectionError::ProtocolHeader(header));
             }
         }
         Ok(())
+    }
+
+    pub(super) fn on_other_protocol(&mut self, first: [u8; 4]) -> ConnectionError {
+        self.answer_with_header();
+        ConnectionError::NotAmqp(first)
+    }
+
+    /// The specification has a server answer with the header that it would have liked.
+    fn answer_with_header(&mut self) {
+        if self.stage == Stage::ServerHeader {
+            self.output.bytes.extend_from_slice(&PROTOCOL_SASL);
+        }
     }
 
     pub(super) fn on_sasl_frame(&mut self, header: &FrameHeader, body: &[u8]) -> Result<(), ConnectionError> {

@@ -327,6 +327,10 @@ impl Connection {
                     return Ok(());
                 }
                 stage if stage.expects_header() => {
+                    // Other protocols may say less than a header: an alert of TLS has seven bytes.
+                    if let Some(first) = input.first_chunk::<4>().filter(|first| *first != b"AMQP") {
+                        return Err(self.on_other_protocol(*first));
+                    }
                     let Some(header) = input.first_chunk::<8>().copied() else {
                         return Ok(());
                     };

@@ -104,12 +104,17 @@ fn links_can_be_attached_before_the_session_is_confirmed() {
 
 #[test]
 fn a_client_of_another_protocol_gets_the_supported_one() {
-    for greeting in [&b"GET / HTTP/1.1\r\n"[..], b"AMQP\x00\x00\x09\x01", b"AMQP\x02\x01\x00\x00"] {
+    const ALERT: &[u8] = b"\x15\x03\x03\x00\x02\x02\x32";
+    for (greeting, expected) in [
+        (&b"GET / HTTP/1.1\r\n"[..], ConnectionError::NotAmqp(*b"GET ")),
+        (ALERT, ConnectionError::NotAmqp(*b"\x15\x03\x03\x00")),
+        (b"AMQP\x00\x00\x09\x01", ConnectionError::ProtocolHeader(*b"AMQP\x00\x00\x09\x01")),
+        (b"AMQP\x02\x01\x00\x00", ConnectionError::ProtocolHeader(*b"AMQP\x02\x01\x00\x00")),
+    ] {
         let mut wire = Wire::new(amqp::connection::Config::default());
         wire.say_bytes(greeting);
         assert_eq!(wire.raw_reply(), b"AMQP\x03\x01\x00\x00");
-        let header = greeting[..8].try_into().expect("eight bytes");
-        assert_eq!(wire.server.all(), [Happening::Closed(Some(ConnectionError::ProtocolHeader(header)))]);
+        assert_eq!(wire.server.all(), [Happening::Closed(Some(expected))]);
         assert!(wire.server.connection.is_closed());
     }
 }

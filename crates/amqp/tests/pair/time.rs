@@ -36,7 +36,7 @@ fn a_peer_that_stops_half_way_runs_into_the_handshake_timeout_too() {
         let mut pair = Pair::new(&Setup::default(), Cut::Nowhere);
         // The client's first words on their own, up to some byte.
         let mut words = b"AMQP\x03\x01\x00\x00".to_vec();
-        words.extend([0, 0, 0, 26, 2, 1, 0, 0, 0x00, 0x53, 0x41, 0xc0, 13, 1, 0xa3, 9]);
+        words.extend([0, 0, 0, 25, 2, 1, 0, 0, 0x00, 0x53, 0x41, 0xc0, 12, 1, 0xa3, 9]);
         words.extend(b"ANONYMOUSAMQP\x00\x01\x00\x00");
         words.truncate(cut_after);
         pair.server.hear(pair.now, &words);

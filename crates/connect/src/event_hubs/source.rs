@@ -162,7 +162,8 @@ impl EventHubsSource {
         };
         let session = connection.data();
         let Some(link) = connection.engine().attach_receiver(session, options) else {
-            let error = ServiceError::of_connection("protocol", "the service accepts no more links");
+            let error =
+                ServiceError::of_connection("connection:protocol", "the service accepts no more links");
             self.fail(partition, error);
             return;
         };

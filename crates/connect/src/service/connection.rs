@@ -11,7 +11,7 @@ use amqp_tokio::Driver;
 use tokio::time::{Instant, Sleep};
 
 use super::endpoint::Endpoint;
-use super::error::ServiceError;
+use super::error::{NO_ANSWER, ServiceError};
 use super::request::{Request, RequestPair};
 use super::token;
 
@@ -60,7 +60,11 @@ impl ServiceConnection {
         loop {
             match driver.next_event().await? {
                 Event::Opened(_) => break,
-                Event::Closed(error) => return Err(ServiceError::of_close(error)),
+                Event::Closed(None) => {
+                    let description = "the service closed the connection without an answer";
+                    return Err(ServiceError::of_connection(NO_ANSWER, description));
+                }
+                Event::Closed(Some(error)) => return Err(error.into()),
                 _ => {}
             }
         }
@@ -72,7 +76,10 @@ impl ServiceConnection {
                     return Err(ServiceError::of_close(error));
                 }
             }
-            return Err(ServiceError::of_connection("protocol", "the service accepts only one session"));
+            return Err(ServiceError::of_connection(
+                "connection:protocol",
+                "the service accepts only one session",
+            ));
         };
         let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
         token_links.exchange(&mut driver, &token::put_token(&endpoint)).await?;
@@ -222,7 +229,7 @@ impl ServiceConnection {
 }
 
 fn timed_out(what: &str, limit: Duration) -> ServiceError {
-    ServiceError::of_connection("timeout", format!("{what} within {limit:?}"))
+    ServiceError::of_connection("connection:timeout", format!("{what} within {limit:?}"))
 }
 
 /// How long a renewal waits for credit before it looks again.

@@ -1,10 +1,12 @@
 //! What goes wrong, and what can be done about it.
 
+use std::io;
 use std::time::Duration;
 
 use amqp::connection::ConnectionError;
 use amqp::performative::{Error, ErrorCondition, SaslCode};
-use amqp_tokio::{ConnectError, DriveError};
+use amqp_tokio::{ConnectError, DriveError, Spoken};
+use rustls::CertificateError;
 
 use crate::sink::{ErrorClass, SendError, SinkError};
 use crate::source::SourceError;
@@ -47,10 +49,10 @@ impl ServiceError {
     }
 
     /// Something about the connection itself, which a new one may not have.
-    pub(crate) fn of_connection(name: &str, description: impl Into<String>) -> Self {
+    pub(crate) fn of_connection(condition: &str, description: impl Into<String>) -> Self {
         Self {
             class: ErrorClass::Retryable,
-            condition: format!("connection:{name}"),
+            condition: condition.to_owned(),
             description: description.into(),
         }
     }
@@ -108,7 +110,10 @@ impl ServiceError {
 
     /// The end of a connection: the protocol's reason, or that there is none.
     pub(crate) fn of_close(error: Option<ConnectionError>) -> Self {
-        error.map_or_else(|| Self::of_connection("lost", "the service ended the connection"), Self::from)
+        error.map_or_else(
+            || Self::of_connection("connection:lost", "the service ended the connection"),
+            Self::from,
+        )
     }
 }
 
@@ -133,6 +138,13 @@ impl From<ConnectionError> for ServiceError {
                     description: error.to_string(),
                 }
             }
+            ConnectionError::NotAmqp(first) => match Spoken::of(&first) {
+                Some(Spoken::Tls) => Self::fatal(NEEDS_TLS, "the service answers with TLS, not with AMQP"),
+                Some(Spoken::Http) => Self::fatal(IS_HTTP, "the service answers with HTTP, not with AMQP"),
+                Some(Spoken::Amqp) | None => {
+                    Self::fatal(ErrorCondition::NOT_IMPLEMENTED.as_str(), error.to_string())
+                }
+            },
             ConnectionError::ProtocolHeader(_) | ConnectionError::NoSaslMechanism(_) => {
                 Self::fatal(ErrorCondition::NOT_IMPLEMENTED.as_str(), error.to_string())
             }
@@ -145,10 +157,14 @@ impl From<ConnectionError> for ServiceError {
             | ConnectionError::NumberTooLarge { .. }
             | ConnectionError::TooManyLinks(_)
             | ConnectionError::PartialMessages(_)
-            | ConnectionError::LongLinkName { .. } => Self::of_connection("protocol", error.to_string()),
+            | ConnectionError::LongLinkName { .. } => {
+                Self::of_connection("connection:protocol", error.to_string())
+            }
             ConnectionError::IdleTimeout
             | ConnectionError::OutputTimeout
-            | ConnectionError::HandshakeTimeout => Self::of_connection("timeout", error.to_string()),
+            | ConnectionError::HandshakeTimeout => {
+                Self::of_connection("connection:timeout", error.to_string())
+            }
         }
     }
 }
@@ -158,7 +174,7 @@ impl From<DriveError> for ServiceError {
         match error {
             DriveError::Protocol(error) => error.into(),
             DriveError::Io(_) | DriveError::Disconnected | DriveError::Closed => {
-                Self::of_connection("lost", error.to_string())
+                Self::of_connection("connection:lost", error.to_string())
             }
         }
     }
@@ -166,13 +182,29 @@ impl From<DriveError> for ServiceError {
 
 impl From<ConnectError> for ServiceError {
     fn from(error: ConnectError) -> Self {
-        let name = match error {
-            ConnectError::Unreachable { .. } => "unreachable",
-            ConnectError::Tls { .. } => "tls",
-            ConnectError::WebSocket { .. } => "web-socket",
-            ConnectError::Timeout { .. } => "timeout",
+        let condition = match &error {
+            ConnectError::Unreachable { .. } => "connection:unreachable",
+            ConnectError::Tls { source, .. } => condition_of_tls(source),
+            ConnectError::WebSocket { source, .. } => match source.kind() {
+                io::ErrorKind::InvalidData => NOT_WEB_SOCKET,
+                _ => "connection:web-socket",
+            },
+            ConnectError::Timeout { .. } => "connection:timeout",
         };
-        Self::of_connection(name, error.to_string())
+        Self::of_connection(condition, error.to_string())
+    }
+}
+
+/// What is wrong with a handshake of TLS, as far as that tells what to do about it.
+fn condition_of_tls(error: &io::Error) -> &'static str {
+    let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
+    match reason {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => UNTRUSTED,
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => OTHER_NAME,
+        Some(rustls::Error::InvalidMessage(_)) => WITHOUT_TLS,
+        _ => "connection:tls",
     }
 }
 
@@ -219,6 +251,23 @@ fn class_of(condition: &ErrorCondition) -> ErrorClass {
         ErrorClass::Retryable
     }
 }
+
+// Conditions of ours that say what a user has to change.
+
+/// The service closed the connection without an answer.
+pub const NO_ANSWER: &str = "connection:no-answer";
+/// The service uses TLS, the client does not.
+pub const NEEDS_TLS: &str = "connection:needs-tls";
+/// The client uses TLS, the service does not.
+pub const WITHOUT_TLS: &str = "connection:without-tls";
+/// The client speaks AMQP, the service HTTP, with which a WebSocket begins.
+pub const IS_HTTP: &str = "connection:is-http";
+/// The client asks for a WebSocket, the service answers in another protocol.
+pub const NOT_WEB_SOCKET: &str = "connection:not-web-socket";
+/// The authority of the service's certificate is not trusted.
+pub const UNTRUSTED: &str = "connection:untrusted-certificate";
+/// The service's certificate is for another name.
+pub const OTHER_NAME: &str = "connection:certificate-name";
 
 /// What the service's documentation asks of clients that it throttles.
 const SERVER_BUSY_WAIT: Duration = Duration::from_secs(4);

@@ -12,7 +12,7 @@
 
 mod connection;
 mod endpoint;
-mod error;
+pub mod error;
 mod forwarded;
 mod options;
 mod outstanding;

@@ -67,8 +67,12 @@ impl RequestPair {
             max_message_size: Some(REPLY_BYTES_MAX),
             ..LinkOptions::default()
         };
-        let no_room =
-            || ServiceError::of_connection("protocol", format!("there is no room for links to {node}"));
+        let no_room = || {
+            ServiceError::of_connection(
+                "connection:protocol",
+                format!("there is no room for links to {node}"),
+            )
+        };
         let sender = connection.attach_sender(session, to_node).ok_or_else(no_room)?;
         let receiver = connection.attach_receiver(session, from_node).ok_or_else(no_room)?;
         connection.set_credit(receiver, REPLY_CREDIT);

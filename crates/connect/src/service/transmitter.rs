@@ -89,7 +89,7 @@ impl Transmitter {
         let attached = std::future::poll_fn(|context| transmitter.poll_attached(context));
         tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
             let description = format!("the sender links were not attached within {limit:?}");
-            Err(ServiceError::of_connection("timeout", description))
+            Err(ServiceError::of_connection("connection:timeout", description))
         })?;
         Ok(transmitter)
     }

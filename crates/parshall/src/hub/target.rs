@@ -9,6 +9,7 @@ use clap::Args;
 use connect::event_hubs::{EventHubsOptions, NamespaceClient};
 use connect::service::ServiceError;
 
+use crate::connection_advice::ConnectionSettings;
 use crate::exit::CommandError;
 
 /// Where the service is and how to get in.
@@ -79,12 +80,17 @@ impl Target {
         } else {
             format!("the service at {host}:{port} refuses: {description}")
         };
-        let advice = (!is_azures && host.contains(AZURE)).then(|| {
+        let settings = ConnectionSettings {
+            connection_string: "the connection string".to_owned(),
+            certificate_authority: "--certificate-authority".to_owned(),
+            transport: None,
+        };
+        let only_show = (!is_azures && host.contains(AZURE)).then(|| {
             "Azure Event Hubs supports only `show` over AMQP; list, create and delete hubs in the portal, \
              with `az eventhubs eventhub` or with a template"
                 .to_owned()
         });
-        CommandError::Refused { message, advice }
+        CommandError::Refused { message, advice: settings.advice(condition).or(only_show) }
     }
 }
 

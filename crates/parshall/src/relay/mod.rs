@@ -29,8 +29,9 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::exit::{CommandError, Exit};
+use crate::file_kind::FileKind;
 use crate::signals::StopSignals;
-use crate::{logging, output};
+use crate::{listening, logging, output};
 use plan::Plan;
 use refusal::End;
 
@@ -97,7 +98,7 @@ pub(crate) struct RelayArguments {
 
 /// Prints the plan and, unless only that was asked for, carries events until a signal asks it to stop.
 pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
-    let mut document = Document::read(&arguments.pipeline)?;
+    let mut document = FileKind::Pipeline.read(&arguments.pipeline)?;
     document.fill_in_environment()?;
     let config = PipelineConfig::from_document(&document)?;
     if arguments.check {
@@ -116,11 +117,10 @@ pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
 async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, CommandError> {
     let mut signals = StopSignals::listen()?;
     let metrics = match config.metrics {
-        Some(address) => {
-            Some(TcpListener::bind(address).await.map_err(|error| CommandError::Unavailable {
-                message: format!("the metrics can't be served on {address}: {error}"),
-            })?)
-        }
+        Some(address) => Some(TcpListener::bind(address).await.map_err(|error| CommandError::Listen {
+            message: format!("the metrics can't be served on {address}: {error}"),
+            advice: listening::advice(&error, address, "metrics: "),
+        })?),
         None => None,
     };
     let relay = tokio::select! {

@@ -8,6 +8,7 @@ use pipeline::{ConnectError, EndError, PipelineConfig, SinkConfig, SourceConfig}
 use relay::RelayError;
 use settings::Document;
 
+use crate::connection_advice::ConnectionSettings;
 use crate::exit::CommandError;
 
 /// One end of a pipeline.
@@ -47,9 +48,16 @@ pub(super) fn of_connecting(
             );
             document.mistake("fan_out", error.to_string(), advice).into()
         }
-        ConnectError::Store(_) | ConnectError::Relay(_) => {
-            CommandError::Unavailable { message: with_causes(error) }
+        ConnectError::Store(_) => {
+            let message = with_causes(error);
+            // What the client of blob storage makes of an error of TLS is text.
+            let advice = message.contains("UnknownIssuer").then(|| {
+                let section = ConnectionSettings::of_section("checkpoint.store.blob");
+                section.advice(connect::service::error::UNTRUSTED)
+            });
+            CommandError::Refused { message, advice: advice.flatten() }
         }
+        ConnectError::Relay(_) => CommandError::Unavailable { message: with_causes(error) },
     }
 }
 
@@ -116,7 +124,11 @@ impl<'a> End<'a> {
             "amqp:not-found" => format!("{self}: create the missing entity, or correct {section}"),
             "com.microsoft:entity-disabled" => format!("{self}: enable it, or correct {section}"),
             _ if condition.starts_with("connection:") => {
-                format!("{self}: check that it is reachable, and {section}.connection_string")
+                let advice = ConnectionSettings::of_section(&section).advice(condition);
+                advice.map_or_else(
+                    || format!("{self}: check that it is reachable, and {section}.connection_string"),
+                    |advice| format!("{self}: {advice}"),
+                )
             }
             _ => format!("{self}: see {section}"),
         }

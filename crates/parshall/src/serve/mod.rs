@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use access::TransportSecurity;
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args};
 use hub::namespace::StorageConfig;
@@ -24,6 +25,7 @@ use hub::tls::{self, TlsError};
 use partition_log::disk::{StorageOptions, SyncPolicy};
 
 use crate::exit::{CommandError, Exit};
+use crate::listening;
 use crate::logging;
 use crate::output;
 use crate::signals::StopSignals;
@@ -89,7 +91,7 @@ pub(crate) struct ServeArguments {
     /// Addresses other than loopback need your own keys from a file, or --open-to-anyone. Example: --amqp 127.0.0.1:5673
     #[arg(
         long,
-        value_name = "ADDRESS:PORT",
+        value_name = "ADDRESS:PORT", value_parser = settings::address::parse,
         default_value = "127.0.0.1:5672",
         default_value_if("command", ArgPredicate::IsPresent, ANY_PORT),
         help_heading = "Addresses"
@@ -99,7 +101,7 @@ pub(crate) struct ServeArguments {
     /// The address for AMQP clients with TLS [default: none]
     ///
     /// Example: --amqps 127.0.0.1:5671
-    #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
     amqps: Option<SocketAddr>,
 
     /// AMQP with TLS on port 5671, the default of all clients, in addition to --amqp
@@ -109,13 +111,13 @@ pub(crate) struct ServeArguments {
     /// The address for AMQP over WebSocket [default: none]
     ///
     /// Used by clients with an emulator connection string. Example: --websocket 127.0.0.1:8080
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, help_heading = "Addresses")]
     websocket: Option<SocketAddr>,
 
     /// The address for AMQP over WebSocket with TLS [default: none]
     ///
     /// Example: --websocket-tls 127.0.0.1:8443
-    #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
     websocket_tls: Option<SocketAddr>,
 
     /// The address for /health and /metrics; port 0 picks a free port, and is the default with a command
@@ -123,7 +125,7 @@ pub(crate) struct ServeArguments {
     /// Example: --http 127.0.0.1:9091
     #[arg(
         long,
-        value_name = "ADDRESS:PORT",
+        value_name = "ADDRESS:PORT", value_parser = settings::address::parse,
         default_value = "127.0.0.1:5300",
         default_value_if("command", ArgPredicate::IsPresent, ANY_PORT),
         help_heading = "Addresses"
@@ -135,13 +137,13 @@ pub(crate) struct ServeArguments {
     /// The account is the development emulator's unless the file has `blob:`. With --data-dir, blobs survive
     /// restarts.
     /// Example: --blob 127.0.0.1:10000
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, help_heading = "Addresses")]
     blob: Option<SocketAddr>,
 
     /// The address for clients of blob storage with TLS [default: none]
     ///
     /// It serves the same account as --blob. Example: --blob-tls 127.0.0.1:10443
-    #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
     blob_tls: Option<SocketAddr>,
 
     /// Listen on other addresses than loopback even with a well-known key or without verification: anyone who can
@@ -363,9 +365,11 @@ impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
         let message = error.to_string();
         match error {
-            StartError::Listen { .. } | StartError::Blobs { .. } | StartError::Container { .. } => {
-                Self::Unavailable { message }
+            StartError::Listen { protocol, security, address, source } => {
+                let advice = listening::advice(&source, address, option_of(protocol, security));
+                Self::Listen { message, advice }
             }
+            StartError::Blobs { .. } | StartError::Container { .. } => Self::Unavailable { message },
             StartError::OpenToAnyone { .. } => {
                 let advice = "give --config a file with your own keys, listen on a loopback address, or allow it with \
                               --open-to-anyone"
@@ -391,6 +395,19 @@ impl From<TlsError> for CommandError {
             | TlsError::Taken { .. }
             | TlsError::Making { .. } => Self::Usage { message, advice: None },
         }
+    }
+}
+
+/// The option that names an address, up to the address.
+const fn option_of(protocol: Protocol, security: TransportSecurity) -> &'static str {
+    match (protocol, security) {
+        (Protocol::Amqp, TransportSecurity::Plain) => "--amqp ",
+        (Protocol::Amqp, TransportSecurity::Tls) => "--amqps ",
+        (Protocol::AmqpWebSocket, TransportSecurity::Plain) => "--websocket ",
+        (Protocol::AmqpWebSocket, TransportSecurity::Tls) => "--websocket-tls ",
+        (Protocol::Blob, TransportSecurity::Plain) => "--blob ",
+        (Protocol::Blob, TransportSecurity::Tls) => "--blob-tls ",
+        (Protocol::Operations, _) => "--http ",
     }
 }
 

@@ -12,6 +12,7 @@ use settings::Document;
 use super::emulator;
 use super::place::Place;
 use crate::exit::CommandError;
+use crate::file_kind::FileKind;
 
 /// A namespace, and where its description can be blamed.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ pub(super) struct TopicArgument {
 impl NamespaceSource {
     /// The namespace that the file at `path` describes.
     pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
-        let mut document = Document::read(path)?;
+        let mut document = FileKind::Namespace.read(path)?;
         if emulator::is_emulators(&document) {
             return Ok(Self { config: emulator::read(&document)?, origin: Origin::Emulators(document) });
         }

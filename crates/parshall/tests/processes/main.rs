@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
+mod hints;
 mod hub;
 mod relay;
 mod relay_health;

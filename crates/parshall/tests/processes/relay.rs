@@ -233,8 +233,10 @@ fn a_service_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
     unavailable(served.pipeline(&elsewhere, "", ""), "the source can't be used: connection:unreachable");
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap();
-    unavailable(
-        served.pipeline(&connection_string, "", &format!("metrics: {taken}\n")),
-        &format!("the metrics can't be served on {taken}: Address already in use"),
-    );
+    let said = run(served.pipeline(&connection_string, "", &format!("metrics: {taken}\n")));
+    let expected =
+        format!("  x the metrics can't be served on {taken}: Address already in use (os error 98)\n");
+    assert!(said.contains(&expected), "{said}");
+    let advice = format!("process {} (", std::process::id());
+    assert!(said.contains(&advice) && said.contains("`metrics: 127.0.0.1:0` takes any free port"), "{said}");
 }

@@ -32,10 +32,9 @@ impl ServiceBusSource {
             ..LinkOptions::default()
         };
         let session = connection.data();
-        let link = connection
-            .engine()
-            .attach_receiver(session, options)
-            .ok_or_else(|| ServiceError::of_connection("protocol", "the service accepts no more links"))?;
+        let link = connection.engine().attach_receiver(session, options).ok_or_else(|| {
+            ServiceError::of_connection("connection:protocol", "the service accepts no more links")
+        })?;
         self.link = Link::Attaching(link);
         Ok(())
     }

@@ -131,7 +131,7 @@ impl ServiceBusSource {
         let attached = std::future::poll_fn(|context| source.poll_attached(context));
         tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
             let description = format!("the link was not attached within {limit:?}");
-            Err(ServiceError::of_connection("timeout", description))
+            Err(ServiceError::of_connection("connection:timeout", description))
         })?;
         Ok(source)
     }
@@ -297,9 +297,9 @@ impl ServiceBusSource {
                     lock
                 }
             };
-            self.locks
-                .push(delivery.id, Lock { token: token.unwrap_or_default(), ..lock })
-                .map_err(|_| ServiceError::of_connection("protocol", "delivery ids are not consecutive"))?;
+            self.locks.push(delivery.id, Lock { token: token.unwrap_or_default(), ..lock }).map_err(
+                |_| ServiceError::of_connection("connection:protocol", "delivery ids are not consecutive"),
+            )?;
             match located {
                 _ if self.intake != Intake::Open => {
                     self.due.push((delivery.id, Settlement::Release));

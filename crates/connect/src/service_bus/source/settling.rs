@@ -76,7 +76,7 @@ impl ServiceBusSource {
             Some(due) if due <= now => {
                 self.answers_due = None;
                 let description = format!("a settlement was not answered within {patience:?}");
-                Err(ServiceError::of_connection("timeout", description))
+                Err(ServiceError::of_connection("connection:timeout", description))
             }
             _ => Ok(()),
         }

@@ -9,6 +9,7 @@
 //! A connection takes its place before its first byte: a client that does not finish the handshake takes room as well.
 //! What delays bytes lies beneath everything that takes round trips, so that every handshake costs its own.
 
+mod misdirected;
 mod protocol;
 
 use std::future::Future;
@@ -28,6 +29,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::profile::{ServiceProfile, Shaper, Traffic};
 
+use misdirected::Expectation;
 pub use protocol::Protocol;
 
 /// A socket that is listened on.
@@ -162,6 +164,7 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
     let Bound { listener, tls, .. } = bound;
     let mut acceptor =
         Acceptor::new(listener, protocol.name_over(security), Arc::clone(&front.gate().failures));
+    let expectation = Arc::new(Expectation::new(protocol, security));
     let mut connections = JoinSet::new();
     loop {
         let (socket, peer) = tokio::select! {
@@ -181,9 +184,14 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
             Admitted::To(place) => {
                 tracing::debug!(%peer, "accepted");
                 let shaper = front.gate().shaper();
+                let expectation = Arc::clone(&expectation);
                 connections.spawn(async move {
                     let lost = place.lost();
                     let serving = async {
+                        tokio::select! {
+                            () = expectation.compare(&socket, peer) => {}
+                            _ = stop.wait_for(|stop| *stop) => return,
+                        }
                         if let Some(stream) = handshake(socket, tls, shaper.as_ref(), &mut stop).await {
                             let connection =
                                 Connection { stream, protocol, security, peer, place, shaper, stop };

@@ -1,0 +1,90 @@
+//! Clients that speak another protocol than their address is for.
+//!
+//! Most are a wrong port or a missing `UseDevelopmentEmulator=true`, and what the client reports of it is seldom helpful. So the
+//! service says what it sees, by the first bytes, which it leaves where they are.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use access::TransportSecurity;
+use amqp_tokio::Spoken;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::{HANDSHAKE_TIMEOUT, Protocol};
+
+/// What an address is for, and when a client was last reported that had mistaken it.
+#[derive(Debug)]
+pub(super) struct Expectation {
+    protocol: Protocol,
+    security: TransportSecurity,
+    reported: Mutex<Option<Instant>>,
+}
+
+impl Expectation {
+    pub(super) const fn new(protocol: Protocol, security: TransportSecurity) -> Self {
+        Self { protocol, security, reported: Mutex::new(None) }
+    }
+
+    /// Looks at what the client says first, and reports it if it doesn't belong here. Waits no longer for it than for a
+    /// handshake.
+    pub(super) async fn compare(&self, socket: &TcpStream, peer: SocketAddr) {
+        let mut first = [0; 4];
+        let Ok(Ok(length)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, socket.peek(&mut first)).await else {
+            return;
+        };
+        let Some(spoken) = Spoken::of(&first[..length]).filter(|spoken| *spoken != self.spoken()) else {
+            return;
+        };
+        let (expected, advice) = (self.protocol.name_over(self.security), self.advice(spoken));
+        match self.is_news() {
+            true => tracing::warn!(%peer, "a client speaks {spoken} on the address for {expected}: {advice}"),
+            false => tracing::debug!(%peer, "a client speaks {spoken} on the address for {expected}"),
+        }
+    }
+
+    const fn spoken(&self) -> Spoken {
+        match (self.security, self.protocol) {
+            (TransportSecurity::Tls, _) => Spoken::Tls,
+            (TransportSecurity::Plain, Protocol::Amqp) => Spoken::Amqp,
+            (TransportSecurity::Plain, _) => Spoken::Http,
+        }
+    }
+
+    const fn advice(&self, spoken: Spoken) -> &'static str {
+        match (spoken, self.security, self.protocol) {
+            (Spoken::Tls, _, Protocol::Amqp) => {
+                "it needs an address for AMQP over TLS, or `UseDevelopmentEmulator=true` in its connection string to do \
+                 without TLS"
+            }
+            (Spoken::Tls, ..) => "it needs an address for TLS, or a URL that begins with http:// or ws://",
+            (Spoken::Amqp, TransportSecurity::Tls, _) => {
+                "it does so without TLS; `UseDevelopmentEmulator=true` in its connection string must go, or it needs the \
+                 address for plain AMQP"
+            }
+            (Spoken::Amqp, _, Protocol::AmqpWebSocket) => {
+                "it needs the address for AMQP, or to be told to use AMQP over WebSocket"
+            }
+            (Spoken::Amqp, ..) => "it needs the address for AMQP",
+            (Spoken::Http, TransportSecurity::Tls, _) => {
+                "it does so without TLS; its URL must begin with https:// or wss://"
+            }
+            (Spoken::Http, ..) => {
+                "AMQP over WebSocket, blobs, health and metrics each have an address of their own"
+            }
+        }
+    }
+
+    /// Once in a while: a client that is wrong tries again and again, and anyone can be wrong on purpose.
+    fn is_news(&self) -> bool {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = reported.is_none_or(|last| last.elapsed() >= REPORT_EVERY);
+        if is_news {
+            *reported = Some(Instant::now());
+        }
+        is_news
+    }
+}
+
+const REPORT_EVERY: Duration = Duration::from_secs(60);
