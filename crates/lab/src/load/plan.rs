@@ -132,6 +132,18 @@ impl StreamPlan {
         } as u64)
     }
 
+    /// The intended instant of any event of the stream, where it does not follow from those before it.
+    #[inline]
+    #[must_use]
+    pub fn intended_of(&self, sequence: u32) -> Option<RunTime> {
+        let Instants::Constant { number, streams, interval_us, start_us } = &self.instants else {
+            return None;
+        };
+        let distance = i128::from(sequence) - i128::from(self.sequence);
+        let number = u64::try_from(i128::from(*number) + distance * i128::from(*streams)).ok()?;
+        Some(RunTime::from_micros((start_us + number as f64 * interval_us) as u64))
+    }
+
     /// Goes on to the event after the next one.
     #[inline]
     pub fn advance(&mut self) {

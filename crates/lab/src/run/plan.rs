@@ -242,6 +242,7 @@ impl<'a> TrialPlan<'a> {
                 destinations,
                 sequence_end: self.sequence_end(),
             },
+            plan: self.load_plan(),
             workers: workers(parameters.sink.workers),
             prefetch: parameters.sink.prefetch,
             read_from: self.read_from(),

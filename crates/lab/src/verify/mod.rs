@@ -11,13 +11,14 @@
 //! | unknown | sent, never acknowledged; whether it arrives proves nothing |
 //! | duplicated | seen again |
 //! | reordered | first seen at a destination partition after a later one of its stream |
-//! | corrupted | no believable header, or a stream or sequence that the run can't have |
+//! | corrupted | no believable header, or a stream, sequence or instant that the run can't have |
 //! | foreign | a whole header of another run |
 //! | unexpected | seen, though the load says that it never sent it |
 //!
 //! An event that is delivered again goes back in its stream by nature, so a repetition counts as
 //! duplicated, never as reordered.
 
+mod instants;
 mod ranges;
 mod seen;
 
@@ -25,7 +26,9 @@ pub use ranges::RangeSet;
 
 use serde::{Deserialize, Serialize};
 
+use self::instants::PlannedInstants;
 use self::seen::Seen;
+use crate::load::LoadPlan;
 use crate::payload::{Corrupted, Header};
 
 /// What a run can contain: everything else is corrupted or foreign.
@@ -61,6 +64,8 @@ pub struct StreamVerifier {
     /// Per stream and destination: one more than the highest sequence number seen there, 0 for none.
     reached: Vec<u32>,
     counts: Counts,
+    /// The instants of an open load.
+    instants: Option<PlannedInstants>,
 }
 
 /// What can be said while events still arrive.
@@ -147,7 +152,14 @@ impl StreamVerifier {
             streams: vec![Seen::default(); streams],
             reached: vec![0; streams * usize::from(expectation.destinations)],
             counts: Counts::default(),
+            instants: None,
         }
+    }
+
+    /// The same, which also holds each event's intended instant against the plan of the load, if that has a schedule.
+    #[must_use]
+    pub fn with_plan(self, plan: &LoadPlan) -> Self {
+        Self { instants: PlannedInstants::of(plan), ..self }
     }
 
     /// Notes one event that was received from the destination partition `destination`: what parsing
@@ -168,6 +180,10 @@ impl StreamVerifier {
             return None;
         }
         if header.stream >= self.expectation.streams || header.sequence >= self.expectation.sequence_end {
+            self.counts.corrupted += 1;
+            return None;
+        }
+        if self.instants.as_mut().is_some_and(|instants| !instants.has(header)) {
             self.counts.corrupted += 1;
             return None;
         }

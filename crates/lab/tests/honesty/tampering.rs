@@ -1,6 +1,7 @@
 //! Loss, duplicates, swaps and flipped bits are all found, with exact counts.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use lab::payload::Header;
 use lab::results::{Delivery, FindingKind, Status};
@@ -71,6 +72,30 @@ async fn twelve_bytes_have_no_checksum_and_all_the_same_no_flip_is_taken_for_the
             delivery.received + delivery.corrupted + expected.foreign,
             EVENTS - tally.lost.len() as u64
         );
+    }
+}
+
+#[tokio::test]
+async fn the_plan_of_an_open_load_finds_what_twelve_bytes_have_no_checksum_for() {
+    for arrivals in ["constant", "poisson"] {
+        let arrivals = format!("load.arrivals={arrivals}");
+        let set = ["load.mode=open", "load.payload=12 B", &arrivals, "phases.drain=100 ms"];
+        let tampering = Tampering { seed: 9, flips: 0.02, ..Tampering::default() };
+        let (case, backend) =
+            measured(&set, Faults { tampering: Some(tampering), ..Faults::default() }).await;
+        let (delivery, tally) = (case.delivery.unwrap(), backend.tally());
+        let flips =
+            |bits: Range<u32>| tally.flipped.iter().filter(|flip| bits.contains(&flip.bit)).count() as u64;
+        // The last bits of an instant are worth a microsecond or two, which is no more than rounding.
+        let (foreign, corrupted, harmless) = (flips(0..8), flips(8..94), flips(94..96));
+        assert!(corrupted > 20 && foreign > 0, "{tally:?}");
+        assert_eq!(
+            (delivery.foreign, delivery.corrupted),
+            (Some(foreign), corrupted),
+            "{arrivals}: {harmless}"
+        );
+        assert_eq!(delivery.received, delivery.sent - foreign - corrupted, "{arrivals}");
+        assert_eq!((delivery.duplicated, delivery.unexpected), (0, Some(0)), "{arrivals}");
     }
 }
 

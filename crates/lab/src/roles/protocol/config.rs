@@ -147,6 +147,8 @@ pub struct SinkConfig {
     pub dead_letters: Option<Endpoint>,
     /// What the run can contain.
     pub expectation: Expectation,
+    /// What the load sends: the sink holds each intended instant against it.
+    pub plan: LoadPlan,
     /// How many workers, each on a connection of its own, share the partitions.
     pub workers: u16,
     /// Events per partition that may be on the way.

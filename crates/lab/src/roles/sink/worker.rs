@@ -109,7 +109,7 @@ pub(super) async fn work<B: Backend>(
         positions: own.collect(),
         channel,
         ticks: tokio::time::interval(REPORT_EVERY),
-        verifier: StreamVerifier::new(config.expectation),
+        verifier: StreamVerifier::new(config.expectation).with_plan(&config.plan),
         recorders: None,
         reopen: Vec::new(),
         is_started: false,
