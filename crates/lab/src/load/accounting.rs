@@ -7,10 +7,10 @@
 use connect::sink::ErrorClass;
 use serde::{Deserialize, Serialize};
 
-use super::{plan::LoadPlan, schedule::Run};
+use super::{LATE_AFTER, attendance::Attendance, plan::LoadPlan, schedule::Run};
 use crate::{
     clock::RunTime,
-    record::{DecodeError, Recorder, Recording, Window},
+    record::{DecodeError, LatencyRecording, Recorder, Recording, Window},
     verify::StreamSends,
 };
 
@@ -19,15 +19,20 @@ use crate::{
 pub struct Accounting {
     streams: Vec<StreamSends>,
     counts: LoadCounts,
-    late_after_us: i64,
     measurement: Option<Measurement>,
     has_schedule: bool,
 }
 
-/// What is recorded of the events that were meant for the measured phase.
+/// What is known of the events that were meant for the measured phase.
 #[derive(Debug, Clone)]
 struct Measurement {
     window: Window,
+    punctuality: Punctuality,
+    recorders: Option<Recorders>,
+}
+
+#[derive(Debug, Clone)]
+struct Recorders {
     lateness: Recorder,
     acknowledge: Recorder,
     acknowledge_corrected: Recorder,
@@ -49,8 +54,22 @@ pub struct LoadCounts {
     /// Those of them that it refused because a quota was exhausted.
     #[serde(default)]
     pub throttled: u64,
-    /// Sent later than intended by more than the tolerance.
+}
+
+/// How a load kept to its plan: the events that were meant for the measured phase, whenever they left.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Punctuality {
+    /// Events that left.
+    pub sent: u64,
+    /// Those of them that left later than [`LATE_AFTER`] because the generator was not there in time.
     pub late: u64,
+    /// Those that left later than that because earlier sends were unanswered.
+    pub held_back: u64,
+    /// How much later than intended the latest of these left.
+    pub held_back_longest_us: u64,
+    /// Events that never left.
+    pub never_sent: u64,
 }
 
 /// A send that waits for its answer.
@@ -94,36 +113,62 @@ impl std::ops::AddAssign for LoadCounts {
         self.failed += other.failed;
         self.refused += other.refused;
         self.throttled += other.throttled;
+    }
+}
+
+impl std::ops::AddAssign for Punctuality {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
         self.late += other.late;
+        self.held_back += other.held_back;
+        self.held_back_longest_us = self.held_back_longest_us.max(other.held_back_longest_us);
+        self.never_sent += other.never_sent;
+    }
+}
+
+impl Punctuality {
+    fn count(&mut self, intended: RunTime, now: RunTime, attendance: &Attendance) {
+        self.sent += 1;
+        let late_us = now.micros_since(intended);
+        if late_us <= LATE_AFTER_US {
+            return;
+        }
+        if attendance.own_lateness_us(intended, now) > LATE_AFTER_US {
+            self.late += 1;
+        } else {
+            self.held_back += 1;
+            self.held_back_longest_us = self.held_back_longest_us.max(late_us.unsigned_abs());
+        }
     }
 }
 
 impl Accounting {
-    /// An empty accounting for the streams of `plan`. An event that leaves more than `late_after_us`
-    /// microseconds after its intended instant counts as late.
+    /// An empty accounting for the streams of `plan`.
     #[must_use]
-    pub fn new(plan: &LoadPlan, late_after_us: u64) -> Self {
+    pub fn new(plan: &LoadPlan) -> Self {
         Self {
             streams: vec![StreamSends::default(); usize::from(plan.streams)],
             counts: LoadCounts::default(),
-            late_after_us: i64::try_from(late_after_us).unwrap_or(i64::MAX),
             measurement: None,
             has_schedule: matches!(plan.pace, super::Pace::Open { .. }),
         }
     }
 
-    /// Records that `run` left at `now`. The result is kept until the answer and given back with it.
-    pub fn sent(&mut self, run: Run, now: RunTime) -> PendingSend {
+    /// Records that `run` left at `now`, by a worker with this `attendance`. The result is kept until the answer and
+    /// given back with it.
+    pub fn sent(&mut self, run: Run, now: RunTime, attendance: &Attendance) -> PendingSend {
         let sequences = run.sequences();
         self.streams[usize::from(run.stream)].sent = sequences.end;
         self.counts.sent += u64::from(run.count());
-        if self.has_schedule {
+        if self.has_schedule
+            && let Some(measurement) = &mut self.measurement
+        {
             for (_, intended) in run.events() {
-                self.counts.late += u64::from(now.micros_since(intended) > self.late_after_us);
-                if let Some(measurement) = &mut self.measurement
-                    && measurement.window.contains(intended)
-                {
-                    measurement.lateness.record(intended, now);
+                if measurement.window.contains(intended) {
+                    measurement.punctuality.count(intended, now, attendance);
+                    if let Some(recorders) = &mut measurement.recorders {
+                        recorders.lateness.record(intended, now);
+                    }
                 }
             }
         }
@@ -136,19 +181,19 @@ impl Accounting {
         let count = u64::from(run.count());
         self.counts.acknowledged += count;
         self.streams[usize::from(run.stream)].acknowledged.insert(run.sequences());
-        let Some(measurement) = &mut self.measurement else {
+        let Some(Measurement { window, recorders: Some(recorders), .. }) = &mut self.measurement else {
             return;
         };
         if self.has_schedule {
             for (_, intended) in run.events() {
-                if measurement.window.contains(intended) {
-                    measurement.acknowledge.record(pending.sent, now);
-                    measurement.acknowledge_corrected.record(intended, now);
+                if window.contains(intended) {
+                    recorders.acknowledge.record(pending.sent, now);
+                    recorders.acknowledge_corrected.record(intended, now);
                 }
             }
-        } else if measurement.window.contains(run.released) {
-            measurement.acknowledge.record_many(pending.sent, now, count);
-            measurement.acknowledge_corrected.record_many(run.released, now, count);
+        } else if window.contains(run.released) {
+            recorders.acknowledge.record_many(pending.sent, now, count);
+            recorders.acknowledge_corrected.record_many(run.released, now, count);
         }
     }
 
@@ -185,20 +230,23 @@ impl Accounting {
 
     /// Closes recording intervals that are over. To be called a few times per second.
     pub fn tick(&mut self, now: RunTime) {
-        if let Some(measurement) = &mut self.measurement {
-            measurement.lateness.tick(now);
-            measurement.acknowledge.tick(now);
-            measurement.acknowledge_corrected.tick(now);
+        if let Some(Measurement { recorders: Some(recorders), .. }) = &mut self.measurement {
+            recorders.lateness.tick(now);
+            recorders.acknowledge.tick(now);
+            recorders.acknowledge_corrected.tick(now);
         }
     }
 
-    /// The measured phase begins: what is meant for `now` or later is recorded.
-    pub fn begin_measurement(&mut self, now: RunTime) {
+    /// The measured phase begins: what is meant for `now` or later is counted, and recorded if that is wanted.
+    pub fn begin_measurement(&mut self, now: RunTime, recording: LatencyRecording) {
         self.measurement = Some(Measurement {
             window: Window::beginning_at(now),
-            lateness: Recorder::starting_at(now),
-            acknowledge: Recorder::starting_at(now),
-            acknowledge_corrected: Recorder::starting_at(now),
+            punctuality: Punctuality::default(),
+            recorders: (recording == LatencyRecording::On).then(|| Recorders {
+                lateness: Recorder::starting_at(now),
+                acknowledge: Recorder::starting_at(now),
+                acknowledge_corrected: Recorder::starting_at(now),
+            }),
         });
     }
 
@@ -210,16 +258,30 @@ impl Accounting {
         }
     }
 
-    /// What was recorded, up to `now`; `None` if no measurement was begun.
+    /// The measured phase, if it has begun.
+    #[must_use]
+    pub fn window(&self) -> Option<Window> {
+        self.measurement.as_ref().map(|measurement| measurement.window)
+    }
+
+    /// How the plan was kept in the measured phase.
+    #[must_use]
+    pub fn punctuality(&self) -> Punctuality {
+        self.measurement.as_ref().map_or_else(Punctuality::default, |measurement| measurement.punctuality)
+    }
+
+    /// What was recorded, up to `now`; `None` if nothing was to be, or no measurement was begun.
     pub fn take_recordings(&mut self, now: RunTime) -> Option<LoadRecordings> {
-        let measurement = self.measurement.take()?;
+        let recorders = self.measurement.as_mut()?.recorders.take()?;
         Some(LoadRecordings {
-            lateness: self.has_schedule.then(|| measurement.lateness.finish(now)),
-            acknowledge: measurement.acknowledge.finish(now),
-            acknowledge_corrected: measurement.acknowledge_corrected.finish(now),
+            lateness: self.has_schedule.then(|| recorders.lateness.finish(now)),
+            acknowledge: recorders.acknowledge.finish(now),
+            acknowledge_corrected: recorders.acknowledge_corrected.finish(now),
         })
     }
 }
+
+const LATE_AFTER_US: i64 = LATE_AFTER.as_micros() as i64;
 
 #[cfg(test)]
 mod tests {
@@ -245,8 +307,11 @@ mod tests {
     #[test]
     fn answers_in_any_order_become_ranges_and_a_refusal_leaves_a_gap() {
         let plan = plan(Pace::Backlog { events: 60 });
-        let mut accounting = Accounting::new(&plan, 0);
-        let pending: Vec<_> = runs(plan, 1).into_iter().map(|run| accounting.sent(run, at(2))).collect();
+        let mut accounting = Accounting::new(&plan);
+        let pending: Vec<_> = runs(plan, 1)
+            .into_iter()
+            .map(|run| accounting.sent(run, at(2), &Attendance::default()))
+            .collect();
         // Sends alternate between the two streams: 0 2 4 are stream 0, 1 3 5 are stream 1.
         for send in [4, 1, 3, 0] {
             accounting.acknowledged(&pending[send], at(500));
@@ -265,8 +330,11 @@ mod tests {
     #[test]
     fn refusals_are_distinguished_from_unanswered_sends() {
         let plan = plan(Pace::Backlog { events: 40 });
-        let mut accounting = Accounting::new(&plan, 0);
-        let pending: Vec<_> = runs(plan, 1).into_iter().map(|run| accounting.sent(run, at(2))).collect();
+        let mut accounting = Accounting::new(&plan);
+        let pending: Vec<_> = runs(plan, 1)
+            .into_iter()
+            .map(|run| accounting.sent(run, at(2), &Attendance::default()))
+            .collect();
         let busy = ErrorClass::Throttled { retry_after: std::time::Duration::from_secs(4) };
         accounting.refused(&pending[0], busy);
         accounting.refused(&pending[1], ErrorClass::Fatal);
@@ -282,14 +350,13 @@ mod tests {
             rate: Rate::per_second(1e6).expect("a positive rate"),
             arrivals: Arrivals::Constant,
         });
-        let mut accounting = Accounting::new(&plan, 25);
-        accounting.begin_measurement(at(0));
+        let mut accounting = Accounting::new(&plan);
+        accounting.begin_measurement(at(0), LatencyRecording::On);
         // Stream 0 is due at 0, 2, 4, 6, 8 and stream 1 at 1, 3, 5, 7, 9.
         for run in runs(plan, 9) {
-            let pending = accounting.sent(run, at(30));
+            let pending = accounting.sent(run, at(30), &Attendance::default());
             accounting.acknowledged(&pending, at(100));
         }
-        assert_eq!(accounting.counts().late, 5, "0 to 4 are later than 25 µs");
         let recordings = accounting.take_recordings(at(200)).expect("begun");
         let summary = |recording: &Recording| {
             let distribution = recording.total.decode().expect("our own text");
@@ -303,16 +370,47 @@ mod tests {
     }
 
     #[test]
+    fn only_what_was_meant_for_the_phase_is_late_and_what_waited_for_answers_is_held_back() {
+        let plan = plan(Pace::Open {
+            rate: Rate::per_second(1e3).expect("a positive rate"),
+            arrivals: Arrivals::Constant,
+        });
+        let of_phase = |slept: Attendance| {
+            let mut accounting = Accounting::new(&plan);
+            accounting.begin_measurement(at(10_000), LatencyRecording::Off);
+            accounting.end_measurement(at(40_000));
+            for run in runs(plan, 59_000) {
+                accounting.sent(run, at(59_000), &slept);
+            }
+            assert_eq!(accounting.take_recordings(at(60_000)), None);
+            accounting.punctuality()
+        };
+        // The whole plan of 60 events left at its end, at most ten events of a stream in each send.
+        let late = of_phase(Attendance::default());
+        assert_eq!(late, Punctuality { sent: 30, late: 30, ..Punctuality::default() });
+        let mut waited = Attendance::default();
+        waited.sleep(at(0), at(58_000), at(0));
+        waited.wake(at(58_000));
+        let held_back = of_phase(waited);
+        let expected =
+            Punctuality { sent: 30, held_back: 30, held_back_longest_us: 49_000, ..Punctuality::default() };
+        assert_eq!(held_back, expected);
+    }
+
+    #[test]
     fn what_was_meant_for_the_phase_is_recorded_whenever_it_is_acknowledged_and_nothing_else_is() {
         let plan = plan(Pace::Open {
             rate: Rate::per_second(1e6).expect("a positive rate"),
             arrivals: Arrivals::Constant,
         });
-        let mut accounting = Accounting::new(&plan, 0);
+        let mut accounting = Accounting::new(&plan);
         // Stream 0 is due at 0, 2, 4, …, 18 and stream 1 at 1, 3, 5, …, 19.
-        accounting.begin_measurement(at(5));
+        accounting.begin_measurement(at(5), LatencyRecording::On);
         accounting.end_measurement(at(15));
-        let pending: Vec<_> = runs(plan, 19).into_iter().map(|run| accounting.sent(run, at(19))).collect();
+        let pending: Vec<_> = runs(plan, 19)
+            .into_iter()
+            .map(|run| accounting.sent(run, at(19), &Attendance::default()))
+            .collect();
         for pending in &pending {
             accounting.acknowledged(pending, at(5_000_000));
         }
@@ -334,8 +432,8 @@ mod tests {
     #[test]
     fn without_a_measurement_nothing_is_recorded_and_everything_is_counted() {
         let plan = plan(Pace::Closed);
-        let mut accounting = Accounting::new(&plan, 0);
-        let pending = accounting.sent(runs(plan, 1).remove(0), at(1));
+        let mut accounting = Accounting::new(&plan);
+        let pending = accounting.sent(runs(plan, 1).remove(0), at(1), &Attendance::default());
         accounting.acknowledged(&pending, at(50));
         assert_eq!(accounting.take_recordings(at(70)), None);
         assert_eq!(accounting.counts().acknowledged, 10);

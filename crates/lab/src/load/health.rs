@@ -1,12 +1,15 @@
 //! Whether the generator did its work, and whether it is what limited the figures.
 //!
 //! A generator that did not keep to its plan makes a trial invalid: it must neither flatter nor blame
-//! what is measured. A generator that kept to its plan but could not offer more than was carried is
-//! another matter: the figures stand, as a lower bound, and the report says so.
+//! what is measured. One that had to wait for answers did its work: latencies count from the intended
+//! instant, so they show what the service did. And one that kept to its plan but could not offer more
+//! than was carried is another matter: the figures stand, as a lower bound, and the report says so.
 
 use std::time::Duration;
 
+use super::Punctuality;
 use crate::{
+    figure,
     results::{Finding, FindingKind, GeneratorHealth, LatencySummary, MeasuredComponent, Noun, Severity},
     scenario::LoadMode,
 };
@@ -20,21 +23,16 @@ pub struct LoadFacts {
     pub noun: Noun,
     /// What the load was for.
     pub measured: MeasuredComponent,
-    /// Events that it sent.
-    pub sent: u64,
-    /// Those of them that left later than intended by more than [`LATE_AFTER`].
-    pub late: u64,
-    /// Events of the plan that were due and never left.
-    pub never_sent: u64,
-    /// As many as the plan has in [`LATE_AFTER`]: those that were due that shortly before the load was stopped were not
-    /// late yet.
-    pub due_last: u64,
+    /// How it kept to its plan in the measured phase.
+    pub punctuality: Punctuality,
     /// How late events were; `None` without a schedule.
     pub lateness: Option<LatencySummary>,
     /// CPU over the measured phase; 100 is everything that the load may use.
     pub cpu_percent: f64,
     /// How long it stood still because it was far enough ahead.
     pub held: Duration,
+    /// A quota refused sends, of whichever role.
+    pub is_throttled: bool,
     /// The most events that waited for the sink at the end of a second.
     pub sink_lag_peak: Option<u64>,
 }
@@ -44,11 +42,13 @@ pub struct LoadFacts {
 pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
     let mut findings = Vec::new();
     let is_planned = facts.mode == LoadMode::Open;
-    let planned = facts.sent + facts.never_sent;
-    let late_percent = percent(facts.late, planned);
-    let never_sent_percent = percent(facts.never_sent, planned);
+    let Punctuality { sent, late, held_back, held_back_longest_us, never_sent } = facts.punctuality;
+    let planned = sent + never_sent;
+    let late_percent = percent(late, planned);
+    let never_sent_percent = percent(never_sent, planned);
+    let held_back_percent = percent(held_back, planned);
     let is_late = late_percent > TOLERATED_LATE_PERCENT;
-    let is_short = facts.never_sent > facts.due_last && never_sent_percent > TOLERATED_NEVER_SENT_PERCENT;
+    let is_short = never_sent_percent > TOLERATED_NEVER_SENT_PERCENT;
     let is_busy = facts.cpu_percent >= BUSY_CPU_PERCENT;
     let healthy = !(is_planned && (is_late || is_short));
     if !healthy {
@@ -57,8 +57,8 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
                 Severity::Invalid,
                 FindingKind::GeneratorOverloaded,
                 format!(
-                    "the load generator fell behind its schedule: {late_percent:.1} % of the {} left more than {} ms late, \
-                     {never_sent_percent:.1} % were never sent (its CPU: {:.0} %)",
+                    "the load generator fell behind its schedule: {late_percent:.1} % of the {} of the measured phase left \
+                     more than {} ms late by its own fault, {never_sent_percent:.1} % were never sent (its CPU: {:.0} %)",
                     facts.noun,
                     LATE_AFTER.as_millis(),
                     facts.cpu_percent,
@@ -67,11 +67,35 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
             .with_hint("lower `load.rate`, raise `load.in_flight`, or give the load more cores"),
         );
     }
-    let is_limit = match facts.mode {
-        LoadMode::Saturate => facts.held.is_zero(),
-        LoadMode::Closed => is_busy,
-        LoadMode::Open | LoadMode::Backlog | LoadMode::Capacity => false,
-    };
+    if is_planned && held_back_percent > UNREMARKABLE_PERCENT {
+        let severity = match held_back_percent > TOLERATED_LATE_PERCENT {
+            true => Severity::Warning,
+            false => Severity::Note,
+        };
+        let finding = Finding::new(
+            severity,
+            FindingKind::LoadHeldBack,
+            format!(
+                "the service held the load back: {} of {} ({held_back_percent:.1} %) left more than {} ms late because \
+                 earlier sends were unanswered, the latest {} late; latencies count from the intended instant, so they \
+                 include it",
+                figure::count(held_back),
+                facts.noun.counted(planned),
+                LATE_AFTER.as_millis(),
+                figure::duration_us(held_back_longest_us as f64),
+            ),
+        );
+        let advice = "find out what kept the service from answering; if it always answers that slowly, raise \
+                      `load.in_flight` or `load.workers`";
+        findings.push(if facts.is_throttled { finding } else { finding.with_hint(advice) });
+    }
+    // A generator that a quota holds back would have offered more.
+    let is_limit = !facts.is_throttled
+        && match facts.mode {
+            LoadMode::Saturate => facts.held.is_zero(),
+            LoadMode::Closed => is_busy,
+            LoadMode::Open | LoadMode::Backlog | LoadMode::Capacity => false,
+        };
     if is_limit {
         findings.push(
             Finding::new(
@@ -91,8 +115,10 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
     }
     let health = GeneratorHealth {
         healthy,
-        late_events: is_planned.then_some(facts.late),
-        never_sent_events: is_planned.then_some(facts.never_sent),
+        late_events: is_planned.then_some(late),
+        held_back_events: is_planned.then_some(held_back),
+        held_back_longest_us: (is_planned && held_back > 0).then_some(held_back_longest_us),
+        never_sent_events: is_planned.then_some(never_sent),
         lateness_us: facts.lateness.clone(),
         sink_lag_peak_events: facts.sink_lag_peak,
     };
@@ -116,6 +142,9 @@ const TOLERATED_LATE_PERCENT: f64 = 1.0;
 /// What a last send may leave behind when the load ends.
 const TOLERATED_NEVER_SENT_PERCENT: f64 = 0.1;
 
+/// One in a thousand: up to here neither p99 nor p99.9 are of events that were held back.
+const UNREMARKABLE_PERCENT: f64 = 0.1;
+
 /// A process above this has nothing left for a burst.
 const BUSY_CPU_PERCENT: f64 = 95.0;
 
@@ -123,28 +152,29 @@ const BUSY_CPU_PERCENT: f64 = 95.0;
 mod tests {
     use super::*;
 
+    fn open(punctuality: Punctuality) -> LoadFacts {
+        LoadFacts { punctuality, ..facts(LoadMode::Open) }
+    }
+
     fn facts(mode: LoadMode) -> LoadFacts {
         LoadFacts {
             mode,
             noun: Noun::Events,
             measured: MeasuredComponent::Relay,
-            sent: 100_000,
-            late: 0,
-            never_sent: 0,
-            due_last: 200,
+            punctuality: Punctuality { sent: 100_000, ..Punctuality::default() },
             lateness: None,
             cpu_percent: 40.0,
             held: Duration::from_secs(1),
+            is_throttled: false,
             sink_lag_peak: None,
         }
     }
 
     #[test]
     fn a_plan_is_kept_up_to_one_late_event_in_a_hundred_and_not_one_more() {
-        let at_the_limit = LoadFacts { late: 1_000, ..facts(LoadMode::Open) };
-        assert!(judge(&at_the_limit).0.healthy);
-        let beyond = LoadFacts { late: 1_001, ..at_the_limit };
-        let (health, findings) = judge(&beyond);
+        let late = |late| open(Punctuality { sent: 100_000, late, ..Punctuality::default() });
+        assert!(judge(&late(1_000)).0.healthy);
+        let (health, findings) = judge(&late(1_001));
         assert!(!health.healthy);
         assert_eq!(findings[0].severity, Severity::Invalid);
         assert_eq!(findings[0].kind, FindingKind::GeneratorOverloaded);
@@ -152,18 +182,34 @@ mod tests {
 
     #[test]
     fn events_that_never_left_break_the_plan_however_punctual_the_others_were() {
-        let short = LoadFacts { sent: 90_000, never_sent: 10_000, ..facts(LoadMode::Open) };
+        let short = open(Punctuality { sent: 90_000, never_sent: 10_000, ..Punctuality::default() });
         let (health, _) = judge(&short);
         assert!(!health.healthy);
         assert_eq!(health.never_sent_events, Some(10_000));
     }
 
     #[test]
-    fn events_that_were_due_in_the_last_moment_break_no_plan_however_short_it_was() {
-        let stopped = LoadFacts { sent: 10_000, never_sent: 200, ..facts(LoadMode::Open) };
-        assert!(judge(&stopped).0.healthy);
-        let behind = LoadFacts { never_sent: 201, ..stopped };
-        assert!(!judge(&behind).0.healthy);
+    fn a_load_that_waited_for_answers_did_its_work_and_the_finding_says_how_long() {
+        let held_back = |held_back| {
+            let punctuality = Punctuality {
+                sent: 10_000,
+                held_back,
+                held_back_longest_us: 512_000,
+                ..Punctuality::default()
+            };
+            judge(&open(punctuality))
+        };
+        assert_eq!(held_back(10).1, []);
+        assert_eq!(held_back(11).1[0].severity, Severity::Note);
+        let (health, findings) = held_back(4_800);
+        assert!(health.healthy);
+        assert_eq!((findings.len(), findings[0].severity), (1, Severity::Warning));
+        assert_eq!(findings[0].kind, FindingKind::LoadHeldBack);
+        let message = &findings[0].message;
+        assert!(
+            message.contains("4,800 of 10,000 events (48.0 %)") && message.contains("512 ms"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -174,6 +220,7 @@ mod tests {
         let (health, findings) = judge(&never_held);
         assert!(health.healthy);
         assert_eq!(findings[0].kind, FindingKind::LimitedByGenerator);
+        assert_eq!(judge(&LoadFacts { is_throttled: true, ..never_held }).1, [], "the quota is the limit");
         assert_eq!(health.late_events, None, "there is no plan to be late for");
     }
 

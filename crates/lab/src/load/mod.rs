@@ -4,7 +4,7 @@
 //! LoadPlan ── one per run: streams, seed, pace
 //!    └─ Schedule ── one per worker: time in, runs of due events out
 //!          └─ a send per run
-//!                └─ Accounting: sent, acknowledged, late, unknown
+//!                └─ Accounting: sent, acknowledged, late (with Attendance: by whose fault), unknown
 //!                      └─ judge: did the generator do its work?
 //! ```
 //!
@@ -12,11 +12,13 @@
 //! there is one stream per source partition. A worker owns whole streams.
 
 mod accounting;
+mod attendance;
 mod health;
 mod plan;
 mod schedule;
 
-pub use accounting::{Accounting, LoadCounts, LoadRecordings, PendingSend};
+pub use accounting::{Accounting, LoadCounts, LoadRecordings, PendingSend, Punctuality};
+pub use attendance::Attendance;
 pub use health::{LATE_AFTER, LoadFacts, judge};
 pub use plan::{Arrivals, LoadPlan, Pace, StreamPlan, Worker};
 pub use schedule::{Run, Schedule};

@@ -154,20 +154,19 @@ impl StreamPlan {
         }
     }
 
-    /// How many events from here on are due by `now`.
+    /// How many events from here on are due before `now`.
     #[must_use]
-    pub fn due_by(&self, now: RunTime) -> u64 {
+    pub fn due_before(&self, now: RunTime) -> u64 {
         let mut plan = self.clone();
         let mut due = plan.skip_nearly_to(now);
-        while plan.intended() <= now && plan.intended() < RunTime::LATEST {
+        while plan.intended() < now && plan.intended() < RunTime::LATEST {
             plan.advance();
             due += 1;
         }
         due
     }
 
-    /// Skips events at equal distances that are due by `now`, all but the last few, and returns how many. A generator
-    /// that is far behind asks for this ten times a second: it must not fall further behind by counting.
+    /// Skips events at equal distances that are due by `now`, all but the last few, and returns how many.
     fn skip_nearly_to(&mut self, now: RunTime) -> u64 {
         let Instants::Constant { number, streams, interval_us, start_us } = &mut self.instants else {
             return 0;
@@ -261,7 +260,7 @@ mod tests {
         let end = RunTime::from_micros(10_001_000);
         let start = RunTime::from_micros(1_000);
         let due: u64 = (0..4)
-            .map(|stream| StreamPlan::new(&plan, stream, start).expect("an open load").due_by(end))
+            .map(|stream| StreamPlan::new(&plan, stream, start).expect("an open load").due_before(end))
             .sum();
         // Ten seconds of 10,000/s; five standard deviations.
         assert!(due.abs_diff(100_000) < 1_600, "{due}");
@@ -270,11 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn due_events_are_counted_up_to_and_with_the_instant() {
+    fn due_events_are_counted_up_to_the_instant() {
         let plan = open(10_000.0, Arrivals::Constant);
         let stream = StreamPlan::new(&plan, 0, RunTime::EPOCH).expect("an open load");
-        for (now, due) in [(0, 1), (399, 1), (400, 2), (4_000, 11)] {
-            assert_eq!(stream.due_by(RunTime::from_micros(now)), due, "at {now}");
+        for (now, due) in [(0, 0), (1, 1), (400, 1), (401, 2), (4_001, 11)] {
+            assert_eq!(stream.due_before(RunTime::from_micros(now)), due, "at {now}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! The scheduler of a load: which events may leave now.
 //!
 //! Pure: time comes in as an argument, and events come out as [`Run`]s of one stream, each of which
-//! becomes one send. There is no timer per event; the caller asks again at [`Schedule::next_due`], or
-//! when a send was answered, or when the orchestrator allowed more.
+//! becomes one send. There is no timer per event; the caller asks again at [`Schedule::next_due`], or,
+//! while it [waits for answers](Schedule::waits_for_answers), when a send was answered, or when the
+//! orchestrator allowed more.
 //!
 //! A run that is due while too many sends are unanswered stays in the schedule with its intended
 //! instants, and leaves late. Nothing is skipped and nothing is re-dated.
@@ -135,13 +136,15 @@ impl Schedule {
         }
     }
 
-    /// When the next event becomes due, if the schedule is what this worker waits for: `None` when it
-    /// waits for an answer or an allowance, or is exhausted.
+    /// Whether as many sends are unanswered as may be: nothing leaves before an answer comes.
+    #[must_use]
+    pub const fn waits_for_answers(&self) -> bool {
+        self.unanswered >= self.may_be_unanswered
+    }
+
+    /// When the next event is or was due; `None` without a plan in time.
     #[must_use]
     pub fn next_due(&self) -> Option<RunTime> {
-        if self.unanswered >= self.may_be_unanswered {
-            return None;
-        }
         self.streams
             .iter()
             .filter(|stream| stream.sequence < stream.end)
@@ -174,12 +177,12 @@ impl Schedule {
         matches!(self.plan.pace, Pace::Open { .. })
     }
 
-    /// Events that are due at `now` and have not been released. At the end of a load they are the
-    /// events that were never sent.
+    /// Events that were due from `begin` on and before `end`, and have not been released. At the end of a load they are
+    /// the events that were never sent.
     #[must_use]
-    pub fn overdue(&self, now: RunTime) -> u64 {
+    pub fn overdue(&self, (begin, end): (RunTime, RunTime)) -> u64 {
         let plans = self.streams.iter().filter_map(|stream| stream.plan.as_ref());
-        plans.map(|plan| plan.due_by(now)).sum()
+        plans.map(|plan| plan.due_before(end).saturating_sub(plan.due_before(begin))).sum()
     }
 
     /// For how many microseconds up to `now` the load stood still because it was as far ahead as it was
@@ -306,7 +309,7 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(schedule.overdue(at(end)), 0);
+            assert_eq!(schedule.overdue((at(0), at(end))), 0);
         }
         events
     }
@@ -330,10 +333,12 @@ mod tests {
         assert_eq!(runs.len(), 4, "as many sends as may be unanswered");
         let first: Vec<_> = runs[0].events().collect();
         assert_eq!(first, [(0, at(0)), (1, at(6_000))]);
-        assert_eq!(schedule.next_due(), None, "an answer is what it waits for");
-        assert_eq!(schedule.overdue(at(8_000)), 2);
-        schedule.answered(4);
+        assert!(schedule.waits_for_answers());
         assert_eq!(schedule.next_due(), Some(at(4_000)));
+        assert_eq!(schedule.overdue((at(0), at(8_000))), 2);
+        assert_eq!(schedule.overdue((at(5_000), at(8_000))), 1);
+        schedule.answered(4);
+        assert!(!schedule.waits_for_answers());
         assert_eq!(release(&mut schedule, 9_000).len(), 3);
     }
 

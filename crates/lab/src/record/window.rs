@@ -25,6 +25,12 @@ impl Window {
         self.end = end;
     }
 
+    /// The window as far as it lies before `until`: its first instant, and the one after its last.
+    #[must_use]
+    pub fn before(self, until: RunTime) -> (RunTime, RunTime) {
+        (self.begin, self.end.min(until))
+    }
+
     /// Whether an event that was meant to be sent at `intended` belongs to it.
     #[inline]
     #[must_use]

@@ -300,6 +300,8 @@ fn record(case: usize, number: u32) -> TrialRecord {
             healthy: true,
             late_events: Some(12),
             never_sent_events: Some(0),
+            held_back_events: Some(0),
+            held_back_longest_us: None,
             lateness_us: latencies(2_000, 3.0, 0.6).summary(),
             sink_lag_peak_events: Some(40_112),
         }),

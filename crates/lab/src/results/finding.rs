@@ -62,6 +62,8 @@ pub enum FindingKind {
     RoleFailed,
     /// The generator did not keep to its schedule, or used all of its CPU.
     GeneratorOverloaded,
+    /// The generator waited for answers of the service.
+    LoadHeldBack,
     /// The sink did not keep up.
     SinkOverloaded,
     /// The service's counters and the clients' differ.
@@ -174,6 +176,7 @@ mod tests {
             FindingKind::OutcomeUnknown,
             FindingKind::RoleFailed,
             FindingKind::GeneratorOverloaded,
+            FindingKind::LoadHeldBack,
             FindingKind::SinkOverloaded,
             FindingKind::CountersDisagree,
             FindingKind::NegativeLatency,

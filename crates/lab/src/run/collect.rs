@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock::RunTime,
     limits::{RoleGroup, available_cores},
-    load::{LATE_AFTER, LoadFacts, LoadRecordings, judge},
+    load::{LoadFacts, LoadRecordings, Punctuality, judge},
     probe::Work,
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
@@ -122,22 +122,16 @@ pub(super) fn collect(
         mode: plan.mode(),
         noun: plan.noun(),
         measured,
-        sent: load_counters(supervisor).events.sent,
-        late: load_counters(supervisor).events.late,
-        never_sent: outcomes.never_sent,
-        due_last: plan.parameters.load.rate.map_or(0, |rate| rate.events_in(LATE_AFTER)),
+        punctuality: outcomes.punctuality,
         lateness: distributions.stages.get(&Stage::Lateness).and_then(LatencyDistribution::summary),
         cpu_percent: roles.get(&Role::Load).map_or(0.0, |usage| usage.cpu_percent),
         held: Duration::from_micros(load_counters(supervisor).held_us),
+        is_throttled,
         sink_lag_peak: (plan.mode() != LoadMode::Backlog).then_some(monitor.sink_lag_peak),
     });
     let has_measured = rates.duration_s > 0.0;
     if has_measured {
-        // A generator that the service holds back would have offered more.
-        let is_explained =
-            |finding: &Finding| is_throttled && finding.kind == FindingKind::LimitedByGenerator;
-        let remaining = generator_findings.into_iter();
-        findings.extend(remaining.filter(|finding| !is_explained(finding)));
+        findings.extend(generator_findings);
     }
     // What is throttled is bound by its quota, and by nothing else that could be raised.
     findings.retain(|finding| !is_throttled || finding.kind != FindingKind::LimitedByConcurrency);
@@ -176,7 +170,7 @@ pub(super) fn collect(
 /// What the roles found out, as far as they came to an end.
 #[derive(Debug, Default)]
 struct Outcomes<'a> {
-    never_sent: u64,
+    punctuality: Punctuality,
     load: Option<&'a LoadRecordings>,
     relays: Vec<&'a BTreeMap<Stage, Recording>>,
     sizes: Vec<&'a BTreeMap<Size, EncodedDistribution>>,
@@ -203,8 +197,8 @@ impl<'a> Outcomes<'a> {
         for (member, outcome) in supervisor.all().filter_map(finished) {
             match outcome {
                 Outcome::Service => {}
-                Outcome::Load { never_sent, recordings, .. } => {
-                    all.never_sent = *never_sent;
+                Outcome::Load { punctuality, recordings, .. } => {
+                    all.punctuality = *punctuality;
                     all.load = recordings.as_ref();
                 }
                 Outcome::Relay { stages, sizes, activity } => {

@@ -7,7 +7,6 @@ use super::collect::Rates;
 use super::plan::TrialPlan;
 use crate::{
     limits::RoleGroup,
-    load::LATE_AFTER,
     results::{
         Distributions, Finding, FindingKind, LatencyDistribution, MeasuredComponent, Noun, Role, RoleUsage,
         Severity, Stage,
@@ -100,16 +99,6 @@ pub(super) fn what_limited(
                 noun.rate(bound),
                 rates.offered_per_s.unwrap_or(0.0),
             ),
-        ));
-    }
-    if plan.mode() == LoadMode::Open
-        && let Some(late) = distributions.stages.get(&Stage::Lateness).and_then(LatencyDistribution::summary)
-        && let Some(p99) = late.p99.filter(|p99| u128::from(*p99) > LATE_AFTER.as_micros())
-    {
-        findings.push(Finding::new(
-            Severity::Warning,
-            FindingKind::GeneratorOverloaded,
-            format!("1 % of the {noun} left {p99} µs late or more, which their latency includes"),
         ));
     }
     findings

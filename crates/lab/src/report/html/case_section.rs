@@ -289,6 +289,7 @@ fn generator(case: &Case, noun: Noun) -> Option<Grid> {
         "trial",
         "generator",
         &late,
+        "held back",
         "never sent",
         "lateness p50",
         "lateness p99",
@@ -304,6 +305,7 @@ fn generator(case: &Case, noun: Noun) -> Option<Grid> {
         let cells = [
             Some(if health.healthy { "kept up" } else { "fell behind" }.to_owned()),
             health.late_events.map(figure::count),
+            health.held_back_events.map(figure::count),
             health.never_sent_events.map(figure::count),
             lateness.and_then(|summary| summary.p50).map(duration),
             lateness.and_then(|summary| summary.p99).map(duration),

@@ -162,13 +162,7 @@ fn disorder_fails_a_case_only_if_order_was_promised() {
 #[test]
 fn an_unhealthy_generator_makes_the_case_invalid_and_a_loss_outweighs_it() {
     let mut unhealthy = record(1, 1.0, []);
-    unhealthy.trial.generator = Some(GeneratorHealth {
-        healthy: false,
-        late_events: None,
-        never_sent_events: None,
-        lateness_us: None,
-        sink_lag_peak_events: None,
-    });
+    unhealthy.trial.generator = Some(GeneratorHealth { healthy: false, ..GeneratorHealth::default() });
     assert_eq!(Case::from_trials(&plan(1), &[unhealthy.clone()]).status, Status::Invalid);
     unhealthy.trial.delivery.as_mut().unwrap().lost = 1;
     assert_eq!(Case::from_trials(&plan(1), &[unhealthy]).status, Status::Failed);

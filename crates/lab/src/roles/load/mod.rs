@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clock::{RunClock, RunTime},
-    load::LoadRecordings,
+    load::{LoadRecordings, Punctuality},
     verify::StreamSends,
 };
 
@@ -69,6 +69,7 @@ struct Ledger {
     progress_heard: usize,
     mark: Option<PendingMark>,
     streams: Vec<StreamSends>,
+    punctuality: Punctuality,
     recordings: Option<LoadRecordings>,
 }
 
@@ -89,6 +90,7 @@ impl Ledger {
             progress_heard: 0,
             mark: None,
             streams: vec![StreamSends::default(); streams],
+            punctuality: Punctuality::default(),
             recordings: None,
         }
     }
@@ -151,6 +153,7 @@ impl Ledger {
         tracing::debug!(worker, at = ?done.at, "a worker has ended");
         self.ended[worker] = true;
         self.latest[worker] = done.counters;
+        self.punctuality += done.punctuality;
         for (own, sends) in self.streams.iter_mut().zip(done.streams) {
             // Every stream belongs to one worker; the others know nothing of it.
             if sends.sent > 0 {
@@ -176,7 +179,7 @@ impl Ledger {
             counted: counted(self.clock.now(), counters),
             outcome: Box::new(Outcome::Load {
                 streams: self.streams,
-                never_sent: counters.overdue,
+                punctuality: self.punctuality,
                 recordings: self.recordings,
             }),
         }
@@ -190,7 +193,6 @@ fn counted(at: RunTime, counters: LoadCounters) -> Counted {
 fn sum(workers: &[LoadCounters]) -> LoadCounters {
     workers.iter().fold(LoadCounters::default(), |mut sum, worker| {
         sum.events += worker.events;
-        sum.overdue += worker.overdue;
         // Held as a whole for as long as the one that was held longest.
         sum.held_us = sum.held_us.max(worker.held_us);
         sum

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Interval};
 use super::encoder::Encoder;
 use crate::{
     clock::{RunClock, RunTime},
-    load::{Accounting, LATE_AFTER, LoadRecordings, PendingSend, Run, Schedule, Worker},
+    load::{Accounting, Attendance, LoadRecordings, PendingSend, Punctuality, Run, Schedule, Worker},
     record::LatencyRecording,
     roles::{
         RoleError,
@@ -50,6 +50,7 @@ pub(super) struct WorkerOutcome {
     pub(super) at: RunTime,
     pub(super) counters: LoadCounters,
     pub(super) streams: Vec<StreamSends>,
+    pub(super) punctuality: Punctuality,
     pub(super) recordings: Option<LoadRecordings>,
 }
 
@@ -88,6 +89,7 @@ pub(super) async fn work<B: Backend>(
                     at: config.clock.now(),
                     counters: LoadCounters::default(),
                     streams: Vec::new(),
+                    punctuality: Punctuality::default(),
                     recordings: None,
                 });
             }
@@ -98,7 +100,8 @@ pub(super) async fn work<B: Backend>(
     let mut generator = Generator {
         clock: config.clock,
         schedule: Schedule::new(plan, worker, start),
-        accounting: Accounting::new(&plan, u64::try_from(LATE_AFTER.as_micros()).unwrap_or(u64::MAX)),
+        accounting: Accounting::new(&plan),
+        attendance: Attendance::default(),
         encoder,
         sink,
         channel,
@@ -109,10 +112,10 @@ pub(super) async fn work<B: Backend>(
         pending: Vec::new(),
         free: Vec::new(),
         outcomes: Vec::new(),
-        overdue_at_stop: None,
+        stopped: None,
+        never_sent: 0,
         latency_recording: config.latency_recording,
         answer_patience: config.answer_patience,
-        answers_until: None,
         paused_until: None,
         causes: Causes::default(),
     };
@@ -123,6 +126,7 @@ struct Generator<C> {
     clock: RunClock,
     schedule: Schedule,
     accounting: Accounting,
+    attendance: Attendance,
     encoder: Encoder<C>,
     sink: Box<dyn Sink>,
     channel: Channel,
@@ -136,20 +140,31 @@ struct Generator<C> {
     /// Tokens that are free.
     free: Vec<usize>,
     outcomes: Vec<SendOutcome>,
-    /// Set when the load was stopped: what was due then and had not left.
-    overdue_at_stop: Option<u64>,
+    stopped: Option<Stopped>,
+    /// Events of the measured phase that will never leave.
+    never_sent: u64,
     latency_recording: LatencyRecording,
     /// How long a stopped load waits for answers.
     answer_patience: Duration,
-    /// Until when it waits for them.
-    answers_until: Option<Instant>,
     /// Until when a load without a plan in time sends nothing, because the service asked to slow down.
     paused_until: Option<Instant>,
     causes: Causes,
 }
 
+/// A load that is to send nothing that becomes due later.
+#[derive(Debug, Clone, Copy)]
+struct Stopped {
+    /// When it was stopped.
+    at: RunTime,
+    /// What was due by then still leaves. Otherwise the latencies of what a service held back would be missing.
+    catches_up: bool,
+    /// Until when it waits for answers.
+    answers_until: Instant,
+}
+
 impl<C: MessageCodec> Generator<C> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<WorkerOutcome, RoleError>> {
+        self.attendance.wake(self.clock.now());
         for _ in 0..ROUNDS_PER_POLL {
             self.hear(context)?;
             let now = self.clock.now();
@@ -159,8 +174,12 @@ impl<C: MessageCodec> Generator<C> {
                     self.causes.warn(&error.condition, error, "there is no connection");
                 }
                 self.channel.say(WorkerEvent::Progress(now, self.counters(now)));
+                if self.stopped.is_some_and(|stopped| stopped.catches_up) && self.is_far_behind(now) {
+                    self.give_up_plan();
+                }
             }
-            if self.answers_until.is_some_and(|until| Instant::now() >= until) {
+            if self.stopped.is_some_and(|stopped| Instant::now() >= stopped.answers_until) {
+                self.give_up_plan();
                 self.give_up_answers();
             }
             let sent = self.send(context, now)?;
@@ -185,19 +204,12 @@ impl<C: MessageCodec> Generator<C> {
                 Some(WorkerCommand::Mark(edge)) => {
                     let now = self.clock.now();
                     match edge {
-                        Edge::Begin if self.latency_recording == LatencyRecording::On => {
-                            self.accounting.begin_measurement(now);
-                        }
-                        Edge::Begin => {}
+                        Edge::Begin => self.accounting.begin_measurement(now, self.latency_recording),
                         Edge::End => self.accounting.end_measurement(now),
                     }
                     self.channel.say(WorkerEvent::Marked(edge, now, self.counters(now)));
                 }
-                Some(WorkerCommand::Stop) if self.overdue_at_stop.is_none() => {
-                    self.overdue_at_stop = Some(self.overdue(self.clock.now()));
-                    self.answers_until = Some(Instant::now() + self.answer_patience);
-                    self.waiting.clear();
-                }
+                Some(WorkerCommand::Stop) if self.stopped.is_none() => self.stop(self.clock.now()),
                 Some(WorkerCommand::Stop) => {}
                 None => return Err(RoleError::Abandoned),
             }
@@ -205,14 +217,57 @@ impl<C: MessageCodec> Generator<C> {
         Ok(())
     }
 
+    fn stop(&mut self, now: RunTime) {
+        self.stopped = Some(Stopped {
+            at: now,
+            catches_up: self.schedule.has_plan(),
+            answers_until: Instant::now() + self.answer_patience,
+        });
+        if !self.schedule.has_plan() || self.is_far_behind(now) {
+            self.give_up_plan();
+        }
+    }
+
+    /// Whether what is due is late by the fault of this worker, and by so much that it is no longer worth sending.
+    fn is_far_behind(&self, now: RunTime) -> bool {
+        let own_us = self.oldest_unsent().map_or(0, |oldest| self.attendance.own_lateness_us(oldest, now));
+        u128::from(own_us.unsigned_abs()) > FAR_BEHIND.as_micros()
+    }
+
+    /// When the oldest event of the plan that has not left is or was due.
+    fn oldest_unsent(&self) -> Option<RunTime> {
+        let has_plan = self.schedule.has_plan();
+        let waiting = self.waiting.iter().filter(|_| has_plan).filter_map(|run| run.events().next());
+        waiting.map(|(_, intended)| intended).chain(self.schedule.next_due()).min()
+    }
+
+    /// What has not left never will.
+    fn give_up_plan(&mut self) {
+        let Some(stopped) = self.stopped.as_mut().filter(|stopped| stopped.catches_up) else {
+            self.waiting.clear();
+            return;
+        };
+        stopped.catches_up = false;
+        if let Some(window) = self.accounting.window() {
+            let waiting = self.waiting.iter().flat_map(Run::events);
+            let waiting = waiting.filter(|(_, intended)| window.contains(*intended)).count() as u64;
+            self.never_sent = waiting + self.schedule.overdue(window.before(stopped.at));
+        }
+        self.waiting.clear();
+    }
+
     /// Sends what is due. Returns whether anything left.
     fn send(&mut self, context: &mut Context<'_>, now: RunTime) -> Result<bool, RoleError> {
         if self.paused_until.is_some_and(|until| Instant::now() >= until) {
             self.paused_until = None;
         }
-        let may_release = self.overdue_at_stop.is_none() && self.paused_until.is_none();
-        if may_release && self.waiting.is_empty() {
-            self.schedule.release(now, EVENTS_PER_ROUND, &mut self.released);
+        let due_by = match self.stopped {
+            None if self.paused_until.is_none() => Some(now),
+            Some(Stopped { at, catches_up: true, .. }) => Some(at),
+            _ => None,
+        };
+        if let Some(due_by) = due_by.filter(|_| self.waiting.is_empty()) {
+            self.schedule.release(due_by, EVENTS_PER_ROUND, &mut self.released);
             self.waiting.extend(self.released.drain(..));
         }
         let mut sent = false;
@@ -226,7 +281,8 @@ impl<C: MessageCodec> Generator<C> {
             let (batch, events) = self.encoder.encode(&run, now);
             let outgoing = OutgoingBatch::new(destination, batch, events);
             if self.sink.send(SendToken(token as u64), outgoing).is_ok() {
-                self.pending[token] = Some(self.accounting.sent(run, now));
+                self.pending[token] = Some(self.accounting.sent(run, now, &self.attendance));
+                self.attendance.send();
                 sent = true;
                 continue;
             }
@@ -272,16 +328,21 @@ impl<C: MessageCodec> Generator<C> {
     /// `Pending` until the next event is due or something else wakes the task.
     fn sleep(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, RoleError> {
         let failed = |source| RoleError::System { what: "a timer", source };
-        if self.overdue_at_stop.is_some() || !self.waiting.is_empty() {
-            return Ok(Poll::Pending);
-        }
-        // Events closer together than this leave together: each wake-up costs more than it.
-        let after = match (self.paused_until, self.schedule.next_due()) {
-            (Some(until), _) => until.saturating_duration_since(Instant::now()),
-            (None, Some(due)) => due.saturating_since(self.clock.now()),
+        let now = self.clock.now();
+        let may_leave =
+            |due: &RunTime| self.stopped.is_none_or(|stopped| stopped.catches_up && *due <= stopped.at);
+        let after = match (self.paused_until, self.oldest_unsent().filter(may_leave)) {
+            (Some(until), _) => until.saturating_duration_since(Instant::now()).max(COALESCE),
             (None, None) => return Ok(Poll::Pending),
+            (None, Some(due)) => {
+                // A worker that looks for an answer now and then knows whether it could have seen one.
+                let is_held_back = self.schedule.waits_for_answers() || !self.waiting.is_empty();
+                let least = if is_held_back { ANSWERS_EXPECTED } else { COALESCE };
+                let after = due.saturating_since(now).max(least);
+                self.attendance.sleep(now, now.plus(after), due);
+                after
+            }
         };
-        let after = after.max(COALESCE);
         self.timer.set(after).map_err(failed)?;
         match self.timer.poll_elapsed(context) {
             Poll::Ready(elapsed) => elapsed.map(Poll::Ready).map_err(failed),
@@ -301,9 +362,13 @@ impl<C: MessageCodec> Generator<C> {
     }
 
     fn is_done(&self) -> bool {
-        (self.overdue_at_stop.is_some() || self.schedule.is_exhausted())
-            && self.waiting.is_empty()
-            && self.pending.len() == self.free.len()
+        let is_over = match self.stopped {
+            Some(Stopped { at, catches_up, .. }) => {
+                !catches_up || self.schedule.next_due().is_none_or(|due| due > at)
+            }
+            None => self.schedule.is_exhausted(),
+        };
+        is_over && self.waiting.is_empty() && self.pending.len() == self.free.len()
     }
 
     fn give_account(&mut self) -> WorkerOutcome {
@@ -312,22 +377,13 @@ impl<C: MessageCodec> Generator<C> {
             at,
             counters: self.counters(at),
             streams: self.accounting.streams().to_vec(),
+            punctuality: Punctuality { never_sent: self.never_sent, ..self.accounting.punctuality() },
             recordings: self.accounting.take_recordings(at),
         }
     }
 
     fn counters(&self, now: RunTime) -> LoadCounters {
-        LoadCounters {
-            events: self.accounting.counts(),
-            overdue: self.overdue_at_stop.unwrap_or_else(|| self.overdue(now)),
-            held_us: self.schedule.held_us(now),
-        }
-    }
-
-    fn overdue(&self, now: RunTime) -> u64 {
-        let waiting: u64 = self.waiting.iter().map(|run| u64::from(run.count())).sum();
-        let is_planned = self.schedule.has_plan();
-        self.schedule.overdue(now) + if is_planned { waiting } else { 0 }
+        LoadCounters { events: self.accounting.counts(), held_us: self.schedule.held_us(now) }
     }
 }
 
@@ -341,4 +397,11 @@ const EVENTS_PER_ROUND: u32 = 4_096;
 /// that way, since that is a share of a second's worth, and does not flood the service with sends that it refuses.
 const THROTTLED_PAUSE: Duration = Duration::from_millis(10);
 
+/// Events closer together than this leave together: each wake-up costs more than it.
 const COALESCE: Duration = Duration::from_micros(50);
+
+/// How often a worker that waits for answers, or for credit, wakes to see that there is none.
+const ANSWERS_EXPECTED: Duration = Duration::from_millis(2);
+
+/// A stopped generator that is further behind than this, by its own fault, does not catch up: the trial is invalid.
+const FAR_BEHIND: Duration = Duration::from_millis(100);

@@ -125,8 +125,6 @@ pub struct ExternalFigures {
 pub struct LoadCounters {
     /// Events by what became of them.
     pub events: LoadCounts,
-    /// Events that are due and have not left.
-    pub overdue: u64,
     /// For how many microseconds it stood still because it was far enough ahead.
     pub held_us: u64,
 }

@@ -35,7 +35,7 @@ pub use self::remote::{Assignment, Build, ClockAnswer, ClockQuestion, Hello, Lin
 pub use super::service_config::{ServiceAddress, ServiceConfig};
 
 use crate::{
-    load::LoadRecordings,
+    load::{LoadRecordings, Punctuality},
     record::{EncodedDistribution, Recording},
     results::{RelayActivity, Size, Stage},
     scenario::{Connection, Secret},
@@ -153,8 +153,8 @@ pub enum Outcome {
     Load {
         /// Per stream, in their order.
         streams: Vec<StreamSends>,
-        /// Events of the plan that were due when the load was stopped and never left.
-        never_sent: u64,
+        /// How it kept to its plan in the measured phase.
+        punctuality: Punctuality,
         /// `None` if nothing was marked.
         recordings: Option<LoadRecordings>,
     },

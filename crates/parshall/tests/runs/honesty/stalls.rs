@@ -99,6 +99,58 @@ fn a_stall_that_outlasts_the_measured_phase_is_in_the_figures_of_the_phase() {
 }
 
 #[test]
+fn a_generator_that_stands_still_in_the_warm_up_alone_leaves_the_phase_valid() {
+    let scenario = scenario("2 s").replace("warm_up: 500 ms", "warm_up: 2 s");
+    let mut run = Run::start(&scenario);
+    run.until(": warming up");
+    // From the first event on, and over long before the phase.
+    pause(run.role("load"), Duration::from_millis(900));
+    let finished = run.finish();
+    let case = finished.case();
+    assert_eq!((finished.status, &case["status"]), (Some(0), &"passed".into()), "{case:#}");
+    let generator = &case["trials"][0]["generator"];
+    assert!(
+        finished.findings("load-held-back").is_empty()
+            || generator["held_back_events"].as_f64().unwrap() < RATE
+    );
+    assert!(generator["late_events"].as_f64().unwrap() < RATE * 0.02, "{generator}");
+}
+
+#[test]
+fn a_service_that_stands_still_leaves_the_run_valid_and_is_named() {
+    let mut run = Run::start(&scenario("3 s"));
+    run.until(": measuring");
+    std::thread::sleep(Duration::from_millis(500));
+    let pause = pause(run.role("hub"), Duration::from_millis(700));
+    let finished = run.finish();
+    let latencies = latencies(&finished);
+    // Everything that was meant for the phase is in its latencies, and those of the pause are as long as it.
+    let longest = latencies.max() as f64 / 1e6;
+    assert!(longest * 1.001 >= pause.least.as_secs_f64() - 1.0 / RATE, "{longest} of {pause:?}");
+    let case = finished.case();
+    assert_eq!((finished.status, &case["status"]), (Some(0), &"passed".into()), "{case:#}");
+    let generator = &case["trials"][0]["generator"];
+    assert_eq!((&generator["healthy"], &generator["never_sent_events"]), (&true.into(), &0.into()));
+    let held_back = generator["held_back_events"].as_u64().unwrap();
+    assert!(held_back as f64 >= RATE * 0.5, "{generator}");
+    let findings = finished.findings("load-held-back");
+    assert!(findings.len() == 1 && findings[0].contains("earlier sends were unanswered"), "{findings:?}");
+}
+
+#[test]
+fn a_service_that_stands_still_at_the_end_of_the_phase_hides_none_of_its_events() {
+    let mut run = Run::start(&scenario("1500 ms"));
+    run.until(": measuring");
+    std::thread::sleep(Duration::from_millis(1_000));
+    pause(run.role("hub"), Duration::from_millis(900));
+    let finished = run.finish();
+    let case = finished.case();
+    assert_eq!((finished.status, &case["status"]), (Some(0), &"passed".into()), "{case:#}");
+    assert_eq!(case["trials"][0]["generator"]["never_sent_events"], 0);
+    assert!(latencies(&finished).len() as f64 >= RATE * 1.35);
+}
+
+#[test]
 fn a_generator_that_stands_still_makes_latencies_longer_and_the_run_invalid() {
     let mut run = Run::start(&scenario("5 s"));
     run.until(": measuring");

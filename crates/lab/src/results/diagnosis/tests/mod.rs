@@ -101,13 +101,7 @@ fn healthy() -> Trial {
             sizes: sizes(78_125, 126.0),
             ..RelayActivity::default()
         }),
-        generator: Some(GeneratorHealth {
-            healthy: true,
-            late_events: None,
-            never_sent_events: None,
-            lateness_us: None,
-            sink_lag_peak_events: None,
-        }),
+        generator: Some(GeneratorHealth { healthy: true, ..GeneratorHealth::default() }),
         intervals: intervals(2_000),
         ..Trial::default()
     }
