@@ -62,9 +62,14 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
     let general = [
         StudyColumn { figure: Figure::Reordered, is_alarming: keeps_order },
         StudyColumn { figure: Figure::Corrupted, is_alarming: true },
+        StudyColumn { figure: Figure::Unexpected, is_alarming: true },
+        StudyColumn { figure: Figure::Foreign, is_alarming: true },
+        StudyColumn { figure: Figure::Misplaced, is_alarming: true },
     ];
     let of_studies = studies::of(&shape).flat_map(|study| study.columns()).copied();
     let mut columns: Vec<Option<Column>> = MEASURED.into_iter().map(of).collect();
+    // Only where something came twice is there another rate than the one that counts each event once.
+    columns.push(of(Figure::WithDuplicatesPerS));
     columns.extend(PACED.into_iter().map(|figure| paced(results, figure)));
     columns.extend([count(Figure::Lost, true), count(Figure::Duplicated, false)]);
     columns.extend(general.into_iter().chain(of_studies).map(damage));

@@ -246,6 +246,10 @@ const COLUMNS: &[Column] = &[
     Column::Lag(LagFigure::Begin),
     Column::Lag(LagFigure::End),
     Column::Lag(LagFigure::Peak),
+    Column::Of(Figure::Unexpected),
+    Column::Of(Figure::Foreign),
+    Column::Of(Figure::Misplaced),
+    Column::Of(Figure::WithDuplicatesPerS),
     Column::Destination,
 ];
 

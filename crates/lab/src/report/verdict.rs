@@ -333,6 +333,8 @@ fn delivery_line(delivery: &Delivery, noun: Noun) -> String {
     let rare = [
         ("unknown", delivery.unknown),
         ("unexpected", delivery.unexpected),
+        ("foreign", delivery.foreign),
+        ("misplaced", delivery.misplaced),
         ("dead-lettered", delivery.dead_lettered),
         ("redelivered", delivery.redelivered),
     ];

@@ -32,9 +32,15 @@ pub struct Delivery {
     /// Events that arrived though the load says that it never sent them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unexpected: Option<u64>,
-    /// Events of another run that were still in the hub. They are left out of every other count.
+    /// Events of another run: they were still in the hub, or something else sends to it. They are left out of every other count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<u64>,
+    /// Events that arrived at another partition of the destination than they were to go to, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misplaced: Option<u64>,
+    /// Partitions of the destination at which events arrived; over several trials, the fewest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_partitions: Option<u64>,
     /// Queues: deliveries of a message that had been delivered before and came to nothing then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redelivered: Option<u64>,
@@ -58,6 +64,8 @@ impl Delivery {
             unknown: sum_of_known(sum.unknown, next.unknown),
             unexpected: sum_of_known(sum.unexpected, next.unexpected),
             foreign: sum_of_known(sum.foreign, next.foreign),
+            misplaced: sum_of_known(sum.misplaced, next.misplaced),
+            reached_partitions: sum.reached_partitions.into_iter().chain(next.reached_partitions).min(),
             redelivered: sum_of_known(sum.redelivered, next.redelivered),
             dead_lettered: sum_of_known(sum.dead_lettered, next.dead_lettered),
         })

@@ -14,7 +14,7 @@ use super::{Delivery, LatencyDistribution, LatencySummary, Summary, Trial};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Destination {
-    /// Events that its sink received per second.
+    /// Different events that its sink received per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub consumed_per_s: Option<f64>,
@@ -30,7 +30,7 @@ pub struct Destination {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DestinationSummary {
-    /// Events that its sink received per second.
+    /// Different events that its sink received per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumed_per_s: Option<Summary>,
     /// End to end, over all trials.

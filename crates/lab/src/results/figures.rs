@@ -42,6 +42,10 @@ pub enum Figure {
     Unknown,
     Redelivered,
     DeadLettered,
+    Unexpected,
+    Foreign,
+    Misplaced,
+    WithDuplicatesPerS,
 }
 
 /// What the values of a figure are, which decides how they are written and read.
@@ -95,7 +99,7 @@ use Better::{Higher, Lower};
 use Quantity::{Bytes, Count, Microseconds, MicrosecondsEach, PerSecond, Percent};
 
 /// Every figure, in the order of its variants.
-const DEFINITIONS: [Definition; 26] = [
+const DEFINITIONS: [Definition; 30] = [
     // What the load offered, what the pipeline received and forwarded, in the measured phase.
     define(Figure::OfferedPerS, same("offered_per_s"), ["offered/s", ""], PerSecond, Higher),
     define(Figure::ReceivedPerS, same("received_per_s"), ["received/s", ""], PerSecond, Higher),
@@ -149,6 +153,17 @@ const DEFINITIONS: [Definition; 26] = [
         ["delivery.dead_lettered", "dead_lettered"],
         ["dead-lettered", ""],
         Count,
+        Lower,
+    ),
+    define(Figure::Unexpected, ["delivery.unexpected", "unexpected"], ["unexpected", ""], Count, Lower),
+    define(Figure::Foreign, ["delivery.foreign", "foreign"], ["foreign", ""], Count, Lower),
+    define(Figure::Misplaced, ["delivery.misplaced", "misplaced"], ["misplaced", ""], Count, Lower),
+    // Beside a throughput that counts each event once.
+    define(
+        Figure::WithDuplicatesPerS,
+        same("with_duplicates_per_s"),
+        ["with", "duplicates/s"],
+        PerSecond,
         Lower,
     ),
 ];
@@ -227,6 +242,7 @@ impl Figure {
             Self::OfferedPerS => trial.offered_per_s,
             Self::ReceivedPerS => trial.received_per_s,
             Self::ForwardedPerS => trial.forwarded_per_s,
+            Self::WithDuplicatesPerS => trial.with_duplicates_per_s,
             Self::ProducedPerS => trial.produced_per_s,
             Self::ConsumedPerS => trial.consumed_per_s,
             Self::CpuPercent => Some(usage()?.cpu_percent),
@@ -267,6 +283,7 @@ impl Figure {
             Self::OfferedPerS => case.offered_per_s,
             Self::ReceivedPerS => case.received_per_s,
             Self::ForwardedPerS => case.forwarded_per_s,
+            Self::WithDuplicatesPerS => case.with_duplicates_per_s,
             Self::ProducedPerS => case.produced_per_s,
             Self::ConsumedPerS => case.consumed_per_s,
             Self::CpuPercent => case.cpu_percent,
@@ -317,9 +334,13 @@ impl Figure {
             Self::Unknown => count(|delivery| delivery.unknown),
             Self::Redelivered => count(|delivery| delivery.redelivered),
             Self::DeadLettered => count(|delivery| delivery.dead_lettered),
+            Self::Unexpected => count(|delivery| delivery.unexpected),
+            Self::Foreign => count(|delivery| delivery.foreign),
+            Self::Misplaced => count(|delivery| delivery.misplaced),
             Self::OfferedPerS
             | Self::ReceivedPerS
             | Self::ForwardedPerS
+            | Self::WithDuplicatesPerS
             | Self::ProducedPerS
             | Self::ConsumedPerS
             | Self::CpuPercent

@@ -50,6 +50,12 @@ pub enum FindingKind {
     EventsCorrupted,
     /// Events arrived that were never sent.
     EventsUnexpected,
+    /// Events of another run arrived.
+    EventsForeign,
+    /// Events arrived at another partition than they were to go to.
+    EventsMisplaced,
+    /// Events arrived at fewer partitions than they could have.
+    FewPartitions,
     /// Events of a stream arrived out of order.
     EventsReordered,
     /// Events arrived more than once.
@@ -170,6 +176,10 @@ mod tests {
             FindingKind::EventsMissed,
             FindingKind::EventsCorrupted,
             FindingKind::EventsUnexpected,
+            FindingKind::EventsForeign,
+            FindingKind::EventsMisplaced,
+            FindingKind::FewPartitions,
+            FindingKind::EventsDuplicated,
             FindingKind::EventsReordered,
             FindingKind::EventsDeadLettered,
             FindingKind::BufferPerSend,

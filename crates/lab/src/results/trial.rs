@@ -34,19 +34,24 @@ pub struct Trial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub offered_per_s: Option<f64>,
-    /// Events that the pipeline received per second.
+    /// Events that the pipeline received per second, those that it received again included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub received_per_s: Option<f64>,
-    /// Events that the pipeline forwarded, and the service accepted, per second.
+    /// Different events that the pipeline forwarded, and the service accepted, per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub forwarded_per_s: Option<f64>,
+    /// What came through per second with all repetitions; absent if nothing came twice. Every other rate of forwarded or
+    /// received events counts each of them once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub with_duplicates_per_s: Option<f64>,
     /// Events that the service acknowledged to the load per second, where no pipeline is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub produced_per_s: Option<f64>,
-    /// Events that the sink received per second, where no pipeline is measured.
+    /// Different events that the sink received per second, where no pipeline is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub consumed_per_s: Option<f64>,

@@ -7,7 +7,10 @@ use super::{
     bounds::allowed,
     clock_correction::{ClockCorrection, clock_finding, remote_roles},
     error::TrialError,
-    findings::{limit_findings, missed_by_sink, outside_findings, sink_finding, what_limited},
+    findings::{
+        limit_findings, missed_by_sink, outside_findings, placement_findings, sink_finding, what_limited,
+    },
+    goodput::first_arrivals,
     lag::{lag, steadiness_finding},
     monitor::{Monitor, load_counters, rate_between, relay_counters, sinks_counters},
     pipeline::{Pipeline, rate},
@@ -50,7 +53,8 @@ pub(super) fn collect(
     let outcomes = Outcomes::of(supervisor);
     let pipeline = Pipeline::of(plan);
     let rates = Rates::of(plan, supervisor, &pipeline);
-    let roles = usages(supervisor, monitor, groups, pipeline.carried(supervisor));
+    let carried = pipeline.carried(supervisor) as f64 * rates.first_arrivals;
+    let roles = usages(supervisor, monitor, groups, carried as u64);
     let measured = plan.measured();
     let mut findings = limit_findings(&measured, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
@@ -110,6 +114,10 @@ pub(super) fn collect(
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
         findings.extend(lag.and_then(|lag| steadiness_finding(plan, &rates, lag)));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
+        let ends = (0..).zip(&plan.topology.sinks);
+        let verdicts =
+            ends.filter_map(|(instance, end)| Some((end, outcomes.sinks.get(&instance)?.delivery?)));
+        findings.extend(verdicts.flat_map(|(end, delivery)| placement_findings(plan, end, delivery)));
         let missed = sinks_counters(supervisor).iter().map(|sink| sink.missed).sum();
         findings.extend(missed_by_sink(missed, plan.noun()));
     }
@@ -145,6 +153,7 @@ pub(super) fn collect(
         offered_per_s: rates.offered_per_s,
         received_per_s: rates.received_per_s,
         forwarded_per_s: rates.forwarded_per_s,
+        with_duplicates_per_s: rates.with_duplicates_per_s(),
         produced_per_s: rates.produced_per_s,
         consumed_per_s: rates.consumed_per_s,
         lag,
@@ -298,10 +307,12 @@ impl Outcomes<'_> {
     }
 }
 
-/// Events per second over the measured phase.
+/// Events per second over the measured phase. What was forwarded, or received by a sink, counts each event once.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     pub(super) duration_s: f64,
+    /// The share of arrivals that were not repetitions.
+    first_arrivals: f64,
     pub(super) offered_per_s: Option<f64>,
     received_per_s: Option<f64>,
     pub(super) forwarded_per_s: Option<f64>,
@@ -320,7 +331,16 @@ impl Rates {
         self.forwarded_per_s.or(self.consumed_per_s)
     }
 
+    fn with_duplicates_per_s(&self) -> Option<f64> {
+        let carried = self.throughput_per_s()?;
+        (self.first_arrivals > 0.0 && self.first_arrivals < 1.0).then(|| carried / self.first_arrivals)
+    }
+
     fn of(plan: &TrialPlan<'_>, supervisor: &Supervisor, pipeline: &Pipeline) -> Self {
+        // Of several destinations our relay's figures are the mean; the others are those of the first sink.
+        let sinks = if matches!(pipeline, Pipeline::Ours { .. }) { None } else { Some(0) };
+        let first_arrivals = first_arrivals(supervisor, sinks);
+        let once = |rate: f64| rate * first_arrivals;
         let duration = supervisor
             .edges(if *pipeline == Pipeline::Absent { plan.topology.measured_role() } else { Role::Relay })
             .map(|(began, ended)| ended.at.saturating_since(began.at).as_secs_f64())
@@ -330,11 +350,12 @@ impl Rates {
         };
         let rates = Self {
             duration_s: duration.unwrap_or(0.0),
+            first_arrivals,
             offered_per_s: rate(supervisor, Role::Load, |told| Some(told.load()?.events.sent)),
             received_per_s: pipeline.received_per_s(supervisor),
-            forwarded_per_s: pipeline.forwarded_per_s(supervisor),
+            forwarded_per_s: pipeline.forwarded_per_s(supervisor).map(once),
             produced_per_s: without_pipeline(Role::Load, |told| Some(told.load()?.events.acknowledged)),
-            consumed_per_s: without_pipeline(Role::Sink, |told| Some(told.sink()?.events.received)),
+            consumed_per_s: without_pipeline(Role::Sink, |told| Some(told.sink()?.events.received)).map(once),
         };
         match (plan.mode(), pipeline) {
             (LoadMode::Backlog, Pipeline::Ours { destinations }) => {
@@ -360,7 +381,7 @@ impl Rates {
             duration_s: seconds,
             offered_per_s: None,
             received_per_s: Some(relay.received as f64 / seconds),
-            forwarded_per_s: Some(forwarded as f64 / seconds),
+            forwarded_per_s: Some(forwarded as f64 / seconds * self.first_arrivals),
             ..self
         }
     }
@@ -499,7 +520,9 @@ fn destinations(
                 _ => None,
             };
             let destination = Destination {
-                consumed_per_s: edges.and_then(|(began, ended)| rate_between(began, ended, received)),
+                consumed_per_s: edges
+                    .and_then(|(began, ended)| rate_between(began, ended, received))
+                    .map(|rate| rate * first_arrivals(supervisor, Some(member.instance))),
                 latency_us: None,
                 delivery: verdict.map(|verdict| delivery(verdict, source_of(plan, hub))),
             };
@@ -535,5 +558,7 @@ fn delivery(verdict: &verify::Delivery, source: Option<EntityCounters>) -> Deliv
         unknown: Some(verdict.unknown),
         unexpected: Some(verdict.unexpected),
         foreign: Some(verdict.counts.foreign),
+        misplaced: Some(verdict.counts.misplaced),
+        reached_partitions: Some(u64::from(verdict.reached)),
     }
 }

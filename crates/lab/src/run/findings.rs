@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use super::collect::Rates;
 use super::plan::TrialPlan;
 use crate::{
+    figure,
     limits::RoleGroup,
     results::{
         Distributions, Finding, FindingKind, LatencyDistribution, MeasuredComponent, Noun, Role, RoleUsage,
         Severity, Stage,
     },
-    scenario::LoadMode,
+    scenario::{End, LoadMode},
+    verify::Delivery,
 };
 
 pub(super) fn limit_findings(
@@ -124,6 +126,41 @@ pub(super) fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -
             false => "give the sink more cores, or measure with `load.mode=backlog`",
         })
     })
+}
+
+/// Events that no one of this run sent, and partitions that no event came to: `delivery` is that of one of the sinks.
+pub(super) fn placement_findings(plan: &TrialPlan<'_>, end: &End, delivery: &Delivery) -> Vec<Finding> {
+    let place = match plan.topology.sinks.len() {
+        0 | 1 => String::new(),
+        _ => format!("at `{end}`: "),
+    };
+    let foreign = (delivery.counts.foreign > 0).then(|| {
+        // Nothing else can write there.
+        let (severity, origin) = match plan.is_embedded() {
+            true => (
+                Severity::Failure,
+                "only this run writes there, so that they were damaged or invented on the way",
+            ),
+            false => (Severity::Warning, "something else writes there, or an earlier run has left them"),
+        };
+        let foreign = plan.noun().counted(delivery.counts.foreign);
+        let message =
+            format!("{place}{foreign} of another run arrived, and are left out of every figure: {origin}");
+        Finding::new(severity, FindingKind::EventsForeign, message)
+    });
+    let reachable = plan.reachable_partitions(end, delivery.distinct);
+    let few = reachable.filter(|reachable| delivery.reached < *reachable).map(|reachable| {
+        let message = format!(
+            "{place}reached {} of {}: {} at random would have reached all of them",
+            delivery.reached,
+            figure::counted(u64::from(reachable), "partition", "partitions"),
+            plan.noun().counted(delivery.distinct),
+        );
+        let advice = "let it choose a partition for each event or batch, or set `relay.fan_out` to as many as it is to use";
+        let finding = Finding::new(Severity::Warning, FindingKind::FewPartitions, message);
+        if plan.is_external() { finding.with_hint(advice) } else { finding }
+    });
+    foreign.into_iter().chain(few).collect()
 }
 
 /// What the destination's retention took before the sink read it counts as lost, and what is measured is not to blame.

@@ -24,6 +24,7 @@ mod collect;
 mod command;
 mod error;
 mod findings;
+mod goodput;
 mod lag;
 mod max_lag;
 mod monitor;

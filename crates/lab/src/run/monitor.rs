@@ -44,6 +44,9 @@ struct Totals {
     sent: u64,
     received: u64,
     forwarded: u64,
+    /// Arrivals at the sink, and those of them that were repetitions.
+    arrived: u64,
+    repeated: u64,
 }
 
 /// Which case and trial a monitor is about.
@@ -186,11 +189,14 @@ impl<'a> Monitor<'a> {
 
     fn totals(&self, supervisor: &Supervisor, at: RunTime) -> Totals {
         let pipeline = self.pipeline.counters(supervisor);
+        let sink = sink_counters(supervisor).events;
         Totals {
             at,
             sent: load_counters(supervisor).events.sent,
             received: pipeline.received,
             forwarded: pipeline.forwarded,
+            arrived: sink.received,
+            repeated: sink.duplicated,
         }
     }
 
@@ -210,7 +216,10 @@ impl<'a> Monitor<'a> {
         progress.phase_elapsed = now.saturating_since(self.phase_began);
         progress.offered_per_s = Some(rate(totals.sent, self.before.sent));
         progress.received_per_s = Some(rate(totals.received, self.before.received));
-        let forwarded_per_s = rate(totals.forwarded, self.before.forwarded);
+        let repeated = totals.repeated.saturating_sub(self.before.repeated) as f64;
+        let arrived = totals.arrived.saturating_sub(self.before.arrived).max(1) as f64;
+        let forwarded_per_s =
+            rate(totals.forwarded, self.before.forwarded) * (1.0 - repeated / arrived).max(0.0);
         progress.forwarded_per_s = (self.pipeline != Pipeline::Absent).then_some(forwarded_per_s);
         if let Some(lead) = &mut self.max_lag {
             lead.note(forwarded_per_s);

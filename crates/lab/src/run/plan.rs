@@ -8,6 +8,7 @@ use std::{
 
 use hub::namespace::StorageConfig;
 use partition_log::disk::StorageOptions;
+use pipeline::vocabulary::Route;
 use serde_json::Value;
 
 use super::peers::Peers;
@@ -23,10 +24,10 @@ use crate::{
         ServiceAddress, ServiceConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Connection, End, Entity, LoadMode, Parameters, Queue, Readiness, RoleLimits, Secret,
-        ServiceCommand, SystemUnderTest, Target, Topic, Topology, Transport, WhenFull,
+        self, Case, Connection, End, Entity, LoadMode, Parameters, Payload, Queue, Readiness, RoleLimits,
+        Secret, ServiceCommand, SystemUnderTest, Target, Topic, Topology, Transport, WhenFull,
     },
-    verify::Expectation,
+    verify::{Expectation, Placement},
 };
 
 /// Everything that the roles of one trial have in common.
@@ -228,6 +229,43 @@ impl<'a> TrialPlan<'a> {
         sinks.map(|end| self.sink(embedded, end, dead_letters.take())).collect()
     }
 
+    /// To which partitions of a sink's entity events are to go, where that is known.
+    fn placement(&self, end: &End) -> Placement {
+        let relay = &self.parameters.relay;
+        let narrow = |partitions: u32| u16::try_from(partitions.max(1)).unwrap_or(u16::MAX);
+        let destinations = narrow(self.topology.entity(end).partitions());
+        let fan_out = narrow(relay.fan_out).min(destinations);
+        match &self.topology.pipeline {
+            _ if !self.topology.entity(end).is_log() => Placement::Anywhere,
+            None => Placement::Same { sources: destinations, fan_out: destinations },
+            Some(_) if self.is_external() => Placement::Anywhere,
+            Some(pipeline) if relay.route == Route::SamePartition => Placement::Same {
+                sources: narrow(self.topology.entity(&pipeline.from).partitions()),
+                fan_out,
+            },
+            Some(_) => Placement::First(fan_out),
+        }
+    }
+
+    /// How many partitions of a sink's entity that many different events must have reached, whichever way they were
+    /// distributed; `None` where they may lie in fewer by chance or by their keys.
+    pub(super) fn reachable_partitions(&self, end: &End, events: u64) -> Option<u16> {
+        let relay = &self.parameters.relay;
+        let has_keys = matches!(self.parameters.load.payload, Payload::Replay { .. });
+        let destinations = u16::try_from(self.topology.entity(end).partitions()).unwrap_or(u16::MAX);
+        let fan_out = u16::try_from(relay.fan_out.max(1)).unwrap_or(u16::MAX).min(destinations);
+        // A command may choose a partition for each batch.
+        let (partitions, events_at_once) = match self.placement(end) {
+            Placement::Same { sources, fan_out } => (self.load_plan().streams.min(sources).min(fan_out), 1),
+            _ if has_keys => return None,
+            Placement::First(fan_out) => (fan_out, 1),
+            Placement::Anywhere => (fan_out, relay.batch.events as u64),
+        };
+        let enough =
+            u64::from(partitions).saturating_mul(EVENTS_PER_PARTITION).saturating_mul(events_at_once);
+        (events >= enough).then_some(partitions)
+    }
+
     fn sink(&self, embedded: Option<&Ready>, end: &End, dead_letters: Option<Endpoint>) -> SinkConfig {
         let parameters = self.parameters;
         let partitions = self.topology.entity(end).partitions();
@@ -241,6 +279,7 @@ impl<'a> TrialPlan<'a> {
                 streams: self.load_plan().streams,
                 destinations,
                 sequence_end: self.sequence_end(),
+                placement: self.placement(end),
             },
             plan: self.load_plan(),
             workers: workers(parameters.sink.workers),
@@ -460,6 +499,9 @@ pub(super) const LEAST_DRAIN: Duration = Duration::from_secs(1);
 
 /// What an open load may send beyond its phases, while the orchestrator makes up its mind.
 const SLACK: Duration = Duration::from_secs(60);
+
+/// With so many random choices for each partition, one that was never chosen was left out on purpose.
+const EVENTS_PER_PARTITION: u64 = 40;
 
 /// Poisson streams differ from their mean.
 const STREAM_SLACK: u64 = 100_000;

@@ -14,6 +14,7 @@
 //! | corrupted | no believable header, or a stream, sequence or instant that the run can't have |
 //! | foreign | a whole header of another run |
 //! | unexpected | seen, though the load says that it never sent it |
+//! | misplaced | seen at a partition that it was not to go to, where that is known |
 //!
 //! An event that is delivered again goes back in its stream by nature, so a repetition counts as
 //! duplicated, never as reordered.
@@ -44,6 +45,39 @@ pub struct Expectation {
     /// The first sequence number that no stream can reach. Bounds the verifier's memory: one bit per
     /// stream and sequence number.
     pub sequence_end: u32,
+    /// To which of the destination's partitions events are to go.
+    #[serde(default)]
+    pub placement: Placement,
+}
+
+/// To which partitions of the destination the events of a stream are to go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// To any: the pipeline decides.
+    #[default]
+    Anywhere,
+    /// To the first so many.
+    First(u16),
+    /// To the one with the number of the source's partition, modulo `fan_out`. Stream `s` is in source partition
+    /// `s mod sources`.
+    Same {
+        /// Partitions of the source.
+        sources: u16,
+        /// Partitions that are written.
+        fan_out: u16,
+    },
+}
+
+impl Placement {
+    #[inline]
+    const fn allows(self, stream: u16, destination: u16) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::First(fan_out) => destination < fan_out,
+            Self::Same { sources, fan_out } => stream % sources % fan_out == destination,
+        }
+    }
 }
 
 /// What the load knows about one stream at its end.
@@ -82,6 +116,9 @@ pub struct Counts {
     pub corrupted: u64,
     /// Events of another run.
     pub foreign: u64,
+    /// Events at a partition that they were not to go to.
+    #[serde(default)]
+    pub misplaced: u64,
 }
 
 /// The verdict on a run.
@@ -107,6 +144,12 @@ pub struct Delivery {
     /// Different events that are in the dead-letter queue of the source, where the sink looks into it. They are not lost.
     #[serde(default)]
     pub dead_lettered: u64,
+    /// Repetitions that no worker of the sink could know: another one had seen the event.
+    #[serde(default)]
+    pub duplicated_between_workers: u64,
+    /// Partitions of the destination at which events were seen.
+    #[serde(default)]
+    pub reached: u16,
     /// Where the first losses are; at most [`LOSS_EXAMPLES`].
     pub lost_examples: Vec<LostRange>,
 }
@@ -118,6 +161,7 @@ impl std::ops::AddAssign for Counts {
         self.reordered += other.reordered;
         self.corrupted += other.corrupted;
         self.foreign += other.foreign;
+        self.misplaced += other.misplaced;
     }
 }
 
@@ -188,6 +232,8 @@ impl StreamVerifier {
             return None;
         }
         self.counts.received += 1;
+        let is_placed = self.expectation.placement.allows(header.stream, destination);
+        self.counts.misplaced += u64::from(!is_placed);
         let stream = usize::from(header.stream);
         if self.streams[stream].insert(header.sequence) {
             let reached = &mut self.reached
@@ -286,8 +332,17 @@ impl StreamVerifier {
             unknown_seen: sent_seen.saturating_sub(acknowledged_seen),
             unexpected: distinct.saturating_sub(sent_seen),
             dead_lettered: 0,
+            duplicated_between_workers: 0,
+            reached: self.reached(),
             lost_examples: self.lost_examples(sends),
         }
+    }
+
+    fn reached(&self) -> u16 {
+        let destinations = self.expectation.destinations;
+        let streams = || self.reached.chunks(usize::from(destinations.max(1)));
+        let is_reached = |at: &u16| streams().any(|stream| stream[usize::from(*at)] > 0);
+        (0..destinations).filter(is_reached).count() as u16
     }
 
     fn lost_examples(&self, sends: &[StreamSends]) -> Vec<LostRange> {

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{clock::RunTime, payload::PayloadWriter};
 
-const EXPECTATION: Expectation = Expectation { run: 7, streams: 4, destinations: 3, sequence_end: 1_000 };
+const EXPECTATION: Expectation =
+    Expectation { run: 7, streams: 4, destinations: 3, sequence_end: 1_000, placement: Placement::Anywhere };
 
 fn header(stream: u16, sequence: u32) -> Header {
     Header { run: EXPECTATION.run, stream, sequence, intended: RunTime::from_micros(u64::from(sequence)) }
@@ -183,6 +184,7 @@ fn naive(events: &[(u16, u32, u16)], sends: &[StreamSends]) -> Delivery {
         *highest = sequence.max(*highest);
     }
     delivery.distinct = seen.len() as u64;
+    delivery.reached = events.iter().map(|event| event.2).collect::<BTreeSet<_>>().len() as u16;
     for (stream, sends) in (0..).zip(sends) {
         for sequence in 0..EXPECTATION.sequence_end {
             let sent = sequence < sends.sent;
@@ -227,4 +229,21 @@ proptest! {
         delivery.lost_examples.clear();
         prop_assert_eq!(delivery, naive(&events, &sends));
     }
+}
+
+#[test]
+fn an_event_at_a_partition_that_it_was_not_to_go_to_is_misplaced_and_reached_partitions_are_counted() {
+    let placed = |placement, destination: fn(u16) -> u16| {
+        let mut verifier = StreamVerifier::new(Expectation { placement, ..EXPECTATION });
+        for (stream, sequence) in healthy_run(10) {
+            verifier.observe(Ok(header(stream, sequence)), destination(stream));
+        }
+        let delivery = verifier.conclude(&all_acknowledged(10));
+        (delivery.counts.misplaced, delivery.reached)
+    };
+    let same = Placement::Same { sources: 4, fan_out: 2 };
+    assert_eq!(placed(same, |stream| stream % 2), (0, 2));
+    assert_eq!(placed(same, |_| 0), (20, 1), "those of two streams in four");
+    assert_eq!(placed(Placement::First(2), |stream| stream % 3), (10, 3), "those of one stream");
+    assert_eq!(placed(Placement::Anywhere, |stream| stream % 3), (0, 3));
 }

@@ -28,6 +28,16 @@ async fn tampered(payload: &str, workers: u32, tampering: Tampering) -> (Deliver
     assert!(case.status == Status::Failed || (tally.lost.is_empty() && tally.flipped.is_empty()));
     assert_eq!(has(&case, FindingKind::EventsLost), delivery.lost > 0);
     assert_eq!(has(&case, FindingKind::EventsCorrupted), delivery.corrupted > 0);
+    // Nothing but the run can write to the embedded service.
+    assert_eq!(has(&case, FindingKind::EventsForeign), delivery.foreign > Some(0));
+    assert_eq!(has(&case, FindingKind::EventsDuplicated), delivery.duplicated * 100 > EVENTS);
+    assert!(case.status == Status::Failed || delivery.foreign == Some(0));
+    let repeated = case.with_duplicates_per_s.map(|rate| rate.median);
+    assert_eq!(repeated.is_some(), delivery.duplicated > 0);
+    if let Some((repeated, once)) = repeated.zip(case.forwarded_per_s) {
+        let expected = delivery.received as f64 / (delivery.received - delivery.duplicated) as f64;
+        assert!((repeated / once.median - expected).abs() < 1e-9, "{repeated} and {once:?}");
+    }
     (delivery, case.status, tally)
 }
 
@@ -50,6 +60,8 @@ async fn with_a_checksum_every_deed_is_found_and_counted_once() {
             unknown: Some(0),
             unexpected: Some(0),
             foreign: Some(0),
+            misplaced: Some(0),
+            reached_partitions: Some(3),
             redelivered: None,
             dead_lettered: None,
         };

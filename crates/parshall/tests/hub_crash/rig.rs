@@ -14,7 +14,7 @@ use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source as _, SourceEvent, SourceOptions, StartPosition};
 use lab::clock::RunTime;
 use lab::payload::{Header, PayloadWriter};
-use lab::verify::{Delivery, Expectation, StreamSends, StreamVerifier};
+use lab::verify::{Delivery, Expectation, Placement, StreamSends, StreamVerifier};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -196,6 +196,7 @@ async fn read(options: EventHubsOptions) -> StreamVerifier {
         streams: PARTITIONS as u16,
         destinations: PARTITIONS as u16,
         sequence_end: u32::MAX,
+        placement: Placement::Anywhere,
     });
     let source_options =
         SourceOptions { batch: BatchOptions { max_events: 256, max_wait: Duration::ZERO }, prefetch: 2_048 };

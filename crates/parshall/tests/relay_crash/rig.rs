@@ -21,7 +21,7 @@ use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Protocol, Service, ServiceConfig};
 use lab::clock::RunTime;
 use lab::payload::{Header, PayloadWriter};
-use lab::verify::{Delivery, Expectation, StreamSends, StreamVerifier};
+use lab::verify::{Delivery, Expectation, Placement, StreamSends, StreamVerifier};
 use partition_log::LogLimits;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -442,6 +442,7 @@ async fn read(
         streams: SOURCES as u16,
         destinations: DESTINATIONS as u16,
         sequence_end: u32::MAX,
+        placement: Placement::Anywhere,
     });
     let source_options =
         SourceOptions { batch: BatchOptions { max_events: 256, max_wait: Duration::ZERO }, prefetch: 2_048 };

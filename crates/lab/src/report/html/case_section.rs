@@ -215,7 +215,9 @@ fn delivery(case: &Case) -> Option<Grid> {
         "corrupted",
         "unknown",
         "unexpected",
-        "of other runs",
+        "foreign",
+        "misplaced",
+        "partitions reached",
         "redelivered",
         "dead-lettered",
     ];
@@ -225,7 +227,10 @@ fn delivery(case: &Case) -> Option<Grid> {
     for (name, counts) in trials.chain(all) {
         let Some(counts) = counts else { continue };
         grid.push(name, delivery_cells(&counts));
-        let damage = [(3, counts.lost), (6, counts.corrupted), (8, counts.unexpected.unwrap_or(0))];
+        let rare = [counts.unexpected, counts.foreign, counts.misplaced].map(Option::unwrap_or_default);
+        let [unexpected, foreign, misplaced] = rare;
+        let damage =
+            [(3, counts.lost), (6, counts.corrupted), (8, unexpected), (9, foreign), (10, misplaced)];
         if let Some(row) = grid.rows.last_mut() {
             damage.into_iter().for_each(|(column, count)| row.cells[column].alarming = count > 0);
         }
@@ -245,7 +250,7 @@ fn destination_grid(case: &Case) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-fn delivery_cells(counts: &Delivery) -> [Option<String>; 12] {
+fn delivery_cells(counts: &Delivery) -> [Option<String>; 14] {
     [
         Some(counts.sent),
         counts.acknowledged,
@@ -257,6 +262,8 @@ fn delivery_cells(counts: &Delivery) -> [Option<String>; 12] {
         counts.unknown,
         counts.unexpected,
         counts.foreign,
+        counts.misplaced,
+        counts.reached_partitions,
         counts.redelivered,
         counts.dead_lettered,
     ]

@@ -111,6 +111,18 @@ fn delivery_findings_at(
             "arrived though they were never sent".to_owned(),
         ),
         (
+            delivery.misplaced.unwrap_or(0),
+            Severity::Failure,
+            FindingKind::EventsMisplaced,
+            "arrived at another partition than they were to go to".to_owned(),
+        ),
+        (
+            Some(delivery.duplicated).filter(|count| is_hundredth(*count, delivery.sent)).unwrap_or(0),
+            Severity::Warning,
+            FindingKind::EventsDuplicated,
+            format!("{}; the throughput counts each event once", of_sent("arrived again")),
+        ),
+        (
             reordered,
             disorder,
             FindingKind::EventsReordered,
@@ -143,6 +155,11 @@ fn refusal_finding(trial: &Trial) -> Option<Finding> {
         )
         .with_hint("see `relay.log` for its reasons")
     })
+}
+
+/// More than a hundredth costs more than at-least-once delivery has to.
+const fn is_hundredth(part: u64, whole: u64) -> bool {
+    part.saturating_mul(100) > whole
 }
 
 /// A tenth and more is no accident.

@@ -59,13 +59,16 @@ pub struct Case {
     /// Events received by the pipeline per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_per_s: Option<Summary>,
-    /// Events forwarded by the pipeline per second.
+    /// Different events forwarded by the pipeline per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarded_per_s: Option<Summary>,
+    /// What came through per second with all repetitions, where anything came twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_duplicates_per_s: Option<Summary>,
     /// Events acknowledged to the load per second, where no pipeline is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub produced_per_s: Option<Summary>,
-    /// Events received by the sink per second, where no pipeline is measured.
+    /// Different events received by the sink per second, where no pipeline is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumed_per_s: Option<Summary>,
     /// CPU of the measured role; 100 is everything that it may use.
@@ -208,6 +211,7 @@ impl Case {
         let offered_per_s = over_trials(|trial| trial.offered_per_s);
         let received_per_s = over_trials(|trial| trial.received_per_s);
         let forwarded_per_s = over_trials(|trial| trial.forwarded_per_s);
+        let with_duplicates_per_s = over_trials(|trial| trial.with_duplicates_per_s);
         let produced_per_s = over_trials(|trial| trial.produced_per_s);
         let consumed_per_s = over_trials(|trial| trial.consumed_per_s);
         let cpu_percent = over_usages(|usage| usage.cpu_percent);
@@ -230,6 +234,7 @@ impl Case {
             offered_per_s,
             received_per_s,
             forwarded_per_s,
+            with_duplicates_per_s,
             produced_per_s,
             consumed_per_s,
             cpu_percent,

@@ -234,13 +234,7 @@ fn an_event_lost_in_a_paced_trial_fails_the_case_and_a_late_generator_costs_it_o
     assert!(failed.findings[0].message.starts_with("at 50 % of the rate: 1 event of 100 sent"), "{failed:?}");
 
     let mut late = record(2, 1_000.0, [1]);
-    late.trial.generator = Some(GeneratorHealth {
-        healthy: false,
-        late_events: None,
-        never_sent_events: None,
-        lateness_us: None,
-        sink_lag_peak_events: None,
-    });
+    late.trial.generator = Some(GeneratorHealth { healthy: false, ..GeneratorHealth::default() });
     late.trial.findings = vec![Finding::new(Severity::Invalid, FindingKind::GeneratorOverloaded, "late")];
     let case = case().with_paced(&plan(1), 50.0, 1_000.0, &late);
     assert_eq!((case.status, case.findings[0].severity), (Status::Passed, Severity::Warning));

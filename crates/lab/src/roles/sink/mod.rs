@@ -141,6 +141,7 @@ impl Watch {
     fn conclude(self) -> Report {
         let mut verifier: Option<StreamVerifier> = None;
         let mut dead_letters = Vec::new();
+        let known_repetitions: u64 = self.done.iter().map(|done| done.verifier.counts().duplicated).sum();
         let (mut latency, mut uncorrected_latency, mut delivery_time) = (None, None, None);
         for done in self.done {
             dead_letters.extend(done.dead_letters);
@@ -170,6 +171,7 @@ impl Watch {
                 lost: rest.lost,
                 lost_examples: rest.lost_examples,
                 dead_lettered: dead_letters.len() as u64,
+                duplicated_between_workers: verifier.counts().duplicated - known_repetitions,
                 ..verifier.conclude(streams)
             }
         });

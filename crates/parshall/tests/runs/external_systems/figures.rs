@@ -53,7 +53,7 @@ exec parshall relay tls.yaml";
 }
 
 #[test]
-fn a_command_that_sends_everything_twice_passes_and_its_processes_count_together() {
+fn a_command_that_sends_everything_twice_has_the_throughput_of_once_and_its_processes_count_together() {
     let bench = Bench::new();
     let script = "WHO=one parshall relay pipeline.yaml &
 WHO=two parshall relay pipeline.yaml &
@@ -66,11 +66,31 @@ wait";
     assert_eq!(finished.status, Some(0), "{}", finished.stderr);
     let case = finished.intact("sut=twice");
     assert!(case["delivery"]["duplicated"].as_u64().unwrap() > 0);
+    let rate = |figure: &str| case[figure]["median"].as_f64().unwrap();
+    let repetition = rate("with_duplicates_per_s") / rate("forwarded_per_s");
+    assert!(repetition > 1.3, "{repetition}: {}", finished.stdout);
+    assert_eq!(finished.findings("sut=twice", "events-duplicated").len(), 1);
+    assert!(finished.stdout.contains("duplicates/s"), "{}", finished.stdout);
+    let once = finished.case("sut=once");
+    assert_eq!((once.get("with_duplicates_per_s"), &once["delivery"]["duplicated"]), (None, &0.into()));
     let memory = |name| {
         let peak = &finished.case(name)["memory_peak_bytes"]["median"];
         peak.as_f64().unwrap()
     };
     assert!(memory("sut=twice") > 1.5 * memory("sut=once"));
+}
+
+#[test]
+fn a_command_that_uses_one_partition_of_three_is_noticed() {
+    let bench = Bench::new();
+    bench.file("one.yaml", &super::rig::PIPELINE.replace("${PARSHALL_FAN_OUT}", "1"));
+    let narrow = bench.system("narrow", "exec parshall relay one.yaml", "");
+    let finished = bench.run(&["narrow", "parshall"], &narrow);
+    assert_eq!(finished.status, Some(0), "{}", finished.stderr);
+    finished.intact("sut=narrow");
+    let found = finished.findings("sut=narrow", "few-partitions");
+    assert!(found.len() == 1 && found[0].starts_with("reached 1 of 3 partitions"), "{found:?}");
+    assert_eq!(finished.findings("sut=parshall", "few-partitions"), [""; 0]);
 }
 
 #[test]
