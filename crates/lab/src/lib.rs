@@ -6,6 +6,7 @@
 //!                         │        └ record, verify: when it arrived, and whether all of it did; statistics: what that proves
 //!                         └ limits, probe: what a role may use of the machine, and what it used
 //! studies: what belongs to single studies, their columns and findings
+//! self_check: whether the lab finds damage and pauses that are known
 //! ```
 //!
 //! The lab drives hub and relay as a user would, as processes of their own, and believes neither: the service's counters,
@@ -26,6 +27,7 @@ pub mod roles;
 pub mod run;
 pub mod scenario;
 pub mod schema;
+pub mod self_check;
 pub mod statistics;
 pub mod studies;
 pub mod verify;

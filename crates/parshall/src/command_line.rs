@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::check::CheckArguments;
 use crate::compare::CompareArguments;
 use crate::hub::HubArguments;
+use crate::lab::LabArguments;
 use crate::list::ListArguments;
 use crate::relay::RelayArguments;
 use crate::role::RoleArguments;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     Hub(HubArguments),
     /// Verify a data directory and name every damaged file, without changing anything
     Check(CheckArguments),
+    /// Check that the lab finds known damage on this machine
+    Lab(LabArguments),
     /// Run one pipeline until interrupted: read from a hub or queue, route, and send to another
     Relay(RelayArguments),
     /// One process of a measurement, started by `run`

@@ -10,6 +10,7 @@ mod diagnostics;
 mod exit;
 mod file_kind;
 mod hub;
+mod lab;
 mod list;
 mod listening;
 mod logging;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::execute(*arguments),
         Command::Hub(arguments) => hub::execute(arguments),
         Command::Check(arguments) => check::execute(arguments),
+        Command::Lab(arguments) => lab::execute(arguments),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -3,6 +3,8 @@
 //! Every route is a pure function of the event and the options: an event that is read again after a failure goes where
 //! it went before, in whatever process that happens.
 
+use std::fmt;
+
 use connect::event::EventBatch;
 use serde::{Deserialize, Serialize};
 use units::{mix, partition_key, pick};
@@ -21,6 +23,18 @@ pub enum Route {
     RoundRobin,
     /// To the destination with the number of the partition, modulo the fan-out.
     SamePartition,
+}
+
+impl fmt::Display for Route {
+    /// The name that configurations have for it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Random => "random",
+            Self::Key => "key",
+            Self::RoundRobin => "round-robin",
+            Self::SamePartition => "same-partition",
+        })
+    }
 }
 
 /// A route with all that it depends on.

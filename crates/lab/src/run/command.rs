@@ -111,6 +111,7 @@ impl Variables {
                 self.text("DESTINATION_HUB", &hub.name);
                 self.text("DESTINATION_PARTITIONS", hub.partitions);
                 self.text("FAN_OUT", relay.fan_out);
+                self.text("ROUTE", relay.route);
             }
             Entity::Queue(queue) => self.text("DESTINATION_QUEUE", &queue.name),
             Entity::Topic(topic) => self.text("DESTINATION_TOPIC", &topic.queue.name),

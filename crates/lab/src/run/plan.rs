@@ -238,7 +238,7 @@ impl<'a> TrialPlan<'a> {
         match &self.topology.pipeline {
             _ if !self.topology.entity(end).is_log() => Placement::Anywhere,
             None => Placement::Same { sources: destinations, fan_out: destinations },
-            Some(_) if self.is_external() => Placement::Anywhere,
+            Some(_) if self.is_external() && relay.route != Route::SamePartition => Placement::Anywhere,
             Some(pipeline) if relay.route == Route::SamePartition => Placement::Same {
                 sources: narrow(self.topology.entity(&pipeline.from).partitions()),
                 fan_out,

@@ -9,6 +9,7 @@ mod external_systems;
 mod far_services;
 mod full_disk;
 mod honesty;
+mod lab_check;
 mod queue_forward;
 mod remote_roles;
 mod run;
