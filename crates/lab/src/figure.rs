@@ -70,6 +70,16 @@ pub fn compact_duration_us(value: f64) -> String {
     format!("{} {unit}", short(value))
 }
 
+/// An amount of money with three significant digits: `0.00123`, `12.3`.
+#[must_use]
+pub fn price(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = (2 - value.abs().log10().floor() as i32).clamp(0, 12);
+    format!("{value:.*}", digits.unsigned_abs() as usize)
+}
+
 /// `1 event`, `2 events`: a count with its noun.
 #[must_use]
 pub fn counted(value: u64, singular: &str, plural: &str) -> String {
@@ -112,6 +122,12 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prices_have_three_significant_digits_however_small() {
+        let texts = [0.0, 0.001_234_5, 0.012, 1.05, 12.345, 1234.5].map(price);
+        assert_eq!(texts, ["0", "0.00123", "0.0120", "1.05", "12.3", "1234"]);
+    }
 
     #[test]
     fn thousands_are_separated() {

@@ -98,6 +98,7 @@ async fn measured(settings: &[&str], recording: LatencyRecording) -> Case {
     let options = RunOptions {
         scenario: "fan-out".to_owned(),
         description: None,
+        prices: None,
         identity: RunIdentity {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: "the benchmark of the recorder".to_owned(),

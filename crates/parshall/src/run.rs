@@ -11,7 +11,8 @@ use lab::report::{
 use lab::results::RunIdentity;
 use lab::roles::process::ProcessLauncher;
 use lab::run::{RunOptions, RunOutcome, cancellation};
-use lab::scenario::{Case, Scenario};
+use lab::scenario::{Case, Prices, Scenario};
+use settings::Document;
 
 use crate::exit::{CommandError, Exit};
 use crate::file_kind;
@@ -43,6 +44,13 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub(crate) out: Option<PathBuf>,
 
+    /// A YAML file with prices, for the cost of a million events: currency, core_hour, gib_hour, throughput_unit_hour,
+    /// million_operations [default: the section `prices` of the scenario]
+    ///
+    /// Example: --prices prices.yaml
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub(crate) prices: Option<PathBuf>,
+
     /// What is printed on standard output
     ///
     /// Example: --format json > results.json
@@ -65,6 +73,10 @@ pub(crate) enum Format {
 pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
     logging::start(false)?;
     let scenario = file_kind::scenario(&arguments.scenario)?;
+    let prices = match &arguments.prices {
+        Some(path) => Some(Document::read(path)?.typed()?),
+        None => scenario.prices().cloned(),
+    };
     let mut options = arguments.selection.case_options();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;
@@ -73,7 +85,7 @@ pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
         options.found = target::find(scenario.hubs(&options)?).await?;
         let cases = scenario.cases(&options)?;
         target::announce(&cases);
-        measure(&arguments, &scenario, &cases).await
+        measure(&arguments, &scenario, &cases, prices).await
     })?;
     let text = match arguments.format {
         Format::Table => table(&outcome),
@@ -98,6 +110,7 @@ async fn measure(
     arguments: &RunArguments,
     scenario: &Scenario,
     cases: &[Case],
+    prices: Option<Prices>,
 ) -> Result<RunOutcome, CommandError> {
     let (canceller, cancellation) = cancellation();
     let mut signals = StopSignals::listen()?;
@@ -114,6 +127,7 @@ async fn measure(
     let options = RunOptions {
         scenario: scenario.name().to_owned(),
         description: Some(scenario.description().to_owned()),
+        prices,
         identity: RunIdentity {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command(),

@@ -73,6 +73,12 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
     columns.extend(PACED.into_iter().map(|figure| paced(results, figure)));
     columns.extend([count(Figure::Lost, true), count(Figure::Duplicated, false)]);
     columns.extend(general.into_iter().chain(of_studies).map(damage));
+    columns.push(results.prices.as_ref().and_then(|prices| {
+        column(results, ["cost of", "a million"], |case| {
+            let total = case.cost.as_ref()?.total?;
+            Some(plain(format!("{} {}", figure::price(total), prices.currency)))
+        })
+    }));
     columns.extend(PUBLISHED.into_iter().map(|figure| {
         column(results, published_heading(figure), |case| {
             // Where there is a ratio, it says of what.
@@ -202,7 +208,7 @@ fn range(low: f64, high: f64, format: &dyn Fn(f64) -> String) -> String {
 mod tests {
     use super::super::sample;
     use super::*;
-    use crate::results::Shape;
+    use crate::results::{Prices, Shape};
     use crate::scenario::LoadMode;
 
     fn titles(results: &Results) -> Vec<String> {
@@ -229,5 +235,26 @@ mod tests {
         let columns = columns(&sample::complete());
         let column = columns.iter().find(|column| column.title() == "latency p99 at 50 %").unwrap();
         assert!(column.cells.iter().all(|cell| !cell.value.is_empty()));
+    }
+
+    #[test]
+    fn a_cost_has_a_column_only_where_there_are_prices() {
+        let mut results = sample::complete();
+        let has_cost = |results: &Results| {
+            columns(results).into_iter().find(|column| column.title() == "cost of a million")
+        };
+        assert!(has_cost(&results).is_none());
+        results.prices = Some(Prices {
+            currency: "EUR".to_owned(),
+            core_hour: Some(0.04),
+            gib_hour: None,
+            throughput_unit_hour: None,
+            million_operations: None,
+        });
+        for case in results.cases.clone() {
+            results.put(case);
+        }
+        let column = has_cost(&results).expect("priced");
+        assert!(column.cells.iter().all(|cell| cell.value.ends_with(" EUR")), "{column:?}");
     }
 }

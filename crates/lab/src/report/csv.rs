@@ -3,7 +3,8 @@
 //! The columns are always the same, and units are in their names. In the row of a case the column `trial` is
 //! empty and figures are medians over its trials; percentiles are of all samples; the interval of the median, the
 //! ends of a search for the highest sustainable rate and our relay over another system (`parshall_ratio_case` is the
-//! case of our relay), and the latency at a share of the throughput (`paced_…`) are the case's alone. A figure that does not exist is an empty field. Quoting is that of RFC 4180.
+//! case of our relay), the latency at a share of the throughput (`paced_…`), and what a million events cost (of the measured role, and in
+//! all where there are prices) are the case's alone. A figure that does not exist is an empty field. Quoting is that of RFC 4180.
 //!
 //! Where a case has several destinations, there is one more column, `destination`, and each row of that case and of its
 //! trials is followed by a row per destination with the figures of its sink. The rows without a destination are those that
@@ -12,6 +13,7 @@
 use std::fmt::Write as _;
 
 use super::{Report, ReportError};
+use crate::figure;
 use crate::results::{Case, Destination, DestinationSummary, Figure, Lag, ParshallRatio, Results, Trial};
 
 /// The content of `results.csv`.
@@ -72,6 +74,8 @@ impl Row<'_> {
         let capacity = || case.capacity.as_ref().filter(|_| of_case);
         let ratio = || case.parshall_ratio.as_ref().filter(|_| of_case);
         let paced = || case.paced.as_ref().filter(|_| of_case);
+        let cost = || case.cost.as_ref().filter(|_| of_case);
+        let measured = || cost()?.roles.get(&case.measured_role);
         let ratio_of = |figure: fn(&ParshallRatio) -> Option<f64>| number(ratio().and_then(figure));
         match column {
             Column::Scenario => quoted(&results.scenario),
@@ -105,6 +109,13 @@ impl Row<'_> {
                 let lag = trial.and_then(|trial| trial.lag.as_ref()).filter(|_| destination.is_none());
                 number(lag.map(|lag| figure.of(lag) as f64))
             }
+            Column::CoreSeconds => number(measured().map(|cost| cost.core_seconds)),
+            Column::GibSeconds => number(measured().map(|cost| cost.gib_seconds)),
+            Column::CostTotal => cost().and_then(|cost| cost.total).map_or_else(String::new, figure::price),
+            Column::Currency => {
+                let prices = results.prices.as_ref().filter(|_| of_case);
+                quoted(prices.map_or("", |prices| &prices.currency))
+            }
             Column::Destination => quoted(destination.as_ref().map_or("", |(name, _)| name)),
         }
     }
@@ -131,6 +142,10 @@ enum Column {
     PacedRate,
     Paced(Figure),
     Lag(LagFigure),
+    CoreSeconds,
+    GibSeconds,
+    CostTotal,
+    Currency,
     Destination,
 }
 
@@ -175,6 +190,10 @@ impl Column {
             Self::Lag(LagFigure::Begin) => "lag_begin_events",
             Self::Lag(LagFigure::End) => "lag_end_events",
             Self::Lag(LagFigure::Peak) => "lag_peak_events",
+            Self::CoreSeconds => "core_seconds_per_million",
+            Self::GibSeconds => "gib_seconds_per_million",
+            Self::CostTotal => "cost_per_million",
+            Self::Currency => "currency",
             Self::Destination => "destination",
         };
         fixed.to_owned()
@@ -250,6 +269,10 @@ const COLUMNS: &[Column] = &[
     Column::Of(Figure::Foreign),
     Column::Of(Figure::Misplaced),
     Column::Of(Figure::WithDuplicatesPerS),
+    Column::CoreSeconds,
+    Column::GibSeconds,
+    Column::CostTotal,
+    Column::Currency,
     Column::Destination,
 ];
 

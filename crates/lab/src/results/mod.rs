@@ -16,6 +16,7 @@
 mod activity;
 mod capacity;
 mod case;
+mod cost;
 mod course;
 mod cross_case;
 mod delivery;
@@ -49,6 +50,7 @@ pub use activity::{
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use case::{Case, CasePlan, OrderExpectation, PublishedRatio, Status};
+pub use cost::{Cost, Prices, RoleCost, ServiceCost};
 pub use course::{Lag, LatencyInterval};
 pub use cross_case::CrossCaseFinding;
 pub use delivery::Delivery;
@@ -101,6 +103,9 @@ pub struct Results {
     pub missing: Vec<String>,
     /// Machine, version, target and command of the run.
     pub environment: Environment,
+    /// The prices that the run was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
     /// One entry per case that has at least begun.
     pub cases: Vec<Case>,
     /// What cases show only beside one another.
@@ -122,14 +127,16 @@ impl Results {
             complete: planned_cases.is_empty(),
             missing: planned_cases,
             environment,
+            prices: None,
             cases: Vec::new(),
             findings: Vec::new(),
         }
     }
 
     /// Adds a case, or replaces the case of the same name (a case grows from trial to trial), and keeps
-    /// [`Results::complete`], [`Results::missing`], [`Results::findings`] and each [`Case::parshall_ratio`] true.
-    pub fn put(&mut self, case: Case) {
+    /// [`Results::complete`], [`Results::missing`], [`Results::findings`], each [`Case::parshall_ratio`] and [`Case::cost`] true.
+    pub fn put(&mut self, mut case: Case) {
+        case.cost = Cost::of(&case, self.prices.as_ref());
         self.missing.retain(|name| *name != case.name);
         match self.cases.iter_mut().find(|known| known.name == case.name) {
             Some(known) => *known = case,

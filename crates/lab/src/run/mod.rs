@@ -55,7 +55,7 @@ use crate::{
     probe::scheduling_delays,
     progress::Observer,
     report::{FolderError, ResultsFolder},
-    results::{self, CasePlan, Environment, LatencySummary, Results, RunIdentity, TrialRecord},
+    results::{self, CasePlan, Environment, LatencySummary, Prices, Results, RunIdentity, TrialRecord},
     roles::process::RoleLauncher,
     scenario::{Case, LoadMode, Parameters},
 };
@@ -67,6 +67,8 @@ pub struct RunOptions {
     pub scenario: String,
     /// One sentence that says what it does.
     pub description: Option<String>,
+    /// What a core-hour and the like cost, if that is to be part of the results.
+    pub prices: Option<Prices>,
     /// What this run is, for its results.
     pub identity: RunIdentity,
     /// The folder for results, reports and logs.
@@ -102,6 +104,7 @@ pub async fn run<L: RoleLauncher>(
     let planned = cases.iter().map(|case| case.name.clone()).collect();
     let mut results = Results::new(&options.scenario, environment, planned);
     results.description = options.description;
+    results.prices = options.prices;
     let peers = Peers::of_environment();
     let mut runner = Runner {
         cases: cases.len(),

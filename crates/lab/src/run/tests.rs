@@ -77,6 +77,7 @@ fn options(folder: &Path) -> RunOptions {
     RunOptions {
         scenario: "small".to_owned(),
         description: None,
+        prices: None,
         identity: RunIdentity {
             version: "0".to_owned(),
             command: "parshall run small".to_owned(),

@@ -11,8 +11,8 @@ use super::found;
 use super::glob::Glob;
 use super::sweep::{self, Point, Step, Sweep};
 use super::{
-    Axis, Case, Embedded, Entities, FoundHub, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Queues,
-    Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, system, validate,
+    Axis, Case, Embedded, Entities, FoundHub, Hub, Hubs, Limits, Load, Parameters, Phases, Prices, Published,
+    Queues, Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, system, validate,
 };
 use crate::record::LatencyRecording;
 
@@ -28,6 +28,7 @@ pub struct Scenario {
     systems: Option<Node>,
     sweeps: Vec<Sweep>,
     published: Vec<Published>,
+    prices: Option<Prices>,
 }
 
 /// A kind of target by its name, to be chosen without knowing its parameters.
@@ -153,6 +154,12 @@ impl Scenario {
         &self.description
     }
 
+    /// What a core-hour and the like cost, if the file says so.
+    #[must_use]
+    pub const fn prices(&self) -> Option<&Prices> {
+        self.prices.as_ref()
+    }
+
     /// The file as it was read.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -217,6 +224,7 @@ impl Scenario {
             system::check_definitions(systems)?;
         }
         let published = document.take("published");
+        document.take("prices");
         if let Some(quick) = &quick {
             let misplaced = |entry: &&Entry| NO_PARAMETERS.contains(&entry.key.as_str());
             if let Some(entry) = quick.entries().iter().find(misplaced) {
@@ -233,6 +241,7 @@ impl Scenario {
             systems,
             sweeps,
             published: head.published,
+            prices: head.prices,
         };
         if let Some(node) = published {
             scenario.check_published(&node)?;
@@ -447,6 +456,8 @@ struct Head {
     description: String,
     #[serde(default)]
     published: Vec<Published>,
+    #[serde(default)]
+    prices: Option<Prices>,
 }
 
 /// The whole file. Sections that are not parameters are listed so that a message can name them.
@@ -489,6 +500,8 @@ struct File {
     _sweeps: IgnoredAny,
     #[serde(default, rename = "published")]
     _published: IgnoredAny,
+    #[serde(default, rename = "prices")]
+    _prices: IgnoredAny,
 }
 
 #[derive(Default, Deserialize)]
@@ -561,7 +574,8 @@ const FAILURE_RATIO: &str = "relay.failure_ratio";
 const DEFAULT_SOURCE_PARTITIONS: u32 = 32;
 
 /// Keys at the top of the file that describe the scenario and not one of its cases.
-const NO_PARAMETERS: [&str; 6] = ["scenario", "description", "quick", "suts", "sweeps", "published"];
+const NO_PARAMETERS: [&str; 7] =
+    ["scenario", "description", "quick", "suts", "sweeps", "published", "prices"];
 
 /// The scenarios that are part of this program.
 const EMBEDDED: [(&str, &str); 2] = [

@@ -33,7 +33,7 @@ mod target;
 mod topology;
 mod validate;
 
-pub use crate::results::Published;
+pub use crate::results::{Prices, Published};
 pub use capacity::{Capacity, Percent, PercentError, PurposefulFailures};
 pub use case::{Axis, Case};
 pub use end::{ByName, Connection, End, Named, OneOrMore, Protocol, Receiving, Sending, Transport};

@@ -33,6 +33,7 @@ async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryBackend) {
     let options = RunOptions {
         scenario: "small".to_owned(),
         description: None,
+        prices: None,
         identity: RunIdentity {
             version: "0".to_owned(),
             command: "parshall run small".to_owned(),

@@ -43,6 +43,10 @@ fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
     let errors: Vec<String> =
         validator.iter_errors(&Value::Object(file)).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:#?}");
+    let prices = json!({"currency": "EUR", "core_hour": 0.04, "gib_hour": 0.005, "throughput_unit_hour": 0.03,
+                        "million_operations": 0});
+    assert!(validator.is_valid(&json!({"scenario": "s", "prices": prices})));
+    assert!(!validator.is_valid(&json!({"scenario": "s", "prices": {"core_hour": 0.04}})));
     assert!(!validator.is_valid(&json!({"scenario": "s", "relays": {}})));
     assert!(!validator.is_valid(&json!({"scenario": "s", "relay": {"fan_out": "many"}})));
 }

@@ -218,6 +218,26 @@ fn a_list_for_a_parameter_with_a_single_value_is_one_more_axis() {
 }
 
 #[test]
+fn prices_are_of_the_scenario_and_no_parameter_of_a_case() {
+    let text = "scenario: s\nprices: {currency: EUR, core_hour: 0.04, million_operations: 0}\n";
+    let scenario = Scenario::parse("s.yaml", text).unwrap();
+    let prices = scenario.prices().unwrap();
+    assert_eq!((prices.core_hour, prices.gib_hour, prices.million_operations), (Some(0.04), None, Some(0.0)));
+    assert!(scenario.cases(&set(&[])).is_ok());
+    assert!(scenario.cases(&set(&["prices.core_hour=1"])).is_err());
+    for (prices, expected) in [
+        ("{core_hour: 1}", "`prices` lacks the key `currency`"),
+        ("{currency: EUR, core_hour: -1}", "a price is a number from 0 on"),
+        ("{currency: '', core_hour: 1}", "a currency is a short name"),
+        ("{currency: EUR, cpu: 1}", "cpu"),
+    ] {
+        let error =
+            Scenario::parse("s.yaml", &format!("scenario: s\nprices: {prices}\n")).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_parameter_that_takes_a_list_keeps_it_and_a_list_that_makes_no_cases_is_refused_at_its_place() {
     let command = cases("scenario: s\n", &set(&["sut.command=[./mine, --fast]"])).unwrap();
     assert_eq!(names(&command), ["s"]);

@@ -164,6 +164,42 @@ published:
 }
 
 #[test]
+fn a_million_events_have_a_cost_in_resources_and_with_prices_in_money() {
+    let _machine = machine();
+    let bench = Bench::new();
+    bench.file("mine.yaml", &tiny("target: embedded\n", "100 B", "[closed]"));
+    bench.file("prices.yaml", "{currency: EUR, core_hour: 3600, gib_hour: 3600, throughput_unit_hour: 0.03}");
+    let finished = bench.run(&["mine.yaml"]);
+    assert!(!finished.stdout.contains("cost of"), "{}", finished.stdout);
+    let results = bench.results();
+    let cost = &results["cases"][0]["cost"];
+    for role in ["hub", "load", "relay", "sink"] {
+        let used = &cost["roles"][role];
+        assert!(used["gib_seconds"].as_f64().unwrap() > 0.0 && used.get("price").is_none(), "{cost:#}");
+    }
+    assert!(cost["service"]["throughput_unit_seconds"].as_f64().unwrap() > 0.0, "{cost:#}");
+    let operations = cost["service"]["operations"].as_f64().unwrap();
+    assert!(operations > 1_500_000.0, "each event is accepted by two hubs: {operations}");
+    assert!(results.get("prices").is_none() && cost.get("total").is_none());
+
+    let finished = bench.run(&["mine.yaml", "--prices", "prices.yaml"]);
+    for part in ["cost of", "a million", " EUR"] {
+        assert!(finished.stdout.contains(part), "{part}\n{}", finished.stdout);
+    }
+    let results = bench.results();
+    let (cost, relay) = (&results["cases"][0]["cost"], &results["cases"][0]["cost"]["roles"]["relay"]);
+    let of = |figure: &Value| figure.as_f64().unwrap();
+    // At 3600 an hour a second costs 1.
+    assert!((of(&relay["price"]) - of(&relay["core_seconds"]) - of(&relay["gib_seconds"])).abs() < 1e-9);
+    assert!(
+        (of(&cost["total"]) - of(&relay["price"]) - of(&cost["service"]["price"])).abs() < 1e-9,
+        "{cost:#}"
+    );
+    let refused = bench.run(&["mine.yaml", "--prices", "mine.yaml"]);
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+}
+
+#[test]
 fn each_role_reaches_a_topic_in_its_own_way_and_every_message_is_accounted_for() {
     let _machine = machine();
     let bench = Bench::new();

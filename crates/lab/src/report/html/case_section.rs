@@ -10,8 +10,8 @@ use super::scale::Scale;
 use crate::figure;
 use crate::report::destinations;
 use crate::results::{
-    Bounds, Case, Delivery, Interval, LatencyInterval, LatencyPrecision, LatencySummary, Limit, Noun, Role,
-    RoleUsage, Trial,
+    Bounds, Case, Delivery, Interval, LatencyInterval, LatencyPrecision, LatencySummary, Limit, Noun, Prices,
+    Role, RoleUsage, Trial,
 };
 
 /// Everything about one case, ready to be shown.
@@ -41,6 +41,7 @@ pub(super) struct CaseSection {
     pub(super) lag: Option<Grid>,
     pub(super) generator: Option<Grid>,
     pub(super) resources: Option<Grid>,
+    pub(super) cost: Option<Grid>,
     /// What another system told of itself.
     pub(super) own_figures: Option<Grid>,
     pub(super) counters: Option<Grid>,
@@ -56,7 +57,7 @@ pub(super) struct Course {
 
 impl CaseSection {
     /// The section of the case with this index.
-    pub(super) fn of((index, case): (usize, &Case)) -> Self {
+    pub(super) fn of((index, case): (usize, &Case), prices: Option<&Prices>) -> Self {
         let typical = typical_trial(case);
         let mut courses: Vec<Course> =
             case.trials.iter().filter_map(|trial| Course::of(case, trial)).collect();
@@ -90,6 +91,7 @@ impl CaseSection {
             lag: lag_grid(case, noun),
             generator: generator(case, noun),
             resources: typical.and_then(|trial| resources(trial, noun)),
+            cost: cost(case, prices),
             own_figures: own_figures(case, noun),
             counters: typical.and_then(|trial| counters(trial, noun)),
         }
@@ -376,6 +378,30 @@ fn resource_cells(usage: &RoleUsage) -> [Option<String>; 12] {
         limit.and_then(|limit| limit.memory_bytes).map(|bytes| figure::bytes(bytes as f64)),
         limit.map(|limit| limit.mechanism.to_string()),
     ]
+}
+
+/// What a million events cost, by role, for the service, and in all.
+fn cost(case: &Case, prices: Option<&Prices>) -> Option<Grid> {
+    let cost = case.cost.as_ref()?;
+    let currency = prices.map_or("", |prices| &prices.currency);
+    let headings = ["", "core-seconds", "GiB-seconds", "throughput unit-seconds", "operations", currency];
+    let mut grid = Grid::new(headings);
+    for (role, cost) in &cost.roles {
+        let [core, gib] = [cost.core_seconds, cost.gib_seconds].map(|seconds| Some(figure::price(seconds)));
+        grid.push(role.to_string(), [core, gib, None, None, cost.price.map(figure::price)]);
+    }
+    if let Some(service) = &cost.service {
+        let units = service.throughput_unit_seconds.map(figure::price);
+        let operations = Some(figure::count(service.operations.round() as u64));
+        grid.push("service".to_owned(), [None, None, units, operations, service.price.map(figure::price)]);
+    }
+    if let Some(total) = cost.total {
+        grid.push(
+            format!("{} and service", case.measured_role),
+            [None, None, None, None, Some(figure::price(total))],
+        );
+    }
+    grid.without_empty_columns()
 }
 
 fn own_figures(case: &Case, noun: Noun) -> Option<Grid> {

@@ -84,7 +84,12 @@ impl<'a> Page<'a> {
             footnotes: footnotes(results),
             sources,
             charts: overview::charts(results),
-            sections: results.cases.iter().enumerate().map(CaseSection::of).collect(),
+            sections: results
+                .cases
+                .iter()
+                .enumerate()
+                .map(|case| CaseSection::of(case, results.prices.as_ref()))
+                .collect(),
             environment: environment(results),
             results,
         }

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use self::findings::findings;
 use super::{
-    Capacity, CurvePoint, Delivery, DestinationSummary, Figure, Finding, FindingKind, LatencyDistribution,
-    LatencySummary, MeasuredSystem, Paced, ParshallRatio, Published, RelayActivity, Role, RoleUsage,
-    Severity, Shape, Stage, Summary, Trial, TrialRecord,
+    Capacity, Cost, CurvePoint, Delivery, DestinationSummary, Figure, Finding, FindingKind,
+    LatencyDistribution, LatencySummary, MeasuredSystem, Paced, ParshallRatio, Published, RelayActivity,
+    Role, RoleUsage, Severity, Shape, Stage, Summary, Trial, TrialRecord,
 };
 use crate::scenario::LoadMode;
 use crate::schema::by_name;
@@ -114,6 +114,9 @@ pub struct Case {
     /// The latency at a share of the throughput, for a load that always has more to offer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paced: Option<Paced>,
+    /// What a million events cost, beside the rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// What the lab noticed, heaviest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -251,6 +254,7 @@ impl Case {
             parshall_ratio: None,
             capacity: None,
             paced: None,
+            cost: None,
             findings,
             trials,
         }

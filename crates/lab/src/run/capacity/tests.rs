@@ -45,6 +45,7 @@ async fn search(
     let options = RunOptions {
         scenario: "small".to_owned(),
         description: None,
+        prices: None,
         identity: RunIdentity {
             version: "0".to_owned(),
             command: "parshall run small".to_owned(),

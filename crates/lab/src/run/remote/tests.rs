@@ -87,6 +87,7 @@ async fn run_answering(answers: usize) -> Case {
     let options = RunOptions {
         scenario: "elsewhere".to_owned(),
         description: None,
+        prices: None,
         identity: RunIdentity {
             version: "0".to_owned(),
             command: "test".to_owned(),
