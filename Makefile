@@ -10,7 +10,7 @@ SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
+.PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -63,6 +63,9 @@ bench: ## all benchmarks, each with a reference and the ratio to it
 lint: ## rustfmt and clippy; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+dist: ## the archive that is shipped, its checksum and the image's files, in target/dist
+	.ci/dist
 
 fuzz: ## every fuzz target for FUZZ_SECONDS each (needs nightly and cargo-fuzz)
 	for target in $(FUZZ_TARGETS); do \

@@ -11,13 +11,14 @@ use crate::relay::RelayArguments;
 use crate::role::RoleArguments;
 use crate::run::RunArguments;
 use crate::serve::ServeArguments;
+use crate::shipping::{CompletionsArguments, ManArguments};
 use crate::show::ShowArguments;
 
 /// What a person types.
 #[derive(Debug, Parser)]
 #[command(
     name = "parshall",
-    version,
+    version = env!("PARSHALL_VERSION"),
     about = "Carries event streams and measures them: throughput, latency, cost, and the delivery of every event.",
     help_expected = true,
     max_term_width = 100,
@@ -27,6 +28,10 @@ use crate::show::ShowArguments;
     after_help = EXIT_STATUS
 )]
 pub(crate) struct CommandLine {
+    /// Show no progress, and log only warnings and errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -53,6 +58,10 @@ pub(crate) enum Command {
     Lab(LabArguments),
     /// Run one pipeline until interrupted: read from a hub or queue, route, and send to another
     Relay(RelayArguments),
+    /// Print the completions of a shell: commands, options and their values
+    Completions(CompletionsArguments),
+    /// Write the man pages to a directory
+    Man(ManArguments),
     /// One process of a measurement, started by `run`
     #[command(hide = true)]
     Role(RoleArguments),

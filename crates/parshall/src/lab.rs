@@ -77,17 +77,17 @@ fn fault(name: &str) -> Result<Fault, String> {
 }
 
 /// Runs one of the commands.
-pub(crate) fn execute(arguments: LabArguments) -> Result<Exit, CommandError> {
-    logging::start(false)?;
+pub(crate) fn execute(arguments: LabArguments, quiet: bool) -> Result<Exit, CommandError> {
+    logging::start(quiet)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;
     match arguments.command {
-        LabCommand::Check(arguments) => runtime.block_on(check(&arguments)),
+        LabCommand::Check(arguments) => runtime.block_on(check(&arguments, quiet)),
         LabCommand::Saboteur(arguments) => runtime.block_on(sabotage(&arguments)),
     }
 }
 
-async fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
+async fn check(arguments: &CheckArguments, quiet: bool) -> Result<Exit, CommandError> {
     let folder = match &arguments.out {
         Some(folder) => ResultsFolder::create(folder)?,
         None => ResultsFolder::create_dated(Path::new("results/lab-check"), SystemTime::now())?,
@@ -107,7 +107,7 @@ async fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
         target: "embedded".to_owned(),
         seed: 1,
     };
-    let display = ProgressDisplay::start(Terminal::of_stderr()).map_err(CommandError::System)?;
+    let display = ProgressDisplay::start(Terminal::of_stderr(), quiet).map_err(CommandError::System)?;
     let found = self_check(&program, folder, identity, &Limiter::detect(), &display, cancellation).await;
     drop(display);
     let found = found.map_err(|error| CommandError::Unavailable { message: error.to_string() })?;

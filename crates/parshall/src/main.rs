@@ -21,6 +21,7 @@ mod role;
 mod run;
 mod selection;
 mod serve;
+mod shipping;
 mod show;
 mod signals;
 mod target;
@@ -34,17 +35,20 @@ use command_line::{Command, CommandLine};
 
 fn main() -> ExitCode {
     descriptors::raise_limit();
-    let result = match CommandLine::parse().command {
+    let CommandLine { quiet, command } = CommandLine::parse();
+    let result = match command {
         Command::List(arguments) => list::execute(arguments),
         Command::Show(arguments) => show::execute(arguments),
-        Command::Run(arguments) => run::execute(arguments),
-        Command::Compare(arguments) => compare::execute(arguments),
-        Command::Relay(arguments) => relay::execute(arguments),
+        Command::Run(arguments) => run::execute(arguments, quiet),
+        Command::Compare(arguments) => compare::execute(arguments, quiet),
+        Command::Relay(arguments) => relay::execute(arguments, quiet),
         Command::Role(arguments) => role::execute(arguments),
-        Command::Serve(arguments) => serve::execute(*arguments),
+        Command::Serve(arguments) => serve::execute(*arguments, quiet),
         Command::Hub(arguments) => hub::execute(arguments),
         Command::Check(arguments) => check::execute(arguments),
-        Command::Lab(arguments) => lab::execute(arguments),
+        Command::Lab(arguments) => lab::execute(arguments, quiet),
+        Command::Completions(arguments) => shipping::complete(arguments),
+        Command::Man(arguments) => shipping::write_man_pages(arguments),
     };
     match result {
         Ok(exit) => exit.into(),

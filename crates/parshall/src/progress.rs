@@ -1,34 +1,37 @@
 //! The live view of a run on standard error.
 //!
-//! On a terminal it is a few lines that are drawn over again; elsewhere it is one plain line at each change of phase and
-//! one every few seconds. Either is written by a thread of its own: handing over a snapshot is one send on a channel, so
+//! On a terminal it is a few lines that are drawn over again; elsewhere it is one plain line at the start of each case and
+//! one every half a minute. Either is written by a thread of its own: handing over a snapshot is one send on a channel, so
 //! watching a run costs the run nothing.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::figure;
-use lab::progress::{Observer, Phase, Progress};
+use lab::progress::{Observer, Progress};
 
 use crate::terminal::Terminal;
 
 /// A display that runs until it is dropped. Dropping it takes the drawn lines off the terminal.
 #[derive(Debug)]
 pub(crate) struct ProgressDisplay {
-    /// `None` only while it is being dropped: closing the channel is what ends the thread.
+    /// `None` if nothing is to be shown, and while it is being dropped: closing the channel is what ends the thread.
     snapshots: Option<Sender<Progress>>,
     drawer: Option<JoinHandle<()>>,
 }
 
 impl ProgressDisplay {
-    /// Starts the display that fits the terminal behind standard error.
+    /// Starts the display that fits the terminal behind standard error; one that shows nothing, if it is to be quiet.
     ///
     /// # Errors
     /// If the system has no thread for it.
-    pub(crate) fn start(terminal: Terminal) -> io::Result<Self> {
+    pub(crate) fn start(terminal: Terminal, quiet: bool) -> io::Result<Self> {
+        if quiet {
+            return Ok(Self { snapshots: None, drawer: None });
+        }
         let (snapshots, received) = mpsc::channel();
         let drawer = std::thread::Builder::new().name("progress".to_owned()).spawn(move || {
             if terminal.redraws {
@@ -80,30 +83,27 @@ fn draw(snapshots: &Receiver<Progress>, terminal: Terminal) {
 fn write_lines(snapshots: &Receiver<Progress>, output: &mut impl Write) {
     let mut log = ProgressLog::default();
     while let Ok(snapshot) = snapshots.recv() {
-        if let Some(line) = log.line(&snapshot) {
+        if let Some(line) = log.line(&snapshot, Instant::now()) {
             // Whoever closed standard error does not want to be told.
             let _ = writeln!(output, "{line}");
         }
     }
 }
 
-/// Decides which snapshots become lines: the first of each phase, and one every [`LINE_EVERY`].
+/// Decides which snapshots become lines: the first of each case, and one every [`LINE_EVERY`].
 #[derive(Debug, Default)]
 struct ProgressLog {
-    /// Case, trial and phase of the last line, and how far into the phase it was.
-    last: Option<(usize, u32, Phase, Duration)>,
+    /// The case of the last line, and when that was written.
+    last: Option<(usize, Instant)>,
 }
 
 impl ProgressLog {
-    fn line(&mut self, progress: &Progress) -> Option<String> {
-        let Progress { case_number, trial, phase, phase_elapsed, .. } = *progress;
-        if let Some((last_case, last_trial, last_phase, last_elapsed)) = self.last {
-            let same = (last_case, last_trial, last_phase) == (case_number, trial, phase);
-            if same && phase_elapsed < last_elapsed + LINE_EVERY {
-                return None;
-            }
+    fn line(&mut self, progress: &Progress, now: Instant) -> Option<String> {
+        let case = progress.case_number;
+        if self.last.is_some_and(|(last, written)| last == case && now < written + LINE_EVERY) {
+            return None;
         }
-        self.last = Some((case_number, trial, phase, phase_elapsed));
+        self.last = Some((case, now));
         let parts = [place(progress), clock(progress), rates(progress), roles(progress)];
         let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Some(parts.join("  "))
@@ -195,7 +195,7 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 /// Often enough to see that it lives, rarely enough for a log of a long run.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+const LINE_EVERY: Duration = Duration::from_secs(30);
 const GAUGE: usize = 24;
 /// For a terminal that does not tell its own.
 const DEFAULT_WIDTH: usize = 80;
@@ -204,7 +204,7 @@ const DEFAULT_WIDTH: usize = 80;
 mod tests {
     use std::collections::BTreeMap;
 
-    use lab::progress::RoleProgress;
+    use lab::progress::{Phase, RoleProgress};
     use lab::results::Role;
 
     use super::*;
@@ -282,34 +282,44 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_there_is_a_line_per_phase_and_one_every_few_seconds() {
-        let (sender, receiver) = mpsc::channel();
-        let second_trial = Progress { trial: 2, ..measuring(12) };
-        let course =
-            [starting(), starting()].into_iter().chain((0..=12).map(measuring)).chain([second_trial]);
-        course.for_each(|progress| sender.send(progress).unwrap());
-        drop(sender);
-        let mut output = Vec::new();
-        write_lines(&receiver, &mut output);
-        let text = String::from_utf8(output).unwrap();
-        let starts: Vec<&str> = text.lines().map(|line| line.split("  received").next().unwrap()).collect();
+    fn without_a_terminal_there_is_a_line_per_case_and_one_every_half_a_minute() {
+        let begin = Instant::now();
+        let mut log = ProgressLog::default();
+        let next_case = Progress { case: "fan_out=64".to_owned(), case_number: 3, ..starting() };
+        let course = [(0, starting())]
+            .into_iter()
+            .chain((1..=60).map(|second| (second, measuring(second))))
+            .chain([(61, Progress { trial: 2, ..measuring(0) }), (62, next_case)]);
+        let lines: Vec<String> = course
+            .filter_map(|(second, progress)| log.line(&progress, begin + Duration::from_secs(second)))
+            .collect();
+        let starts: Vec<&str> = lines.iter().map(|line| line.split("  received").next().unwrap()).collect();
         assert_eq!(
             starts,
             [
                 "[2/4] fan_out=32, trial 1 of 3: starting  0 s",
-                "[2/4] fan_out=32, trial 1 of 3: measuring  0 s of 60 s",
-                "[2/4] fan_out=32, trial 1 of 3: measuring  5 s of 60 s",
-                "[2/4] fan_out=32, trial 1 of 3: measuring  10 s of 60 s",
-                "[2/4] fan_out=32, trial 2 of 3: measuring  12 s of 60 s",
+                "[2/4] fan_out=32, trial 1 of 3: measuring  30 s of 60 s",
+                "[2/4] fan_out=32, trial 1 of 3: measuring  60 s of 60 s",
+                "[3/4] fan_out=64, trial 1 of 3: starting  0 s",
             ]
         );
-        assert!(!text.contains('\u{1b}'));
+        assert!(!lines.concat().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn lines_end_when_the_run_does() {
+        let (sender, receiver) = mpsc::channel();
+        sender.send(starting()).unwrap();
+        drop(sender);
+        let mut output = Vec::new();
+        write_lines(&receiver, &mut output);
+        assert_eq!(output, b"[2/4] fan_out=32, trial 1 of 3: starting  0 s\n");
     }
 
     #[test]
     fn a_display_that_is_dropped_ends_its_thread() {
         let terminal = Terminal { redraws: true, colours: false, width: None };
-        let display = ProgressDisplay::start(terminal).unwrap();
+        let display = ProgressDisplay::start(terminal, false).unwrap();
         display.progress(&measuring(3));
         drop(display);
     }

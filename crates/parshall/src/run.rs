@@ -70,8 +70,8 @@ pub(crate) enum Format {
 }
 
 /// Runs the cases, shows how it goes, and prints what came out.
-pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
-    logging::start(false)?;
+pub(crate) fn execute(arguments: RunArguments, quiet: bool) -> Result<Exit, CommandError> {
+    logging::start(quiet)?;
     let scenario = file_kind::scenario(&arguments.scenario)?;
     let prices = match &arguments.prices {
         Some(path) => Some(Document::read(path)?.typed()?),
@@ -85,7 +85,7 @@ pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
         options.found = target::find(scenario.hubs(&options)?).await?;
         let cases = scenario.cases(&options)?;
         target::announce(&cases);
-        measure(&arguments, &scenario, &cases, prices).await
+        measure(&arguments, &scenario, &cases, prices, quiet).await
     })?;
     let text = match arguments.format {
         Format::Table => table(&outcome),
@@ -111,6 +111,7 @@ async fn measure(
     scenario: &Scenario,
     cases: &[Case],
     prices: Option<Prices>,
+    quiet: bool,
 ) -> Result<RunOutcome, CommandError> {
     let (canceller, cancellation) = cancellation();
     let mut signals = StopSignals::listen()?;
@@ -121,7 +122,7 @@ async fn measure(
         signals.next().await;
         std::process::exit(Exit::Interrupted.status().into());
     });
-    let display = ProgressDisplay::start(Terminal::of_stderr()).map_err(CommandError::System)?;
+    let display = ProgressDisplay::start(Terminal::of_stderr(), quiet).map_err(CommandError::System)?;
     let launcher = ProcessLauncher::of_this_program()
         .map_err(|error| CommandError::Unavailable { message: error.to_string() })?;
     let options = RunOptions {

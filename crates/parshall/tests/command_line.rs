@@ -42,6 +42,68 @@ fn help_describes_every_command_and_option() {
     insta::assert_snapshot!("help_hub", anywhere(&["hub", "--help"]));
     insta::assert_snapshot!("help_check", anywhere(&["check", "--help"]));
     insta::assert_snapshot!("help_hub_create", anywhere(&["hub", "create", "--help"]));
+    insta::assert_snapshot!("help_completions", anywhere(&["completions", "--help"]));
+    insta::assert_snapshot!("help_man", anywhere(&["man", "--help"]));
+}
+
+#[test]
+fn the_version_names_the_commit_where_there_is_one() {
+    let shown = anywhere(&["--version"]);
+    let version = format!("exit status: 0\n--- standard output\nparshall {}", env!("CARGO_PKG_VERSION"));
+    let commit = shown.strip_prefix(&version).unwrap().strip_suffix("\n--- standard error\n").unwrap();
+    if !commit.is_empty() {
+        let commit = commit.strip_prefix(" (").and_then(|commit| commit.strip_suffix(')')).unwrap();
+        let digits = commit.split(", ").next().unwrap();
+        assert!(digits.len() >= 10 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{commit}");
+    }
+}
+
+/// The commands of the top level, as the help lists them.
+fn commands() -> Vec<String> {
+    let help = anywhere(&["--help"]);
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names
+        .map(|line| line.split_whitespace().next().unwrap().to_owned())
+        .filter(|name| name != "help")
+        .collect()
+}
+
+#[test]
+fn every_shell_has_completions_for_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = anywhere(&["completions", shell]);
+        for command in commands() {
+            assert!(script.contains(&command), "{shell} does not know {command}");
+        }
+        assert!(script.contains("ready-file") && script.contains("data-dir"), "{shell}");
+    }
+    let script = anywhere(&["completions", "bash"]);
+    let script =
+        script.split_once("--- standard output\n").unwrap().1.rsplit_once("--- standard error").unwrap().0;
+    // What the shell would offer for `parshall hub cr`.
+    let ask = format!(
+        "{script}\nCOMP_WORDS=(parshall hub cr); COMP_CWORD=2; _parshall parshall cr hub; echo \"${{COMPREPLY[@]}}\""
+    );
+    let offered = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
+    assert_eq!(String::from_utf8(offered.stdout).unwrap(), "create\n");
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("man1");
+    run(directory.path(), &["man", "man1"]);
+    for command in commands() {
+        let page = std::fs::read_to_string(pages.join(format!("parshall-{command}.1"))).unwrap();
+        assert!(page.contains(".TH ") && page.contains(&format!("parshall\\-{command}")), "{page}");
+    }
+    assert!(pages.join("parshall.1").exists());
+    assert!(pages.join("parshall-hub-create.1").exists());
+    assert!(!pages.join("parshall-role.1").exists(), "the lab's own");
+    let refused = run(directory.path(), &["man", "man1/parshall.1"]);
+    assert!(refused.starts_with("exit status: 3\n"), "{refused}");
 }
 
 #[test]

@@ -86,6 +86,7 @@ pub async fn self_check(
         description: Some(scenario.description().to_owned()),
         identity,
         folder,
+        prices: None,
     };
     let outcome = run(&cases, options, &launcher, limiter, &stopper, cancellation).await;
     let pauses = stopper.finish();

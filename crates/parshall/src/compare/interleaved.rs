@@ -21,6 +21,8 @@ pub(super) struct Plan<'a> {
     pub(super) selection: &'a Selection,
     /// Where the results of each trial go.
     pub(super) folder: &'a Path,
+    /// Whether they show no progress.
+    pub(super) quiet: bool,
 }
 
 /// What has run so far.
@@ -78,6 +80,7 @@ impl<'a> Interleaved<'a> {
             .args(["run", self.plan.scenario, "--trials", "1", "--format", "json", "--out"])
             .arg(folder)
             .args(self.plan.selection.arguments())
+            .args(self.plan.quiet.then_some("--quiet"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // Ctrl-C is told to a whole group; a run that is told twice ends without its results.

@@ -116,8 +116,8 @@ enum ComparedFigure {
 }
 
 /// Compares, and prints the answer.
-pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError> {
-    logging::start(false)?;
+pub(crate) fn execute(arguments: CompareArguments, quiet: bool) -> Result<Exit, CommandError> {
+    logging::start(quiet)?;
     if !arguments.binaries && arguments.selection.is_given() {
         return Err(CommandError::Usage {
             message: "saved results are compared as they are: options for cases and trials do not apply"
@@ -126,7 +126,7 @@ pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError>
         });
     }
     let (comparisons, was_interrupted) = match arguments.binaries {
-        true => interleave_all(&arguments)?,
+        true => interleave_all(&arguments, quiet)?,
         false => (vec![compare_folders(&arguments)?], false),
     };
     output::print(&text(&comparisons, arguments.format))?;
@@ -173,7 +173,10 @@ fn compare_folders(arguments: &CompareArguments) -> Result<Comparison, CommandEr
 }
 
 /// Compares both programs by each scenario. A signal ends that; what was compared until then stands.
-fn interleave_all(arguments: &CompareArguments) -> Result<(Vec<Comparison>, bool), CommandError> {
+fn interleave_all(
+    arguments: &CompareArguments,
+    quiet: bool,
+) -> Result<(Vec<Comparison>, bool), CommandError> {
     for scenario in &arguments.scenario {
         reject_searches(scenario, &arguments.selection)?;
     }
@@ -192,7 +195,7 @@ fn interleave_all(arguments: &CompareArguments) -> Result<(Vec<Comparison>, bool
             // Two files in different places may have one name.
             _ => folder.join(format!("{}-{}", index + 1, stem(scenario))),
         };
-        let (comparison, was_interrupted) = interleave(arguments, scenario, &own)?;
+        let (comparison, was_interrupted) = interleave(arguments, scenario, &own, quiet)?;
         comparisons.extend(comparison);
         if was_interrupted && comparisons.is_empty() {
             let message = "interrupted before each program had run once".to_owned();
@@ -215,12 +218,14 @@ fn interleave(
     arguments: &CompareArguments,
     scenario: &str,
     folder: &Path,
+    quiet: bool,
 ) -> Result<(Option<Comparison>, bool), CommandError> {
     let mut interleaved = Interleaved::new(Plan {
         programs: [&arguments.a, &arguments.b],
         scenario,
         selection: &arguments.selection,
         folder,
+        quiet,
     });
     let trials = arguments.selection.trials().unwrap_or(LEAST_TRIALS);
     // One pair first: whether the two can be compared at all is better told now than after all trials.

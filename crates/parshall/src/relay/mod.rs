@@ -97,14 +97,14 @@ pub(crate) struct RelayArguments {
 }
 
 /// Prints the plan and, unless only that was asked for, carries events until a signal asks it to stop.
-pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
+pub(crate) fn execute(arguments: RelayArguments, quiet: bool) -> Result<Exit, CommandError> {
     let mut document = FileKind::Pipeline.read(&arguments.pipeline)?;
     document.fill_in_environment()?;
     let config = PipelineConfig::from_document(&document)?;
     if arguments.check {
         return output::print(&Plan::new(&config).to_string());
     }
-    logging::start(false)?;
+    logging::start(quiet)?;
     // Source, relay and sink hand over to one another without a lock or a wake-up: they share one thread.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;

@@ -255,8 +255,8 @@ pub(crate) struct ServeArguments {
 }
 
 /// Serves until a signal asks it to stop, or the command ends.
-pub(crate) fn execute(arguments: ServeArguments) -> Result<Exit, CommandError> {
-    logging::start(!arguments.command.is_empty())?;
+pub(crate) fn execute(arguments: ServeArguments, quiet: bool) -> Result<Exit, CommandError> {
+    logging::start(quiet || !arguments.command.is_empty())?;
     // As many threads as the process may use processors, which limits of its container or its affinity may reduce.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::System)?;

@@ -6,6 +6,7 @@
 
 mod hints;
 mod hub;
+mod packaging;
 mod relay;
 mod relay_health;
 mod relay_source;

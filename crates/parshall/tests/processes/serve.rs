@@ -216,3 +216,10 @@ fn a_mistake_in_the_emulators_configuration_is_reported_with_its_place() {
     insta::assert_snapshot!("emulator_partitions", refused("40", "0"));
     insta::assert_snapshot!("emulator_group", refused("dashboard", "dash/board"));
 }
+
+#[test]
+fn a_quiet_service_logs_only_warnings_and_errors() {
+    let log = |arguments: &[&str]| Serving::start_with_log(arguments).end_with_log();
+    assert!(log(&[]).contains("stopping"));
+    assert_eq!(log(&["--quiet"]), "");
+}

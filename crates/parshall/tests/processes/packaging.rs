@@ -1,0 +1,75 @@
+//! What runs the program elsewhere: the action for CI, and the image.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use access::ConnectionString;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::serving::{outcome, parshall};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The step of the action, with the directory and files that a runner gives it.
+fn step(directory: &Path, arguments: &str) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_parshall")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(root().join(".ci/serve-for-steps"));
+    command.env_clear().env("PATH", path).env("RUNNER_TEMP", directory).env("PARSHALL_ARGUMENTS", arguments);
+    command.env("GITHUB_ENV", directory.join("env")).env("GITHUB_OUTPUT", directory.join("output"));
+    command
+}
+
+#[test]
+fn the_action_exports_the_connection_strings_of_a_service_that_is_ready() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = "--hub orders:2 --amqp 127.0.0.1:0 --http 127.0.0.1:0 --blob 127.0.0.1:0";
+    let status = step(directory.path(), arguments).status().unwrap();
+    assert!(status.success());
+    let text = fs::read_to_string(directory.path().join("env")).unwrap();
+    let variables: BTreeMap<&str, &str> = text.lines().map(|line| line.split_once('=').unwrap()).collect();
+    let service: i32 = variables["PARSHALL_PROCESS"].parse().unwrap();
+    let string = variables["EVENT_HUBS_CONNECTION_STRING"];
+    let port = string.parse::<ConnectionString>().unwrap().amqp_address().port;
+    TcpStream::connect(("127.0.0.1", port)).unwrap();
+    assert!(variables["AZURE_STORAGE_CONNECTION_STRING"].contains("BlobEndpoint=http://127.0.0.1:"));
+    let output = fs::read_to_string(directory.path().join("output")).unwrap();
+    assert_eq!(output, format!("connection-string={string}\n"));
+    kill_process(Pid::from_raw(service).unwrap(), Signal::TERM).unwrap();
+}
+
+#[test]
+fn an_action_whose_service_cannot_start_fails_with_its_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let (status, _, stderr) = outcome(&mut step(directory.path(), "--amqp 5672"));
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("write 127.0.0.1:5672"), "{stderr}");
+}
+
+#[test]
+fn the_image_copies_what_is_built_for_it_and_its_command_is_one_of_the_program() {
+    let file = fs::read_to_string(root().join("Containerfile")).unwrap();
+    let instruction = |name: &str| {
+        let lines: Vec<&str> = file.lines().filter_map(|line| line.strip_prefix(name)).collect();
+        lines.concat().trim().to_owned()
+    };
+    let build = fs::read_to_string(root().join(".ci/dist")).unwrap();
+    let copied = instruction("COPY ");
+    let mut names = copied.split_whitespace();
+    assert_eq!(names.next_back(), Some("/"));
+    assert_eq!(names.collect::<Vec<_>>(), ["parshall", "LICENSE"]);
+    assert!(build.contains("cp \"$program\" LICENSE \"$dist/image/\""));
+    assert_eq!(instruction("ENTRYPOINT "), "[\"/parshall\"]");
+    let command: Vec<String> = serde_json::from_str(&instruction("CMD ")).unwrap();
+    // An option that it has to refuse, so that everything before it is read and nothing is listened on.
+    let mut arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+    arguments.extend(["--sync", "never"]);
+    let (status, _, stderr) = outcome(&mut parshall(&arguments));
+    assert_eq!(status, Some(2));
+    assert!(stderr.contains("invalid value 'never' for '--sync"), "{stderr}");
+}
