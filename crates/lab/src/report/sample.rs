@@ -319,6 +319,8 @@ fn record(case: usize, number: u32) -> TrialRecord {
         latency: latencies(20_000, 900.0 * slower, 0.55),
         uncorrected_latency: latencies(20_000, 860.0 * slower, 0.5),
         stages: BTreeMap::from([
+            (Stage::ToDestination, latencies(20_000, 700.0 * slower, 0.55)),
+            (Stage::Delivery, latencies(20_000, 200.0 * slower, 0.55)),
             (Stage::Process, latencies(3_000, 240.0 * slower, 0.4)),
             (Stage::Send, latencies(9_000, 150.0 * slower, 0.45)),
             (Stage::Checkpoint, latencies(800, 35.0, 0.7)),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::percentile::{CurvePoint, Percentile, curve};
 use super::precision::LatencyPrecision;
+use super::stage::Direction;
 
 /// Latencies in microseconds, as recorded. Distributions merge, so percentiles over several processes or
 /// trials come from all samples and are never an average of percentiles.
@@ -73,6 +74,9 @@ pub struct LatencySummary {
     /// How far the percentiles can be trusted, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<LatencyPrecision>,
+    /// Of a stage: whether it is a part of an event's way, or goes to a service and back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
 }
 
 impl LatencyDistribution {
@@ -175,6 +179,7 @@ impl LatencyDistribution {
             max: has_samples.then(|| histogram.max()),
             negative: self.negative,
             precision: None,
+            direction: None,
         })
     }
 

@@ -74,7 +74,7 @@ pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
 pub use shape::{PipelineShape, Shape, SourceShape};
 pub(crate) use side_by_side::without_system;
 pub use side_by_side::{MeasuredSystem, ParshallRatio, RatioRange};
-pub use stage::Stage;
+pub use stage::{Direction, Stage};
 pub use summary::Summary;
 pub use trial::{
     CpuSampling, Distributions, EntityCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord,

@@ -282,7 +282,7 @@ impl TrialRecord {
                 .summary_of_seconds(seconds.map(|second| &second.latency), distributions.clock_us),
             uncorrected_latency_us: distributions.uncorrected_latency.summary(),
             latency_intervals: distributions.intervals.iter().filter_map(LatencyInterval::of).collect(),
-            stages: stages.filter_map(|(stage, each)| Some((*stage, each.summary()?))).collect(),
+            stages: stages.filter_map(|(stage, each)| Some((*stage, stage.summary(each)?))).collect(),
             relay: trial.relay.map(|relay| relay.with_sizes(&distributions.sizes)),
             ..trial
         };

@@ -91,8 +91,13 @@ pub(super) fn collect(
     }
     // A service of its own has a clock of its own; and how long a backlog lay there is nobody's latency.
     let is_elsewhere = |role| remote.iter().any(|remote| remote.role == role);
-    for (stage, reader) in [(Stage::InHub, Role::Relay), (Stage::Delivery, Role::Sink)] {
-        let has_one_clock = plan.is_embedded() && !is_elsewhere(Role::Service) && !is_elsewhere(reader);
+    for (stage, role) in [
+        (Stage::InHub, Role::Relay),
+        (Stage::ToDestination, Role::Load),
+        (Stage::ToDestination, Role::Sink),
+        (Stage::Delivery, Role::Sink),
+    ] {
+        let has_one_clock = plan.is_embedded() && !is_elsewhere(Role::Service) && !is_elsewhere(role);
         if !has_one_clock || plan.mode() == LoadMode::Backlog {
             distributions.stages.remove(&stage);
         }
@@ -196,6 +201,7 @@ struct SinkOutcome<'a> {
     delivery: Option<&'a verify::Delivery>,
     latency: Option<&'a Recording>,
     uncorrected_latency: Option<&'a Recording>,
+    to_destination: Option<&'a Recording>,
     delivery_time: Option<&'a Recording>,
 }
 
@@ -218,11 +224,12 @@ impl<'a> Outcomes<'a> {
                 Outcome::External { was_killed } => {
                     all.was_killed |= *was_killed && member.role == Role::Relay
                 }
-                Outcome::Sink { delivery, latency, uncorrected_latency, delivery_time } => {
+                Outcome::Sink { delivery, latency, uncorrected_latency, to_destination, delivery_time } => {
                     let sink = SinkOutcome {
                         delivery: delivery.as_ref(),
                         latency: latency.as_ref(),
                         uncorrected_latency: uncorrected_latency.as_ref(),
+                        to_destination: to_destination.as_ref(),
                         delivery_time: delivery_time.as_ref(),
                     };
                     all.sinks.insert(member.instance, sink);
@@ -255,9 +262,12 @@ impl<'a> Outcomes<'a> {
         if let Some(latency) = sink.uncorrected_latency {
             distributions.uncorrected_latency = latency.total.decode().map_err(unreadable(Role::Sink))?;
         }
-        if let Some(recording) = sink.delivery_time {
-            let delivery = recording.total.decode().map_err(unreadable(Role::Sink))?;
-            distributions.stages.insert(Stage::Delivery, delivery);
+        let of_sink = [(Stage::ToDestination, sink.to_destination), (Stage::Delivery, sink.delivery_time)];
+        for (stage, recording) in of_sink {
+            if let Some(recording) = recording {
+                let distribution = recording.total.decode().map_err(unreadable(Role::Sink))?;
+                distributions.stages.insert(stage, distribution);
+            }
         }
         if let Some(load) = self.load {
             let lateness = load.lateness.as_ref().map(|lateness| (Stage::Lateness, lateness));

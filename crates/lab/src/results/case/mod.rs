@@ -246,7 +246,7 @@ impl Case {
             uncorrected_latency_us: uncorrected_latency.summary(),
             latency_curve: latency.curve(),
             uncorrected_latency_curve: uncorrected_latency.curve(),
-            stages: stages.iter().filter_map(|(stage, each)| Some((*stage, each.summary()?))).collect(),
+            stages: stages.iter().filter_map(|(stage, each)| Some((*stage, stage.summary(each)?))).collect(),
             relay,
             delivery,
             destinations: DestinationSummary::of_trials(&complete, &latencies),

@@ -182,7 +182,9 @@ pub enum Outcome {
         latency: Option<Recording>,
         /// From the instant at which the event really left, if the payload tells.
         uncorrected_latency: Option<Recording>,
-        /// From the append to the destination, if the service dates it.
+        /// From the intended instant until the append to the destination, if the service dates it.
+        to_destination: Option<Recording>,
+        /// From that append.
         delivery_time: Option<Recording>,
     },
 }
@@ -259,6 +261,7 @@ mod tests {
                 delivery: Some(Delivery::default()),
                 latency: None,
                 uncorrected_latency: None,
+                to_destination: None,
                 delivery_time: None,
             }),
         });

@@ -142,7 +142,8 @@ impl Watch {
         let mut verifier: Option<StreamVerifier> = None;
         let mut dead_letters = Vec::new();
         let known_repetitions: u64 = self.done.iter().map(|done| done.verifier.counts().duplicated).sum();
-        let (mut latency, mut uncorrected_latency, mut delivery_time) = (None, None, None);
+        let (mut latency, mut uncorrected_latency) = (None, None);
+        let (mut to_destination, mut delivery_time) = (None, None);
         for done in self.done {
             dead_letters.extend(done.dead_letters);
             match &mut verifier {
@@ -151,6 +152,7 @@ impl Watch {
             }
             Recording::merge_option(&mut latency, done.latency)
                 .and_then(|()| Recording::merge_option(&mut uncorrected_latency, done.uncorrected_latency))
+                .and_then(|()| Recording::merge_option(&mut to_destination, done.to_destination))
                 .and_then(|()| Recording::merge_option(&mut delivery_time, done.delivery_time))
                 .expect("workers of this process write recordings that can be read");
         }
@@ -187,7 +189,13 @@ impl Watch {
         });
         Report::Finished {
             counted: Counted::new(self.clock.now(), Counters::Sink(counters)),
-            outcome: Box::new(Outcome::Sink { delivery, latency, uncorrected_latency, delivery_time }),
+            outcome: Box::new(Outcome::Sink {
+                delivery,
+                latency,
+                uncorrected_latency,
+                to_destination,
+                delivery_time,
+            }),
         }
     }
 }

@@ -68,6 +68,7 @@ pub(super) struct WorkerOutcome {
     pub(super) dead_letters: Vec<(u16, u32)>,
     pub(super) latency: Option<Recording>,
     pub(super) uncorrected_latency: Option<Recording>,
+    pub(super) to_destination: Option<Recording>,
     pub(super) delivery_time: Option<Recording>,
 }
 
@@ -161,13 +162,17 @@ struct Recorders {
     window: Window,
     latency: Recorder,
     uncorrected_latency: Option<Recorder>,
-    delivery_time: DeliveryTimes,
+    appends: Appends,
 }
 
-/// How long events took from their append to the sink. Events that lie side by side in a log were appended together.
-struct DeliveryTimes {
-    recorder: Recorder,
-    appended: EnqueuedTime,
+/// How long events took until their append to the log that is read, and from there to the sink. Events that lie side by
+/// side in a log were appended together. A service that gives no dates gives the first of all.
+struct Appends {
+    until: Recorder,
+    from: Recorder,
+    enqueued: EnqueuedTime,
+    /// When that was; `None` where the service gives no dates.
+    at: Option<RunTime>,
     /// Events in hand that were appended then.
     count: u64,
 }
@@ -245,7 +250,7 @@ impl<C: MessageCodec> Receiver<C> {
             if let Some(recorder) = &mut recorders.uncorrected_latency {
                 recorder.tick(now);
             }
-            recorders.delivery_time.recorder.tick(now);
+            recorders.appends.tick(now);
         }
         let due = Instant::now();
         let (positions, source, opened) = (&self.positions, &mut self.source, &mut self.opened);
@@ -268,7 +273,7 @@ impl<C: MessageCodec> Receiver<C> {
                     window: Window::beginning_at(now),
                     latency: Recorder::starting_at(now),
                     uncorrected_latency: self.knows_sent_time().then(|| Recorder::starting_at(now)),
-                    delivery_time: DeliveryTimes::starting_at(now),
+                    appends: Appends::starting_at(now),
                 });
             }
             Edge::Begin => {}
@@ -310,7 +315,7 @@ impl<C: MessageCodec> Receiver<C> {
                 continue;
             }
             recorders.latency.record(header.intended, now);
-            recorders.delivery_time.record(event.enqueued_time, now, wall);
+            recorders.appends.record(header.intended, event.enqueued_time, now, wall);
             if let (Some(recorder), Some(message)) = (&mut recorders.uncorrected_latency, decoded)
                 && let Some(sent) = sent_time(message.payload)
             {
@@ -318,7 +323,7 @@ impl<C: MessageCodec> Receiver<C> {
             }
         }
         if let Some(recorders) = &mut self.recorders {
-            recorders.delivery_time.complete(now, wall);
+            recorders.appends.complete(now);
         }
         self.missed += self.missing_before(&batch);
         if let Some(last) = batch.last_sequence_number() {
@@ -398,40 +403,62 @@ impl<C: MessageCodec> Receiver<C> {
             dead_letters: self.dead_letters().to_vec(),
             latency: None,
             uncorrected_latency: None,
+            to_destination: None,
             delivery_time: None,
         };
         if let Some(recorders) = self.recorders.take() {
             let uncorrected = recorders.uncorrected_latency;
             done.latency = Some(recorders.latency.finish(now));
             done.uncorrected_latency = uncorrected.map(|recorder| recorder.finish(now));
-            done.delivery_time = Some(recorders.delivery_time.recorder.finish(now));
+            done.to_destination = Some(recorders.appends.until.finish(now));
+            done.delivery_time = Some(recorders.appends.from.finish(now));
         }
         done
     }
 }
 
-impl DeliveryTimes {
+impl Appends {
     fn starting_at(now: RunTime) -> Self {
-        Self { recorder: Recorder::starting_at(now), appended: EnqueuedTime::default(), count: 0 }
+        Self {
+            until: Recorder::starting_at(now),
+            from: Recorder::starting_at(now),
+            enqueued: EnqueuedTime::default(),
+            at: None,
+            count: 0,
+        }
+    }
+
+    fn tick(&mut self, now: RunTime) {
+        self.until.tick(now);
+        self.from.tick(now);
     }
 
     /// An event of the batch in hand.
     #[inline]
-    fn record(&mut self, appended: EnqueuedTime, now: RunTime, wall: WallClock) {
-        if appended != self.appended {
-            self.complete(now, wall);
-            self.appended = appended;
+    fn record(&mut self, intended: RunTime, enqueued: EnqueuedTime, now: RunTime, wall: WallClock) {
+        if enqueued != self.enqueued {
+            self.complete(now);
+            self.enqueued = enqueued;
+        }
+        if self.count == 0 {
+            let is_dated = enqueued != EnqueuedTime::default();
+            self.at = is_dated.then(|| wall.run_time(enqueued.unix_ms()));
         }
         self.count += 1;
+        if let Some(at) = self.at {
+            // The date is rounded down to the millisecond. That alone does not put an append before the event.
+            let is_rounded = at < intended && intended.saturating_since(at) < DATE_RESOLUTION;
+            self.until.record(intended, if is_rounded { intended } else { at });
+        }
     }
 
-    /// There are no more in hand that were appended together with the last one. A service that gives no dates gives the
-    /// first of all.
-    fn complete(&mut self, now: RunTime, wall: WallClock) {
+    /// There are no more in hand that were appended together with the last one.
+    fn complete(&mut self, now: RunTime) {
         let count = std::mem::take(&mut self.count);
-        if count > 0 && self.appended != EnqueuedTime::default() {
-            let appended = wall.run_time(self.appended.unix_ms());
-            self.recorder.record_many(appended, now, count);
+        if let Some(at) = self.at
+            && count > 0
+        {
+            self.from.record_many(at, now, count);
         }
     }
 }
@@ -451,6 +478,9 @@ const EVENTS_PER_BATCH: u32 = 4_096;
 const BATCHES_PER_POLL: u32 = 64;
 
 const REOPEN_AFTER: Duration = Duration::from_millis(200);
+
+/// Of the dates that services give.
+const DATE_RESOLUTION: Duration = Duration::from_millis(1);
 
 /// How long nothing may arrive until a sink that was told to stop believes that nothing more will.
 const QUIET: Duration = Duration::from_millis(300);

@@ -176,6 +176,7 @@ pub(super) mod tests {
             max: None,
             negative: None,
             precision: None,
+            direction: None,
         };
         let means = means.iter();
         means.map(|(stage, mean)| (*stage, summary(*mean))).collect()

@@ -56,6 +56,7 @@ fn times(count: u64, p50: u64, p99: u64) -> LatencySummary {
         max: Some(p99 * 2),
         negative: None,
         precision: None,
+        direction: None,
     }
 }
 
