@@ -128,6 +128,17 @@ impl Schedule {
         self.unanswered = self.unanswered.saturating_sub(sends);
     }
 
+    /// A run was divided: it becomes one send more, which counts as unanswered, too.
+    pub const fn divided(&mut self) {
+        self.unanswered += 1;
+    }
+
+    /// How many sends may wait for an answer.
+    #[must_use]
+    pub const fn may_be_unanswered(&self) -> u64 {
+        self.may_be_unanswered
+    }
+
     /// Lets a saturating load offer `events` in total, of all workers together; less than before has no
     /// effect. Other paces ignore it.
     pub fn allow(&mut self, events: u64) {
@@ -205,6 +216,18 @@ impl Run {
     #[must_use]
     pub const fn sequences(&self) -> Range<u32> {
         self.first..self.first + self.count
+    }
+
+    /// Takes all but the first `count` events out of it; `None` if there are no more.
+    #[must_use]
+    pub fn split_off(&mut self, count: u32) -> Option<Self> {
+        let rest = self.count.checked_sub(count).filter(|rest| *rest > 0)?;
+        self.count = count;
+        let mut plan = self.plan.clone();
+        if let Some(plan) = &mut plan {
+            (0..count).for_each(|_| plan.advance());
+        }
+        Some(Self { first: self.first + count, count: rest, plan, ..*self })
     }
 
     /// Its events in order: sequence number and intended instant.
@@ -322,6 +345,25 @@ mod tests {
             assert!(alone.len() > 4_500, "{}", alone.len());
             assert_eq!(alone, offered(plan, 8, 100_000));
             assert_eq!(alone, offered(plan, 3, 100_000));
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_divided_run_have_its_events_at_their_instants() {
+        for pace in [open(50_000.0, Arrivals::Poisson), Pace::Closed] {
+            let mut schedule = Schedule::new(plan(pace), Worker::ONLY, at(0));
+            let whole = release(&mut schedule, 10_000).remove(0);
+            assert_eq!(whole.count(), 10);
+            for count in 1..10 {
+                let mut first = whole.clone();
+                let rest = first.split_off(count).expect("there are more");
+                assert_eq!((first.count(), rest.count()), (count, 10 - count));
+                assert!(first.events().chain(rest.events()).eq(whole.events()));
+            }
+            assert_eq!(whole.clone().split_off(10), None);
+            let before = schedule.unanswered();
+            schedule.divided();
+            assert_eq!(schedule.unanswered(), before + 1);
         }
     }
 

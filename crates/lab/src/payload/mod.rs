@@ -25,7 +25,7 @@
 
 mod replay;
 
-pub use replay::{Replay, ReplayError};
+pub use replay::{LongestLine, Replay, ReplayError};
 
 use units::Random;
 
@@ -139,9 +139,23 @@ pub enum Corrupted {
     /// The message around it is broken.
     #[error("the message has no payload")]
     NoPayload,
+    /// A replayed payload has no header beside it.
+    #[error("the message has no application property `{HEADER_PROPERTY}`")]
+    NoProperty,
     /// The checksum does not match the bytes.
     #[error("the checksum does not match the payload")]
     Checksum,
+}
+
+impl Corrupted {
+    /// Whether the header is missing, rather than changed.
+    #[must_use]
+    pub const fn lacks_header(self) -> bool {
+        match self {
+            Self::TooShort { .. } | Self::NoPayload | Self::NoProperty => true,
+            Self::Checksum => false,
+        }
+    }
 }
 
 /// Writes payloads of one length: header, checksum, seeded filler.

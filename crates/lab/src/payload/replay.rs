@@ -18,6 +18,16 @@ pub struct Replay {
     bytes: Box<[u8]>,
     /// Where each event ends in `bytes`.
     ends: Box<[u32]>,
+    longest: LongestLine,
+}
+
+/// The longest event of a replay file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LongestLine {
+    /// Its line, from 1.
+    pub line: u64,
+    /// Its bytes.
+    pub bytes: usize,
 }
 
 impl Replay {
@@ -35,6 +45,7 @@ impl Replay {
         let mut bytes = Vec::new();
         let mut ends = Vec::new();
         let mut line = Vec::new();
+        let mut longest = LongestLine::default();
         for number in 1_u64.. {
             line.clear();
             let length = reader.read_until(b'\n', &mut line).map_err(unreadable)?;
@@ -54,13 +65,16 @@ impl Replay {
                 line: number,
                 source,
             })?;
+            if value.len() > longest.bytes {
+                longest = LongestLine { line: number, bytes: value.len() };
+            }
             bytes.extend_from_slice(value);
             ends.push(u32::try_from(bytes.len()).expect("the file's limit is below 4 GiB"));
         }
         if ends.is_empty() {
             return Err(ReplayError::Empty { path: path.to_owned() });
         }
-        Ok(Self { bytes: bytes.into(), ends: ends.into() })
+        Ok(Self { bytes: bytes.into(), ends: ends.into(), longest })
     }
 
     /// How many events the file holds.
@@ -69,10 +83,10 @@ impl Replay {
         self.ends.len()
     }
 
-    /// Bytes of the longest event.
+    /// The longest event.
     #[must_use]
-    pub fn longest(&self) -> usize {
-        (0..self.count() as u64).map(|number| self.payload(number).len()).max().unwrap_or(0)
+    pub const fn longest(&self) -> LongestLine {
+        self.longest
     }
 
     /// The payload of event `number`, which may exceed [`Self::count`]: the file starts again.
@@ -137,7 +151,7 @@ mod tests {
         let file = file_with(b"{\"a\" : 1}\r\n\n  [1,  2]\n\"\xc3\xa9\"");
         let replay = Replay::open(file.path()).expect("three events");
         assert_eq!(replay.count(), 3);
-        assert_eq!(replay.longest(), 9);
+        assert_eq!(replay.longest(), LongestLine { line: 1, bytes: 9 });
         let texts: Vec<_> = (0..5).map(|number| replay.payload(number)).collect();
         let expected: [&[u8]; 5] =
             [b"{\"a\" : 1}", b"[1,  2]", "\"é\"".as_bytes(), b"{\"a\" : 1}", b"[1,  2]"];

@@ -51,7 +51,7 @@ use self::{
     scratch::Scratch,
 };
 use crate::{
-    payload::{ImpossibleLength, ReplayError},
+    payload::{ImpossibleLength, LongestLine, ReplayError},
     results::Role,
 };
 
@@ -109,6 +109,20 @@ pub enum RoleError {
         /// Events in a batch.
         events: u32,
         /// Bytes that it may take.
+        needed: usize,
+        /// Bytes that are possible.
+        limit: usize,
+    },
+    /// The longest line of a replayed file is larger than what the service accepts.
+    #[error(
+        "line {} of the replayed file, with {} bytes, needs {needed} bytes in a send, and the service accepts {limit}",
+        longest.line,
+        longest.bytes
+    )]
+    LineTooLarge {
+        /// The line.
+        longest: LongestLine,
+        /// Bytes that it takes in a send of its own.
         needed: usize,
         /// Bytes that are possible.
         limit: usize,

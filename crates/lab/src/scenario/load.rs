@@ -27,7 +27,7 @@ pub struct Load {
     pub workers: u32,
     /// What one event carries.
     pub payload: Payload,
-    /// Events per send.
+    /// Events per send. Of replayed events, as many of them as the service takes in one send.
     pub batch: u32,
     /// Sends that one worker has outstanding at most. `closed` always works with one.
     pub in_flight: u32,

@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use connect::event::{EnqueuedTime, EventBatch, EventParts};
+use connect::sink::Sink;
 
 use crate::{
     clock::RunTime,
@@ -57,25 +58,47 @@ impl<C: MessageCodec> Encoder<C> {
         })
     }
 
-    /// The length of the longest message that there will be.
-    pub(super) fn longest_message(&self) -> usize {
+    /// Whether the service takes what will be sent: batches of `events` payloads of one size, or the longest line of a
+    /// file, of which as many go into a send as it has room for.
+    pub(super) fn check(&self, events: u32, sink: &dyn Sink) -> Result<(), RoleError> {
+        let limit = sink.max_batch_bytes(0);
         let mut message = BytesMut::new();
         match &self.content {
-            Content::Stamped { payload, .. } => self.codec.encode(None, payload, &mut message),
+            Content::Stamped { payload, .. } => {
+                self.codec.encode(None, payload, &mut message);
+                let needed = sink.encoded_len(message.len()).saturating_mul(events as usize);
+                match needed > limit {
+                    true => Err(RoleError::BatchTooLarge { events, needed, limit }),
+                    false => Ok(()),
+                }
+            }
             Content::Replayed(replay) => {
-                let longest = vec![0; replay.longest()];
-                self.codec.encode(Some(&[0; Header::DETACHED_LENGTH]), &longest, &mut message);
+                let longest = replay.longest();
+                let payload = vec![0; longest.bytes];
+                self.codec.encode(Some(&[0; Header::DETACHED_LENGTH]), &payload, &mut message);
+                let needed = sink.encoded_len(message.len());
+                match needed > limit {
+                    true => Err(RoleError::LineTooLarge { longest, needed, limit }),
+                    false => Ok(()),
+                }
             }
         }
-        message.len()
     }
 
-    /// The events of `run`, leaving at `sent`, and the indices of all of them.
-    pub(super) fn encode(&mut self, run: &Run, sent: RunTime) -> (&EventBatch, &[u32]) {
+    /// The first events of `run`, as many as fit into one send to `destination`, leaving at `sent`, and the indices of
+    /// all of them.
+    pub(super) fn encode(
+        &mut self,
+        run: &Run,
+        sent: RunTime,
+        sink: &dyn Sink,
+        destination: u32,
+    ) -> (&EventBatch, &[u32]) {
         // Lets the chunk of the batch before go, so that its memory can be used again.
         self.batch.clear(self.batch.partition());
         let mut ends = std::mem::take(&mut self.indices);
         ends.clear();
+        let mut room = sink.max_batch_bytes(destination);
         for (sequence, intended) in run.events() {
             let header = Header { run: self.run, stream: run.stream, sequence, intended };
             match &mut self.content {
@@ -87,7 +110,14 @@ impl<C: MessageCodec> Encoder<C> {
                     // Streams take turns in the file, so that together they send it in its order.
                     let number = u64::from(sequence) * u64::from(self.streams) + u64::from(run.stream);
                     let payload = replay.payload(number);
+                    let start = self.chunk.len();
                     self.codec.encode(Some(&header.to_detached(payload)), payload, &mut self.chunk);
+                    let needed = sink.encoded_len(self.chunk.len() - start);
+                    if needed > room && !ends.is_empty() {
+                        self.chunk.truncate(start);
+                        break;
+                    }
+                    room = room.saturating_sub(needed);
                 }
             }
             ends.push(u32::try_from(self.chunk.len()).expect("a send is far below 4 GiB"));

@@ -71,11 +71,7 @@ pub(super) async fn work<B: Backend>(
         config.run,
         plan.streams,
     )?;
-    let needed = sink.encoded_len(encoder.longest_message()).saturating_mul(plan.batch as usize);
-    let limit = sink.max_batch_bytes(0);
-    if needed > limit {
-        return Err(RoleError::BatchTooLarge { events: plan.batch, needed, limit });
-    }
+    encoder.check(plan.batch, sink.as_ref())?;
     channel.say(WorkerEvent::Ready);
     let start = loop {
         match channel.asks.recv().await {
@@ -271,16 +267,24 @@ impl<C: MessageCodec> Generator<C> {
             self.waiting.extend(self.released.drain(..));
         }
         let mut sent = false;
-        while let Some(run) = self.waiting.pop_front() {
+        // A run that was divided into more sends than may be unanswered waits with its rest.
+        while ((self.pending.len() - self.free.len()) as u64) < self.schedule.may_be_unanswered()
+            && let Some(mut run) = self.waiting.pop_front()
+        {
             let now = self.clock.now();
             let token = self.free.pop().unwrap_or_else(|| {
                 self.pending.push(None);
                 self.pending.len() - 1
             });
             let destination = u32::from(run.stream) % self.sink.destinations();
-            let (batch, events) = self.encoder.encode(&run, now);
+            let (batch, events) = self.encoder.encode(&run, now, self.sink.as_ref(), destination);
             let outgoing = OutgoingBatch::new(destination, batch, events);
+            let fitting = u32::try_from(events.len()).unwrap_or(u32::MAX);
             if self.sink.send(SendToken(token as u64), outgoing).is_ok() {
+                if let Some(rest) = run.split_off(fitting) {
+                    self.schedule.divided();
+                    self.waiting.push_front(rest);
+                }
                 self.pending[token] = Some(self.accounting.sent(run, now, &self.attendance));
                 self.attendance.send();
                 sent = true;
