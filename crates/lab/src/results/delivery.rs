@@ -26,6 +26,9 @@ pub struct Delivery {
     pub reordered: u64,
     /// Events whose content is not what was sent.
     pub corrupted: u64,
+    /// Those of `corrupted` that arrived without the field that says which event they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unidentified: Option<u64>,
     /// Events whose send was never acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<u64>,
@@ -61,6 +64,7 @@ impl Delivery {
             duplicated: sum.duplicated + next.duplicated,
             reordered: sum.reordered + next.reordered,
             corrupted: sum.corrupted + next.corrupted,
+            unidentified: sum_of_known(sum.unidentified, next.unidentified),
             unknown: sum_of_known(sum.unknown, next.unknown),
             unexpected: sum_of_known(sum.unexpected, next.unexpected),
             foreign: sum_of_known(sum.foreign, next.foreign),

@@ -48,6 +48,8 @@ pub enum FindingKind {
     EventsMissed,
     /// Events arrived with other content than they were sent with.
     EventsCorrupted,
+    /// Events arrived without the field that says which they are.
+    EventsUnidentified,
     /// Events arrived that were never sent.
     EventsUnexpected,
     /// Events of another run arrived.
@@ -175,6 +177,7 @@ mod tests {
             FindingKind::EventsLost,
             FindingKind::EventsMissed,
             FindingKind::EventsCorrupted,
+            FindingKind::EventsUnidentified,
             FindingKind::EventsUnexpected,
             FindingKind::EventsForeign,
             FindingKind::EventsMisplaced,

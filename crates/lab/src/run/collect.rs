@@ -8,7 +8,8 @@ use super::{
     clock_correction::{ClockCorrection, clock_finding, remote_roles},
     error::TrialError,
     findings::{
-        limit_findings, missed_by_sink, outside_findings, placement_findings, sink_finding, what_limited,
+        limit_findings, missed_by_sink, outside_findings, placement_findings, sink_finding,
+        unidentified_finding, what_limited,
     },
     goodput::first_arrivals,
     lag::{lag, steadiness_finding},
@@ -123,6 +124,7 @@ pub(super) fn collect(
         let verdicts =
             ends.filter_map(|(instance, end)| Some((end, outcomes.sinks.get(&instance)?.delivery?)));
         findings.extend(verdicts.flat_map(|(end, delivery)| placement_findings(plan, end, delivery)));
+        findings.extend(unidentified_finding(plan, supervisor));
         let missed = sinks_counters(supervisor).iter().map(|sink| sink.missed).sum();
         findings.extend(missed_by_sink(missed, plan.noun()));
     }
@@ -565,6 +567,7 @@ fn delivery(verdict: &verify::Delivery, source: Option<EntityCounters>) -> Deliv
         duplicated: verdict.counts.duplicated,
         reordered: verdict.counts.reordered,
         corrupted: verdict.counts.corrupted,
+        unidentified: (verdict.counts.unidentified > 0).then_some(verdict.counts.unidentified),
         unknown: Some(verdict.unknown),
         unexpected: Some(verdict.unexpected),
         foreign: Some(verdict.counts.foreign),

@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 
 use super::collect::Rates;
+use super::monitor::sinks_counters;
 use super::plan::TrialPlan;
+use super::supervisor::Supervisor;
 use crate::{
     figure,
     limits::RoleGroup,
+    payload::{HEADER_PROPERTY, Header},
     results::{
         Distributions, Finding, FindingKind, LatencyDistribution, MeasuredComponent, Noun, Role, RoleUsage,
         Severity, Stage,
     },
-    scenario::{End, LoadMode},
+    scenario::{End, LoadMode, Payload},
     verify::Delivery,
 };
 
@@ -62,6 +65,39 @@ pub(super) fn outside_findings(plan: &TrialPlan<'_>, was_killed: bool) -> Vec<Fi
         ));
     }
     findings
+}
+
+/// Events that arrived without the field that says which they are: counted as corrupted, and as lost.
+pub(super) fn unidentified_finding(plan: &TrialPlan<'_>, supervisor: &Supervisor) -> Option<Finding> {
+    let (message, hint) = unidentified(plan, supervisor)?;
+    Some(Finding::new(Severity::Failure, FindingKind::EventsUnidentified, message).with_hint(hint))
+}
+
+/// How many events have arrived without identity so far, and what a forwarder has to do about it; `None` if there are
+/// none.
+pub(super) fn unidentified(plan: &TrialPlan<'_>, supervisor: &Supervisor) -> Option<(String, String)> {
+    let sinks = sinks_counters(supervisor);
+    let count = sinks.iter().map(|sink| sink.events.unidentified).sum::<u64>();
+    let noun = plan.noun();
+    let (missing, copy) = match &plan.parameters.load.payload {
+        Payload::Replay { .. } => (
+            format!("the application property `{HEADER_PROPERTY}` is missing"),
+            "forward the application properties with the body".to_owned(),
+        ),
+        Payload::Size(_) => (
+            format!("the body is shorter than the {} bytes that it begins with", Header::LENGTH),
+            "forward the body byte for byte".to_owned(),
+        ),
+    };
+    (count > 0).then(|| {
+        (
+            format!(
+                "{} arrived without the identity that the load gave them: {missing}",
+                noun.counted(count)
+            ),
+            format!("{copy}; see “What a command must copy” in docs/external-systems.md"),
+        )
+    })
 }
 
 /// What kept the figures from being higher: classes of their own, which the report tells apart.

@@ -376,6 +376,65 @@ async fn replayed_events_are_verified_beside_their_payload() {
     assert_eq!(assert_whole(&case).received, 3_003);
 }
 
+#[tokio::test]
+async fn a_pipeline_that_forwards_bodies_alone_is_told_which_property_is_missing() {
+    let faults = Faults { drops_properties: true, ..Faults::default() };
+    let lines = ["1".to_owned(), "[2,3]".to_owned()];
+    let case = replayed_with(&lines, &["load.mode=backlog", "phases.drain=100 ms"], faults).await;
+    assert_eq!(case.status, Status::Failed);
+    let delivery = case.delivery.expect("a verdict");
+    assert_eq!((delivery.unidentified, delivery.corrupted, delivery.received), (Some(3_003), 3_003, 0));
+    let finding = case.findings.iter().find(|each| each.kind == results::FindingKind::EventsUnidentified);
+    let finding = finding.expect("it is named");
+    assert_eq!(
+        finding.message,
+        "3,003 events arrived without the identity that the load gave them: the application property `parshall` is \
+         missing"
+    );
+    assert!(
+        finding.hint.as_ref().is_some_and(|hint| hint.contains("docs/external-systems.md")),
+        "{finding:?}"
+    );
+    let changed = kinds(&case).contains(&results::FindingKind::EventsCorrupted);
+    assert!(!changed, "nothing was changed: {:?}", case.findings);
+}
+
+/// Replays `lines`, in the batches of 10 of the scenario.
+async fn replayed(lines: &[String], set: &[&str]) -> results::Case {
+    replayed_with(lines, set, Faults::default()).await
+}
+
+async fn replayed_with(lines: &[String], set: &[&str], faults: Faults) -> results::Case {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), lines.join("\n")).expect("it can be written");
+    let payload = format!("load.payload={{replay: {}}}", file.path().display());
+    let set: Vec<&str> = set.iter().copied().chain([payload.as_str()]).collect();
+    run_with(&set, faults).await
+}
+
+#[tokio::test]
+async fn replayed_events_of_mixed_sizes_fill_a_send_up_to_its_bytes() {
+    let long = |bytes: usize| format!("\"{}\"", "x".repeat(bytes));
+    // In batches of 10 the longest would need ten times what a send takes.
+    let lines = [long(5), long(1_000_000), long(600_000), long(70), long(600_000), long(9)];
+    let case = replayed(&lines, &["load.mode=backlog", "load.backlog=100", "relay.batch.events=10"]).await;
+    assert_eq!(assert_whole(&case).received, 100);
+    let case = replayed(&lines[..1], &["load.mode=closed"]).await;
+    assert!(assert_whole(&case).received > 0);
+    let case = replayed(&lines, &["load.mode=closed"]).await;
+    let delivery = case.delivery.expect("a verdict");
+    assert!(delivery.sent > 0 && delivery.received == delivery.sent, "{delivery:?}");
+}
+
+#[tokio::test]
+async fn a_replayed_line_that_no_send_can_take_is_named() {
+    let lines = ["1".to_owned(), format!("\"{}\"", "x".repeat(1_048_576)), "2".to_owned()];
+    let case = replayed(&lines, &["load.mode=backlog"]).await;
+    assert_eq!(case.status, Status::Failed);
+    let message = &case.findings[0].message;
+    assert!(message.contains("line 2 of the replayed file, with 1048578 bytes"), "{message}");
+}
+
 /// Cancels the run when a phase begins.
 struct CancelAt {
     phase: Phase,

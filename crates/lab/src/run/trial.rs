@@ -318,9 +318,13 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let patience =
             Patience { what: "carrying the first event", total: Some(sut.ready_within), stalled: None };
         let monitor = &mut self.monitor;
-        let arrived = |supervisor: &Supervisor| match sink_counters(supervisor).events.received {
-            0 => State::At(0),
-            _ => State::Met,
+        let arrived = |supervisor: &Supervisor| {
+            let events = sink_counters(supervisor).events;
+            // A command that changes every event carries them all the same: the verdict says what it does to them.
+            match events.received + events.corrupted {
+                0 => State::At(0),
+                _ => State::Met,
+            }
         };
         let waited =
             self.supervisor.wait_until(patience, arrived, |supervisor| monitor.tick(supervisor)).await;

@@ -114,6 +114,9 @@ pub struct Counts {
     pub reordered: u64,
     /// Payloads without a believable header.
     pub corrupted: u64,
+    /// Those of `corrupted` that have none at all.
+    #[serde(default)]
+    pub unidentified: u64,
     /// Events of another run.
     pub foreign: u64,
     /// Events at a partition that they were not to go to.
@@ -160,6 +163,7 @@ impl std::ops::AddAssign for Counts {
         self.duplicated += other.duplicated;
         self.reordered += other.reordered;
         self.corrupted += other.corrupted;
+        self.unidentified += other.unidentified;
         self.foreign += other.foreign;
         self.misplaced += other.misplaced;
     }
@@ -215,9 +219,13 @@ impl StreamVerifier {
     #[inline]
     pub fn observe(&mut self, parsed: Result<Header, Corrupted>, destination: u16) -> Option<Header> {
         assert!(destination < self.expectation.destinations, "a partition of the destination");
-        let Ok(header) = parsed else {
-            self.counts.corrupted += 1;
-            return None;
+        let header = match parsed {
+            Ok(header) => header,
+            Err(reason) => {
+                self.counts.corrupted += 1;
+                self.counts.unidentified += u64::from(reason.lacks_header());
+                return None;
+            }
         };
         if header.run != self.expectation.run {
             self.counts.foreign += 1;

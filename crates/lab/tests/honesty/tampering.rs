@@ -57,6 +57,7 @@ async fn with_a_checksum_every_deed_is_found_and_counted_once() {
             duplicated: tally.duplicated,
             reordered: tally.swapped,
             corrupted: flipped,
+            unidentified: None,
             unknown: Some(0),
             unexpected: Some(0),
             foreign: Some(0),

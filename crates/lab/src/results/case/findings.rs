@@ -99,7 +99,7 @@ fn delivery_findings_at(
             ),
         ),
         (
-            delivery.corrupted,
+            delivery.corrupted - delivery.unidentified.unwrap_or(0).min(delivery.corrupted),
             Severity::Failure,
             FindingKind::EventsCorrupted,
             of_sent("arrived with changed content"),

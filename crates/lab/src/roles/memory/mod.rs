@@ -58,6 +58,8 @@ pub struct Faults {
     pub fail_after: Option<u64>,
     /// It panics after so many events.
     pub panic_after: Option<u64>,
+    /// It forwards payloads without what travels beside them.
+    pub drops_properties: bool,
     /// It takes events and never gives them on.
     pub stand_still: bool,
     /// The source refuses every send of this number: the n-th, the 2n-th, …

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::BytesMut;
 use connect::{
     event::{EventBatch, PartitionId},
     sink::ErrorClass,
@@ -211,7 +212,14 @@ impl MemoryRelay {
                 continue;
             }
             self.reading.borrow_mut().counters.completed += 1;
-            let message = batch.message(event).to_vec();
+            let mut message = batch.message(event).to_vec();
+            if self.faults.drops_properties
+                && let Some(decoded) = PlainCodec.decode(batch.message(event))
+            {
+                let mut plain = BytesMut::new();
+                PlainCodec.encode(None, decoded.payload, &mut plain);
+                message = plain.to_vec();
+            }
             let payload_len = PlainCodec.decode(&message).map_or(0, |message| message.payload.len());
             let deed = self.faults.tampering.map_or(Deed::Nothing, |tampering| {
                 tampering.deed(batch.partition().0, event.sequence_number, payload_len)

@@ -300,9 +300,10 @@ impl<C: MessageCodec> Receiver<C> {
             let decoded = self.codec.decode(batch.message(event));
             let parsed = match decoded {
                 None => Err(Corrupted::NoPayload),
-                Some(message) if is_replayed => {
-                    Header::parse_detached(message.header.unwrap_or_default(), message.payload)
-                }
+                Some(message) if is_replayed => match message.header {
+                    None => Err(Corrupted::NoProperty),
+                    Some(header) => Header::parse_detached(header, message.payload),
+                },
                 Some(message) => Header::parse(message.payload),
             };
             let Some(header) = self.verifier.observe(parsed, destination) else {
