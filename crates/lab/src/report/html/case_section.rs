@@ -10,8 +10,8 @@ use super::scale::Scale;
 use crate::figure;
 use crate::report::destinations;
 use crate::results::{
-    Bounds, Case, Delivery, Interval, LatencyInterval, LatencyPrecision, LatencySummary, Limit, Noun, Prices,
-    Role, RoleUsage, Trial,
+    Bounds, Case, Delivery, Direction, Interval, LatencyInterval, LatencyPrecision, LatencySummary, Limit,
+    Noun, Prices, Role, RoleUsage, Stage, Trial,
 };
 
 /// Everything about one case, ready to be shown.
@@ -32,6 +32,8 @@ pub(super) struct CaseSection {
     /// The percentile curve and the stages, as HTML.
     pub(super) latency_charts: Vec<String>,
     pub(super) latencies: Option<Grid>,
+    /// How the stages in one direction add up.
+    pub(super) stage_sum: Option<String>,
     /// Our own relay's accounts.
     pub(super) relay: Option<RelaySection>,
     pub(super) delivery: Option<Grid>,
@@ -69,7 +71,7 @@ impl CaseSection {
             None => (!courses.is_empty()).then(|| courses.remove(0)),
         };
         let stages: Vec<(String, &LatencySummary)> =
-            case.stages.iter().map(|(stage, summary)| (stage.to_string(), summary)).collect();
+            case.stages.iter().map(|(stage, summary)| (stage_name(*stage), summary)).collect();
         let noun = case.shape().noun;
         Self {
             anchor: format!("case-{}", index + 1),
@@ -85,6 +87,7 @@ impl CaseSection {
                 .flatten()
                 .collect(),
             latencies: latencies(case),
+            stage_sum: stage_sum(case),
             relay: RelaySection::of(case),
             delivery: delivery(case),
             destinations: destination_grid(case),
@@ -167,10 +170,8 @@ fn trials(case: &Case) -> Option<Grid> {
 }
 
 fn latencies(case: &Case) -> Option<Grid> {
-    let headings = [
-        "time of", "samples", "minimum", "mean", "p50", "within", "p75", "p95", "p99", "within", "p99.9",
-        "maximum", "negative",
-    ];
+    let headings =
+        ["time of", "samples", "minimum", "mean", "p50", "p75", "p95", "p99", "p99.9", "maximum", "negative"];
     let mut grid = Grid::new(headings);
     let one = case.shape().noun.one();
     let whole = [
@@ -178,22 +179,20 @@ fn latencies(case: &Case) -> Option<Grid> {
         (format!("{one}, from its real send"), case.uncorrected_latency_us.as_ref()),
     ];
     let whole = whole.into_iter().filter_map(|(name, summary)| Some((name, summary?)));
-    let stages = case.stages.iter().map(|(stage, summary)| (stage.to_string(), summary));
+    let stages = case.stages.iter().map(|(stage, summary)| (stage_name(*stage), summary));
     for (name, summary) in whole.chain(stages) {
         let within = |bounds: fn(&LatencyPrecision) -> Option<Bounds>| {
             let Bounds { low, high } = bounds(summary.precision.as_ref()?)?;
-            Some(format!("{} – {}", duration(low), duration(high)))
+            Some(format!("within {} – {}", duration(low), duration(high)))
         };
         let cells = [
             Some(figure::count(summary.count)),
             summary.min.map(duration),
             summary.mean.map(figure::duration_us),
             summary.p50.map(duration),
-            within(|precision| precision.p50),
             summary.p75.map(duration),
             summary.p95.map(duration),
             summary.p99.map(duration),
-            within(|precision| precision.p99),
             summary.p999.map(duration),
             summary.max.map(duration),
             summary
@@ -201,8 +200,36 @@ fn latencies(case: &Case) -> Option<Grid> {
                 .map(|negative| format!("{}, down to {} µs", figure::count(negative.count), negative.min)),
         ];
         grid.push(name, cells);
+        if let Some(row) = grid.rows.last_mut() {
+            row.cells[3].spread = within(|precision| precision.p50).unwrap_or_default();
+            row.cells[6].spread = within(|precision| precision.p99).unwrap_or_default();
+        }
     }
     grid.without_empty_columns()
+}
+
+/// The stage with the direction that it goes.
+fn stage_name(stage: Stage) -> String {
+    match stage.direction() {
+        Some(Direction::OneWay) => format!("→ {stage}"),
+        Some(Direction::RoundTrip) => format!("⇄ {stage}"),
+        None => stage.to_string(),
+    }
+}
+
+fn stage_sum(case: &Case) -> Option<String> {
+    let whole = case.latency_us.as_ref()?.mean?;
+    let means = Stage::WHOLE.map(|stage| Some((stage, case.stages.get(&stage)?.mean?)));
+    let means = means.into_iter().collect::<Option<Vec<_>>>()?;
+    let parts: Vec<String> =
+        means.iter().map(|(stage, mean)| format!("{stage} {}", figure::duration_us(*mean))).collect();
+    Some(format!(
+        "On average, {} = {} end to end. Stages in one direction (→) are parts of that. Round trips (⇄) take the way \
+         back as well, for which no {} waits, and overlap with the others: they don’t add up.",
+        parts.join(" + "),
+        figure::duration_us(whole),
+        case.shape().noun.one()
+    ))
 }
 
 fn delivery(case: &Case) -> Option<Grid> {
@@ -482,7 +509,12 @@ fn latency(trial: &Trial) -> Option<String> {
     let intervals = &trial.latency_intervals;
     let series = |name: &str, class: &str, value: fn(&LatencyInterval) -> Option<u64>| {
         let points = intervals.iter().filter_map(|each| Some((each.at_s, (value(each)? as f64).max(1.0))));
-        Series { name: name.to_owned(), class: class.to_owned(), points: points.collect() }
+        Series {
+            name: name.to_owned(),
+            class: class.to_owned(),
+            is_scattered: false,
+            points: points.collect(),
+        }
     };
     let series = vec![
         series("maximum", "s0 dashed", |interval| Some(interval.max_us)),
@@ -542,7 +574,7 @@ fn colour(role: Role) -> &'static str {
 
 fn over_time(trial: &Trial, name: &str, class: &str, value: impl Fn(&Interval) -> Option<f64>) -> Series {
     let points = trial.intervals.iter().filter_map(|interval| Some((interval.at_s, value(interval)?)));
-    Series { name: name.to_owned(), class: class.to_owned(), points: points.collect() }
+    Series { name: name.to_owned(), class: class.to_owned(), is_scattered: false, points: points.collect() }
 }
 
 fn time_chart(

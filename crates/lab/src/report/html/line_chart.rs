@@ -35,6 +35,8 @@ pub(super) struct Series {
     pub(super) name: String,
     /// Its classes: a colour, and `dashed` if it is a second reading of something.
     pub(super) class: String,
+    /// Whether its points stand for themselves, without a line between them.
+    pub(super) is_scattered: bool,
     /// Horizontal and vertical value, in the order of the horizontal one.
     pub(super) points: Vec<(f64, f64)>,
 }
@@ -50,6 +52,12 @@ impl LineChart<'_> {
         self.draw_axes(&mut drawing);
         for series in &self.series {
             let points: Vec<(f64, f64)> = series.points.iter().map(|point| self.place(*point)).collect();
+            if series.is_scattered {
+                for point in points {
+                    drawing.circle(&format!("point {}", series.class), point, 4.5);
+                }
+                continue;
+            }
             drawing.polyline(&format!("line {}", series.class), &points);
             if let Some(last) = points.last() {
                 drawing.circle(&format!("end {}", series.class), *last, 2.5);
@@ -101,8 +109,11 @@ impl LineChart<'_> {
             });
             let at = (self.place_format)(*place);
             let hint: Vec<String> = [at].into_iter().chain(values).collect();
-            let x = PLOT.x + self.horizontal.position(*place) * PLOT.width - width / 2.0;
-            let area = Area { x, width, ..PLOT };
+            let middle = PLOT.x + self.horizontal.position(*place) * PLOT.width;
+            // Beyond the plot, a band would widen the page.
+            let left = (middle - width / 2.0).max(PLOT.x);
+            let right = (middle + width / 2.0).min(PLOT.x + PLOT.width);
+            let area = Area { x: left, width: right - left, ..PLOT };
             drawing.rectangle("hint", area, &hint.join(" · "));
         }
     }
@@ -151,12 +162,40 @@ mod tests {
     }
 
     fn series(name: &str, points: &[(f64, f64)]) -> Series {
-        Series { name: name.to_owned(), class: "s1".to_owned(), points: points.to_vec() }
+        Series { name: name.to_owned(), class: "s1".to_owned(), is_scattered: false, points: points.to_vec() }
     }
 
     #[test]
     fn a_chart_without_points_is_no_chart() {
         assert_eq!(chart(vec![series("empty", &[])]).figure(), None);
+    }
+
+    #[test]
+    fn hints_stay_within_the_plot() {
+        let figure = chart(vec![series("lag", &[(0.0, 4.0), (2.0, 8.0)])]).figure().unwrap();
+        let hints = figure.split("<rect class=\"hint\"").skip(1);
+        let number = |hint: &str, name: &str| -> f64 {
+            let value = hint.split_once(&format!("{name}=\"")).unwrap().1;
+            value.split_once('"').unwrap().0.parse().unwrap()
+        };
+        let ends: Vec<(f64, f64)> =
+            hints.map(|hint| (number(hint, " x"), number(hint, " x") + number(hint, " width"))).collect();
+        assert_eq!(ends.len(), 2);
+        assert!(
+            ends.iter().all(|(left, right)| *left >= PLOT.x && *right <= PLOT.x + PLOT.width),
+            "{ends:?}"
+        );
+    }
+
+    #[test]
+    fn scattered_points_have_no_line() {
+        let mut scattered = series("probes", &[(0.0, 4.0), (1.0, 8.0)]);
+        scattered.is_scattered = true;
+        let figure = chart(vec![scattered]).figure().unwrap();
+        assert_eq!(
+            (figure.matches("class=\"point s1\"").count(), figure.matches("<polyline").count()),
+            (2, 0)
+        );
     }
 
     #[test]

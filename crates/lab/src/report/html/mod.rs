@@ -133,6 +133,7 @@ fn environment(results: &Results) -> Vec<(&'static str, String)> {
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::results::NegativeLatencies;
 
     fn render(results: &Results) -> String {
         HtmlReport.render(results).unwrap()
@@ -196,6 +197,84 @@ mod tests {
         ]
         .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing")));
         assert!(places.is_sorted(), "{places:?}");
+    }
+
+    /// The texts between an opening tag with this name and its end.
+    fn elements<'a>(html: &'a str, tag: &str) -> Vec<&'a str> {
+        let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
+        let parts = html.split(&open).skip(1);
+        let whole = parts.filter(|part| part.starts_with([' ', '>']));
+        whole.filter_map(|part| Some(part.split_once('>')?.1.split_once(&close)?.0)).collect()
+    }
+
+    /// How wide a table is at least, by a count of its characters that has nothing to do with the one that divides it:
+    /// text of 14 pixels, small text of 12, of 0.56 em per character.
+    fn width(table: &str) -> f64 {
+        let mut columns: Vec<f64> = Vec::new();
+        let mut note = |column: usize, width: f64| {
+            columns.resize(columns.len().max(column + 1), 0.0);
+            columns[column] = columns[column].max(width);
+        };
+        let (head, body) = table.split_once("<tbody>").unwrap();
+        for (column, heading) in elements(head, "th").into_iter().enumerate() {
+            let words = heading.split_whitespace().map(|word| word.chars().count());
+            note(column, words.max().unwrap_or(0) as f64 * 12.8 * 0.56 + 16.0);
+        }
+        for row in elements(body, "tr") {
+            let name = elements(row, "th")[0].split('<').next().unwrap_or_default();
+            // Names wrap.
+            note(0, (name.chars().count() as f64 * 14.0 * 0.6).min(272.0));
+            for (column, cell) in elements(row, "td").into_iter().enumerate() {
+                let value = cell.split('<').next().unwrap_or_default();
+                note(column + 1, value.chars().count() as f64 * 14.0 * 0.56 + 16.0);
+                for small in elements(cell, "small") {
+                    // Sentences wrap.
+                    note(column + 1, (small.chars().count() as f64 * 12.0 * 0.56).min(288.0) + 16.0);
+                }
+            }
+        }
+        columns.iter().sum()
+    }
+
+    #[test]
+    fn no_figure_lies_beyond_the_right_edge_of_a_screen_of_1280_pixels() {
+        // Margins of the page and of a section, and a scroll bar.
+        let room = 1_280.0 - 15.0 - 2.0 * 24.0 - 2.0 * 23.4;
+        let page_limit = 72.0 * 16.0 - 2.0 * 24.0 - 2.0 * 23.4;
+        for mut results in sample::all() {
+            for case in &mut results.cases {
+                case.name = format!("{}, payload=1 KiB, relay.batch.events=128, instances=4", case.name);
+                for summary in case.latency_us.iter_mut().chain(case.stages.values_mut()) {
+                    summary.negative = Some(NegativeLatencies { count: 123_456_789, min: -123_456_789 });
+                }
+            }
+            let page = render(&results);
+            let tables = elements(&page, "table");
+            for table in tables {
+                let width = width(table);
+                assert!(
+                    width <= f64::min(room, page_limit),
+                    "{width} px: {}",
+                    text(&format!("<body>{table}"))
+                );
+            }
+            // Nothing is left out for that.
+            for heading in ["p99.9", "maximum", "negative"] {
+                let is_there = page.contains(&format!("<th scope=\"col\">{heading}</th>"));
+                assert!(is_there || results.cases.iter().all(|case| case.latency_us.is_none()), "{heading}");
+            }
+        }
+        assert!(render(&sample::searched()).contains("<th scope=\"col\">verdict</th>"));
+    }
+
+    #[test]
+    fn the_course_of_a_trial_shows_its_latency_over_time_and_the_peaks_of_its_lag() {
+        let page = render(&sample::complete());
+        assert!(page.contains("Latency over time") && page.contains("most in each second"));
+        let words = text(&page);
+        assert!(words.contains("events waiting at the beginning"), "the lag at both edges");
+        assert!(words.contains("→ to destination") && words.contains("⇄ process"), "directions of stages");
+        assert!(words.contains("On average, to destination "), "the stages add up");
     }
 
     #[test]

@@ -148,7 +148,7 @@ pub(super) fn case_curve_chart(case: &Case) -> Option<String> {
 
 fn curve(name: String, class: String, points: &[CurvePoint]) -> Series {
     let points = points.iter().map(|point| (nines(point.percentile), (point.latency_us as f64).max(1.0)));
-    Series { name, class, points: points.collect() }
+    Series { name, class, is_scattered: false, points: points.collect() }
 }
 
 fn curve_figure(series: Vec<Series>) -> Option<String> {

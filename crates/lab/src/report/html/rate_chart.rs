@@ -5,7 +5,7 @@ use super::line_chart::{LineChart, Series};
 use super::scale::Scale;
 use crate::figure;
 use crate::report::search::{HEADINGS, rows};
-use crate::results::{Capacity, Probe};
+use crate::results::{Capacity, Probe, ProbeOutcome};
 
 /// The search of a case, ready to be shown.
 #[derive(Debug)]
@@ -24,24 +24,33 @@ impl SearchSection {
 fn chart(capacity: &Capacity) -> Option<String> {
     let mut probes: Vec<&Probe> = capacity.probes.iter().collect();
     probes.sort_by(|one, other| one.rate_per_s.total_cmp(&other.rate_per_s));
-    let points = |figure: fn(&Probe) -> Option<u64>| -> Vec<(f64, f64)> {
-        let points = probes.iter();
-        points.filter_map(|probe| Some((probe.rate_per_s, (figure(probe)? as f64).max(1.0)))).collect()
+    let points = |figure: fn(&Probe) -> Option<u64>, is_shown: fn(&Probe) -> bool| -> Vec<(f64, f64)> {
+        let shown = probes.iter().filter(|probe| is_shown(probe));
+        shown.filter_map(|probe| Some((probe.rate_per_s, (figure(probe)? as f64).max(1.0)))).collect()
     };
-    let (p50, p99) = (points(|probe| probe.p50_us), points(|probe| probe.p99_us));
-    let ends = p50.iter().chain(&p99).map(|(rate, _)| *rate);
+    let has_passed = |probe: &Probe| probe.outcome == Some(ProbeOutcome::Passed);
+    let p50 = points(|probe| probe.p50_us, |_| true);
+    let p99 = points(|probe| probe.p99_us, has_passed);
+    let failed = points(|probe| probe.p99_us, |probe| probe.outcome != Some(ProbeOutcome::Passed));
+    let all = || p50.iter().chain(&p99).chain(&failed);
+    let ends = all().map(|(rate, _)| *rate);
     let (lowest, highest) = ends.fold(None, |ends: Option<(f64, f64)>, rate| {
         let (low, high) = ends.unwrap_or((rate, rate));
         Some((low.min(rate), high.max(rate)))
     })?;
     let bound = (capacity.bound_us as f64).max(1.0);
-    let series = |name: String, class: &str, points| Series { name, class: class.to_owned(), points };
-    let values = p50.iter().chain(&p99).map(|(_, latency)| *latency);
+    let series = |name: &str, class: &str, points| Series {
+        name: name.to_owned(),
+        class: class.to_owned(),
+        is_scattered: true,
+        points,
+    };
+    let values = all().map(|(_, latency)| *latency);
     let vertical = Scale::logarithmic(values.chain([bound]).collect::<Vec<_>>());
     let horizontal = Scale::logarithmic([lowest, highest]);
     LineChart {
         caption: "Latency over rate",
-        unit: "end to end; both axes logarithmic; every rate tried",
+        unit: "end to end; both axes logarithmic; a point per probe",
         horizontal_ticks: horizontal.ticks().into_iter().map(|tick| (tick, figure::compact(tick))).collect(),
         horizontal,
         horizontal_unit: "events/s offered",
@@ -50,13 +59,15 @@ fn chart(capacity: &Capacity) -> Option<String> {
         axis_format: figure::compact_duration_us,
         value_format: figure::duration_us,
         series: vec![
-            series("p99".to_owned(), "s1", p99),
-            series("p50".to_owned(), "s2", p50),
-            series(
-                format!("bound of p{}", capacity.percentile),
-                "s0 dashed",
-                vec![(lowest, bound), (highest, bound)],
-            ),
+            series("p99", "s1", p99),
+            series("p99 of a probe that did not pass", "s5", failed),
+            series("p50", "s2", p50),
+            Series {
+                name: format!("bound of p{}", capacity.percentile),
+                class: "s0 dashed".to_owned(),
+                is_scattered: false,
+                points: vec![(lowest, bound), (highest, bound)],
+            },
         ],
     }
     .figure()
@@ -96,5 +107,12 @@ mod tests {
         assert!(grid.rows[2].cells.last().unwrap().alarming);
         let chart = section.chart.unwrap();
         assert!(chart.contains("Latency over rate") && chart.contains("bound of p99"));
+        let points = |class: &str| chart.matches(&format!("<circle class=\"point {class}\"")).count();
+        assert_eq!(
+            (points("s1"), points("s5"), points("s2")),
+            (4, 1, 5),
+            "one per probe, and those that failed apart"
+        );
+        assert_eq!(chart.matches("<polyline").count(), 1, "only the bound is a line");
     }
 }
