@@ -127,6 +127,23 @@ fn a_pipeline_can_fail_on_what_got_worse() {
 }
 
 #[test]
+fn a_gate_without_a_verdict_says_so_and_fails_if_one_is_required() {
+    let folder = runs(&results(&AFTER[..3]), &results(&BEFORE[..3]));
+    let gate = ["a", "b", "--fail-on", "forwarded-per-s"];
+    let (status, _, error) = compare(folder.path(), &gate);
+    assert_eq!(status, Some(0));
+    assert!(error.contains("no verdict on forwarded/s in fan_out=32: nothing is proven"), "{error}");
+    assert!(error.contains("--require-verdict"), "{error}");
+    let (status, _, error) = compare(folder.path(), &[&gate[..], &["--require-verdict"]].concat());
+    assert_eq!(status, Some(1), "{error}");
+    assert!(error.contains("--require-verdict: no verdict on forwarded/s in fan_out=32"), "{error}");
+    assert_eq!(compare(folder.path(), &["a", "b", "--require-verdict"]).0, Some(1));
+    let folder = runs(&results(&BEFORE), &results(&AFTER));
+    let (status, _, error) = compare(folder.path(), &[&gate[..], &["--require-verdict"]].concat());
+    assert_eq!((status, &*error), (Some(0), ""));
+}
+
+#[test]
 fn other_conditions_are_refused_by_name_unless_they_are_let_pass() {
     let mut other = results(&AFTER);
     other["environment"]["cpu_model"] = json!("Another CPU");

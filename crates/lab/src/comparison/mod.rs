@@ -11,10 +11,12 @@
 
 mod conditions;
 mod gather;
+mod machine;
 mod table;
 
 pub use conditions::{Difference, differences};
 pub use gather::gathered;
+pub use machine::OtherCpu;
 pub use table::{markdown, table};
 
 use std::fmt;
@@ -63,6 +65,13 @@ pub struct ComparedCase {
     /// What each side found, the baseline first, where the highest sustainable rate was looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searches: Option<[RateRange; 2]>,
+    /// What other processes used of the machine meanwhile, where both sides know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_cpu: Option<OtherCpu>,
+    /// The sides did not have the machine to the same extent, so that no difference between their figures proves
+    /// anything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub machine_in_doubt: bool,
     /// The figures that both have; none if a side did not pass, which proves nothing about its speed, and none of a
     /// search: it is one observation, and the trials in it are of the rate that it happened to end at.
     pub figures: Vec<ComparedFigure>,
@@ -195,6 +204,24 @@ impl Comparison {
         figures.peek().is_some() && figures.all(|compared| compared.figure != figure)
     }
 
+    /// The cases without a verdict in one of these figures, or in their main figure if none is given.
+    #[must_use]
+    pub fn undecided(&self, figures: &[Figure]) -> Vec<&str> {
+        let is_open = |case: &&ComparedCase| {
+            let asked = |compared: &&ComparedFigure| figures.contains(&compared.figure);
+            let mut of_case = match figures {
+                [] => case.figures.iter().take(1).collect::<Vec<_>>(),
+                _ => case.figures.iter().filter(asked).collect(),
+            }
+            .into_iter();
+            let is_decided =
+                |compared: &ComparedFigure| !matches!(compared.result.verdict, Verdict::NoVerdict { .. });
+            // A candidate that failed is worse in everything, which is a verdict.
+            case.candidate_status != Status::Failed && (of_case.len() == 0 || !of_case.all(is_decided))
+        };
+        self.cases.iter().filter(is_open).map(|case| case.name.as_str()).collect()
+    }
+
     /// How many more trials would decide the main figure of every case; `None` if all of them are decided.
     #[must_use]
     pub fn more_trials(&self) -> Option<u32> {
@@ -221,10 +248,20 @@ impl ComparedCase {
                 [None, None] => None,
                 searches => Some(searches.map(Option::unwrap_or_default)),
             },
+            other_cpu: OtherCpu::of(baseline, candidate),
+            machine_in_doubt: false,
             figures: Vec::new(),
         };
         if compared.obstacle().is_none() {
             compared.figures = figures.collect();
+        }
+        // In alternating pairs, both sides suffer alike.
+        let is_in_doubt = compared.other_cpu.as_ref().is_some_and(OtherCpu::is_in_doubt);
+        if design == Design::Independent && is_in_doubt {
+            compared.machine_in_doubt = true;
+            for figure in &mut compared.figures {
+                figure.result.verdict = Verdict::NoVerdict { more_trials: 0 };
+            }
         }
         compared
     }

@@ -76,13 +76,13 @@ fn rows(comparison: &Comparison) -> Vec<[String; TITLES.len()]> {
                 0 => case.name.clone(),
                 _ => String::new(),
             };
-            rows.push(row(name, figure));
+            rows.push(row(name, figure, case.machine_in_doubt));
         }
     }
     rows
 }
 
-fn row(name: String, compared: &ComparedFigure) -> [String; TITLES.len()] {
+fn row(name: String, compared: &ComparedFigure, machine_in_doubt: bool) -> [String; TITLES.len()] {
     let ComparedFigure { figure, baseline, candidate, result } = compared;
     [
         name,
@@ -91,7 +91,10 @@ fn row(name: String, compared: &ComparedFigure) -> [String; TITLES.len()] {
         figure.text(candidate.median),
         signed(result.difference_percent),
         result.interval_percent.map_or_else(String::new, interval),
-        verdict(result.verdict),
+        match machine_in_doubt {
+            true => "no verdict, see below".to_owned(),
+            false => verdict(result.verdict),
+        },
     ]
 }
 
@@ -128,6 +131,14 @@ fn verdict(verdict: Verdict) -> String {
 
 fn remarks(comparison: &Comparison) -> String {
     let mut text = String::new();
+    let mut in_doubt = comparison.cases.iter().filter(|case| case.machine_in_doubt).peekable();
+    if in_doubt.peek().is_some() {
+        text.push_str("\nNo verdict where a side shared the machine, or had less of it than the other:\n");
+    }
+    for case in in_doubt {
+        let other_cpu = case.other_cpu.as_ref().map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(text, "  {}: {other_cpu}", case.name);
+    }
     if !comparison.differences.is_empty() {
         text.push_str("\nCompared although the conditions were not the same:\n");
         for difference in &comparison.differences {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::report::sample;
+use crate::results::CpuSampling;
 use crate::scenario::LoadMode;
 
 /// A run with so many trials, each figure of the n-th trial scattered a little around `factor` times the sample's.
@@ -221,4 +222,36 @@ fn every_kind_of_comparison_agrees_with_the_published_schema() {
         surplus["cases"][0]["figure"] = serde_json::Value::Null;
         assert!(!schema.is_valid(&surplus));
     }
+}
+
+#[test]
+fn a_side_that_shared_the_machine_is_shown_and_proves_nothing() {
+    let busy = |percent: f64| {
+        let mut results = run(8, 0.5);
+        for trial in results.cases.iter_mut().flat_map(|case| &mut case.trials) {
+            trial.cpu_sampling = Some(CpuSampling { seconds: 10.0, cpus: 2 });
+            trial.other_cpu_seconds = Some(0.2 * percent);
+        }
+        results
+    };
+    let mut idle = busy(1.0);
+    for trial in idle.cases.iter_mut().flat_map(|case| &mut case.trials) {
+        trial.forwarded_per_s = trial.forwarded_per_s.map(|rate| rate * 2.0);
+    }
+    let verdict =
+        |candidate: &Results, design| compared(&idle, candidate, design).cases[0].figures[0].result.verdict;
+    assert_eq!(verdict(&busy(5.0), Design::Independent), Verdict::Slower);
+    for percent in [12.0, 45.0] {
+        let comparison = compared(&idle, &busy(percent), Design::Independent);
+        let undecided = Verdict::NoVerdict { more_trials: 0 };
+        assert!(comparison.cases[0].figures.iter().all(|figure| figure.result.verdict == undecided));
+        assert!(!comparison.is_worse_in(&[Figure::ForwardedPerS]));
+        assert_eq!(comparison.undecided(&[Figure::ForwardedPerS]).len(), comparison.cases.len());
+        let text = table(&comparison);
+        let expected = format!(
+            "other processes used 1 % of the machine in the baseline and {percent} % in the candidate"
+        );
+        assert!(text.contains(&expected), "{text}");
+    }
+    assert_eq!(verdict(&busy(45.0), Design::Paired), Verdict::Slower, "both suffer alike");
 }

@@ -70,9 +70,10 @@ impl TableReport {
     fn write_verdict(&self, text: &mut String, results: &Results) -> fmt::Result {
         let verdict = Verdict::on(results);
         let (mark, emphasis) = match verdict.status {
-            Status::Passed | Status::Skipped => ("✓", Emphasis::Good),
+            Status::Passed => ("✓", Emphasis::Good),
             Status::Failed => ("✗", Emphasis::Bad),
             Status::Invalid | Status::Incomplete => ("!", Emphasis::Doubtful),
+            Status::Skipped => ("–", Emphasis::Doubtful),
         };
         let headline = format!("{mark} {}: {}", results.scenario, verdict.headline);
         writeln!(text, "{}", self.paint(&single_line(&headline), emphasis))?;
@@ -407,6 +408,17 @@ mod tests {
     #[test]
     fn a_run_that_skips_cases_in_the_terminal() {
         insta::assert_snapshot!(render(&sample::skipping(), None));
+    }
+
+    #[test]
+    fn a_run_in_which_every_case_was_skipped_has_not_passed() {
+        let mut results = sample::skipping();
+        results.cases.retain(|case| case.status == Status::Skipped);
+        let text = render(&results, None);
+        let expected =
+            format!("– {}: 0 of 2 cases passed, 2 skipped: nothing was measured\n", results.scenario);
+        assert!(text.starts_with(&expected), "{text}");
+        assert!(!text.contains('✓') && !results.passed());
     }
 
     #[test]

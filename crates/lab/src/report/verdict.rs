@@ -31,9 +31,11 @@ impl Verdict {
         });
         let headline = [format!("{passed} of {} passed", counted(planned as u64, "case", "cases"))];
         let headline: Vec<String> = headline.into_iter().chain(others.into_iter().flatten()).collect();
+        let status = overall(results);
+        let nothing = if status == Status::Skipped { ": nothing was measured" } else { "" };
         Self {
-            status: overall(results),
-            headline: headline.join(", "),
+            status,
+            headline: format!("{}{nothing}", headline.join(", ")),
             delivery: Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()))
                 .map(|delivery| delivery_line(&delivery, results.shape().noun)),
             missing: missing(results),
@@ -316,10 +318,12 @@ fn overall(results: &Results) -> Status {
         Status::Failed
     } else if has(Status::Invalid) {
         Status::Invalid
-    } else if results.complete {
+    } else if !results.complete {
+        Status::Incomplete
+    } else if has(Status::Passed) || results.cases.is_empty() {
         Status::Passed
     } else {
-        Status::Incomplete
+        Status::Skipped
     }
 }
 

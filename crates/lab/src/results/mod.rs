@@ -56,7 +56,9 @@ pub use cross_case::CrossCaseFinding;
 pub use delivery::Delivery;
 pub use destination::{Destination, DestinationSummary};
 pub use diagnosis::{Ahead, Symptom, WaitingFor, examine};
-pub(crate) use diagnosis::{FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT, is_used_up, lag_events};
+pub(crate) use diagnosis::{
+    FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT, SHARED_MACHINE_PERCENT, is_used_up, lag_events,
+};
 pub use environment::{Environment, OuterLimits, RunIdentity, Timestamp};
 pub use figures::{Definition, Figure, Quantity};
 pub use finding::{Finding, FindingKind, Severity};
@@ -153,11 +155,12 @@ impl Results {
         self.cases.first().map(|case| case.shape().into_owned()).unwrap_or_default()
     }
 
-    /// Whether the run is complete and every case that this machine can run passed: the condition for exit status 0.
+    /// Whether the run is complete, a case passed, and every other one did that this machine can run: the condition for exit
+    /// status 0. A run in which every case was skipped has measured nothing, which is no success.
     #[must_use]
     pub fn passed(&self) -> bool {
         let is_good = |case: &Case| case.passed || case.status == Status::Skipped;
-        self.complete && self.cases.iter().all(is_good)
+        self.complete && self.cases.iter().all(is_good) && self.cases.iter().any(|case| case.passed)
     }
 }
 

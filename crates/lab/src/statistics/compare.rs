@@ -67,7 +67,7 @@ pub enum Verdict {
     /// The trials do not decide it.
     NoVerdict {
         /// About how many more trials of each would, if the figures keep scattering as they do; at most
-        /// [`MOST_MORE_TRIALS`].
+        /// [`MOST_MORE_TRIALS`]. None, where not their number but the machine is what is in doubt.
         more_trials: u32,
     },
 }

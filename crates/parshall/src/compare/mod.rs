@@ -5,6 +5,7 @@
 
 mod interleaved;
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -34,8 +35,9 @@ that of an exact rank test at 95 %. `no difference` means that any difference is
 A proof needs at least four trials of each in folders, or six pairs with --binaries.
 
 Exit status:
-  0  they were compared, whatever the verdict
+  0  they were compared, whatever the verdict; with --fail-on, a line says where there is none
   1  --fail-on: B is proven to be worse, or failed a case
+     --require-verdict: a case has no verdict
   2  the command line is wrong, a file is not a result, or the conditions differ
   3  a program or folder can't be used")]
 pub(crate) struct CompareArguments {
@@ -89,11 +91,17 @@ pub(crate) struct CompareArguments {
     /// Exit with status 1 if B is proven to be worse in this figure, in any case. May be repeated
     ///
     /// A case that B failed (it lost events, say) is worse in every figure. Undecided and invalid cases prove
-    /// nothing.
+    /// nothing: they are named, and with --require-verdict they fail as well.
     ///
     /// Example: --fail-on forwarded-per-s
     #[arg(long, value_name = "FIGURE", value_enum, help_heading = "Verdict")]
     fail_on: Vec<ComparedFigure>,
+
+    /// Exit with status 1 if a case has no verdict in the figures of --fail-on, or in its main figure without it
+    ///
+    /// There is none if the trials are too few, a side did not pass, or a side shared the machine.
+    #[arg(long, help_heading = "Verdict")]
+    require_verdict: bool,
 
     /// What is printed on standard output
     #[arg(long, value_enum, default_value_t = Format::Table, help_heading = "Verdict")]
@@ -140,13 +148,42 @@ pub(crate) fn execute(arguments: CompareArguments, quiet: bool) -> Result<Exit, 
             ),
         });
     }
+    let has_verdict = comparisons.iter().all(|comparison| comparison.undecided(&figures).is_empty());
+    if !has_verdict && (arguments.require_verdict || !figures.is_empty()) {
+        let line = undecided(&comparisons, &figures, arguments.require_verdict);
+        // Standard output may be JSON; and that nobody reads this is no error.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
     Ok(if was_interrupted {
         Exit::Interrupted
-    } else if comparisons.iter().any(|comparison| comparison.is_worse_in(&figures)) {
+    } else if (arguments.require_verdict && !has_verdict)
+        || comparisons.iter().any(|comparison| comparison.is_worse_in(&figures))
+    {
         Exit::Failed
     } else {
         Exit::Passed
     })
+}
+
+/// Which cases have no verdict, and what that means.
+fn undecided(comparisons: &[Comparison], figures: &[Figure], is_required: bool) -> String {
+    let names = comparisons.iter().flat_map(|comparison| {
+        let several = comparisons.len() > 1;
+        let scenario = if several { format!("{}: ", comparison.scenario) } else { String::new() };
+        comparison.undecided(figures).into_iter().map(move |name| format!("{scenario}{name}"))
+    });
+    let names = names.collect::<Vec<_>>().join(", ");
+    let titles = match figures {
+        [] => "the main figure".to_owned(),
+        _ => figures.iter().map(|figure| figure.title()).collect::<Vec<_>>().join(" or "),
+    };
+    match is_required {
+        true => format!("--require-verdict: no verdict on {titles} in {names}"),
+        false => format!(
+            "--fail-on: no verdict on {titles} in {names}: nothing is proven, so that it does not fail; \
+             --require-verdict makes this a failure"
+        ),
+    }
 }
 
 fn text(comparisons: &[Comparison], format: Format) -> String {

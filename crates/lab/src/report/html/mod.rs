@@ -72,7 +72,8 @@ impl<'a> Page<'a> {
         Self {
             status: verdict.status.name(),
             mark: match verdict.status {
-                Status::Passed | Status::Skipped => "✓",
+                Status::Passed => "✓",
+                Status::Skipped => "–",
                 Status::Failed => "✗",
                 Status::Invalid | Status::Incomplete => "!",
             },

@@ -242,12 +242,21 @@ fn cores(trial: &Trial) -> Option<f64> {
 
 /// What else ran on the machine took so much that the figures are of what it left.
 fn machine_shared(trial: &Trial) -> Option<Symptom> {
-    let (seconds, cores) = sampled(trial)?;
-    let other_cores = trial.other_cpu_seconds? / seconds;
-    // In a short time, ticks of the kernel's clock are too coarse. More than there is can only be such a guess.
-    let is_known = seconds >= LEAST_SAMPLED_SECONDS && other_cores <= cores;
-    (is_known && other_cores >= cores * SHARED_MACHINE_PERCENT / 100.0)
-        .then_some(Symptom::MachineShared { other_cores, cores })
+    let (_, cores) = sampled(trial)?;
+    let percent = trial.other_cpu_percent()?;
+    (percent >= SHARED_MACHINE_PERCENT)
+        .then_some(Symptom::MachineShared { other_cores: cores * percent / 100.0, cores })
+}
+
+impl Trial {
+    /// How much of the machine other processes used, as far as that can be told.
+    #[must_use]
+    pub fn other_cpu_percent(&self) -> Option<f64> {
+        let (seconds, cores) = sampled(self)?;
+        let percent = self.other_cpu_seconds? / seconds / cores * 100.0;
+        // In a short time, ticks of the kernel's clock are too coarse. More than there is can only be such a guess.
+        (seconds >= LEAST_SAMPLED_SECONDS && percent <= 100.0).then_some(percent)
+    }
 }
 
 fn service(trial: &Trial) -> Option<WaitingFor> {

@@ -14,7 +14,7 @@ mod thresholds;
 
 pub use examine::examine;
 pub(crate) use examine::{is_used_up, lag_events};
-pub(crate) use thresholds::{FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT};
+pub(crate) use thresholds::{FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT, SHARED_MACHINE_PERCENT};
 
 use super::{Finding, FindingKind, MeasuredComponent, Noun, PipelineShape, Severity, SourceShape};
 

@@ -14,7 +14,7 @@ pub(super) const BUSY_MACHINE_PERCENT: f64 = 90.0;
 
 /// Other processes that take this much of a machine take it from what is measured, or from the lab. What a system does
 /// for itself is less.
-pub(super) const SHARED_MACHINE_PERCENT: f64 = 20.0;
+pub(crate) const SHARED_MACHINE_PERCENT: f64 = 20.0;
 
 /// The kernel counts CPU time in ticks of 10 ms: over less than this, a fifth of a machine is only a few of them.
 pub(super) const LEAST_SAMPLED_SECONDS: f64 = 0.5;
