@@ -147,7 +147,7 @@ fn billed(trial: &Trial, seconds_per_million: f64) -> Option<(Option<f64>, f64)>
     // Of the entities of the service only queues and subscriptions settle.
     let (queues, hubs): (Vec<_>, Vec<_>) = trial.hub.values().partition(|entity| entity.completed.is_some());
     let per_s = |figure: &dyn Fn(&EntityCounters) -> u64| {
-        hubs.iter().map(|hub| figure(hub)).sum::<u64>() as f64 / trial.duration_s
+        hubs.iter().copied().map(figure).sum::<u64>() as f64 / trial.duration_s
     };
     let one_unit = ProfileConfig { throughput_units: Some(1), ..ProfileConfig::default() };
     let QuotaConfig { ingress_bytes_per_s, ingress_events_per_s, egress_bytes_per_s, egress_events_per_s } =
