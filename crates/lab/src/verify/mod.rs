@@ -150,7 +150,7 @@ pub struct Delivery {
     /// Repetitions that no worker of the sink could know: another one had seen the event.
     #[serde(default)]
     pub duplicated_between_workers: u64,
-    /// Partitions of the destination at which events were seen.
+    /// Partitions of the destination at which events were seen for the first time.
     #[serde(default)]
     pub reached: u16,
     /// Where the first losses are; at most [`LOSS_EXAMPLES`].

@@ -184,7 +184,8 @@ fn naive(events: &[(u16, u32, u16)], sends: &[StreamSends]) -> Delivery {
         *highest = sequence.max(*highest);
     }
     delivery.distinct = seen.len() as u64;
-    delivery.reached = events.iter().map(|event| event.2).collect::<BTreeSet<_>>().len() as u16;
+    delivery.reached =
+        highest.keys().map(|(_, destination)| destination).collect::<BTreeSet<_>>().len() as u16;
     for (stream, sends) in (0..).zip(sends) {
         for sequence in 0..EXPECTATION.sequence_end {
             let sent = sequence < sends.sent;
