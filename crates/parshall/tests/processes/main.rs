@@ -17,4 +17,6 @@ mod serve_data;
 mod serve_queues;
 #[path = "../serving/mod.rs"]
 mod serving;
+#[path = "../stop_signals/mod.rs"]
+mod stop_signals;
 mod vanishing;

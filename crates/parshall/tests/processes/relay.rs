@@ -12,6 +12,8 @@ use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::stop_signals::stop_signals;
+
 fn parshall(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
     command.arg("relay").args(arguments).current_dir(directory).env_clear();
@@ -177,7 +179,7 @@ fn a_wrong_pipeline_is_refused_with_the_line_that_is_wrong() {
 #[test]
 fn it_serves_health_and_metrics_and_ends_in_good_order_on_every_stop_signal() {
     let served = Served::start();
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in stop_signals() {
         let command = served.pipeline(&served.connection_string(), "", "metrics: 127.0.0.1:0\n");
         let mut running = Running::start(command);
         let line = running.told.lines().find(|line| line.starts_with("metrics ")).unwrap();

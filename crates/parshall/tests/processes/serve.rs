@@ -6,11 +6,12 @@
 use std::net::{TcpListener, TcpStream};
 
 use crate::serving::{Serving, refusal, serve};
+use crate::stop_signals::stop_signals;
 use rustix::process::Signal;
 
 #[test]
 fn it_announces_what_to_paste_and_stops_cleanly_on_every_stop_signal() {
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in stop_signals() {
         let serving = Serving::start(&["--hub", "orders:2"]);
         let address = serving.announced("AMQP ");
         let port = address.strip_prefix("127.0.0.1:").unwrap();

@@ -8,6 +8,7 @@ use access::ConnectionString;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::serving::{outcome, serve};
+use crate::stop_signals::stop_signals;
 
 /// A service for a shell script.
 fn serve_for(script: &str) -> Command {
@@ -90,7 +91,12 @@ fn the_service_ends_with_the_command_and_its_ready_file_too() {
 
 #[test]
 fn signals_are_passed_on_and_the_command_decides() {
-    for (signal, name) in [(Signal::TERM, "TERM"), (Signal::HUP, "HUP"), (Signal::INT, "INT")] {
+    for signal in stop_signals() {
+        let name = match signal {
+            Signal::TERM => "TERM",
+            Signal::INT => "INT",
+            _ => "HUP",
+        };
         let (mut child, mut output) =
             started(&format!("trap 'echo got; exit 9' {name}; echo set; while :; do sleep 0.01; done"));
         assert_eq!(line(&mut output), "set");

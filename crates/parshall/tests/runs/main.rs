@@ -13,6 +13,8 @@ mod lab_check;
 mod queue_forward;
 mod remote_roles;
 mod run;
+#[path = "../stop_signals/mod.rs"]
+mod stop_signals;
 mod sweeps;
 
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 use rustix::process::{Signal, kill_process};
 
 use super::rig::Run;
+use crate::stop_signals::stop_signals;
 
 const SCENARIO: &str = "\
 scenario: deaths
@@ -38,7 +39,7 @@ fn a_killed_role_is_named_with_its_signal_in_valid_results_and_report() {
 #[test]
 fn an_interruption_in_any_phase_leaves_valid_results_that_say_so() {
     for phase in [": starting", ": warming up", ": measuring"] {
-        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        for signal in stop_signals() {
             let mut run = Run::start(SCENARIO);
             run.until(phase);
             run.signal(signal);
