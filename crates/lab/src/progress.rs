@@ -22,8 +22,11 @@ pub struct Progress {
     pub trial: u32,
     /// How many trials the case has; 0 if that depends on what they find out.
     pub trials: u32,
-    /// The rate in events per second that this trial tries, in a search for the highest sustainable one.
+    /// The rate in events per second that this trial tries: in a search for the highest sustainable one, where `trials` is 0, or for
+    /// the latency at it.
     pub tried_per_s: Option<f64>,
+    /// How many trials such a search still takes at least after this one.
+    pub least_remaining: Option<u32>,
     /// What the run is doing.
     pub phase: Phase,
     /// How long it has been doing so.

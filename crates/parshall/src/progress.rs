@@ -135,7 +135,12 @@ fn picture(progress: &Progress, width: usize, colours: bool) -> Vec<String> {
 /// Where the run is: `[2/4] fan_out=32, trial 1 of 3: measuring`.
 fn place(progress: &Progress) -> String {
     let trial = match (progress.trials, progress.tried_per_s) {
-        (_, Some(rate)) => format!(", probe {} at {}/s", progress.trial, figure::rate(rate)),
+        (0, Some(rate)) => {
+            let remaining = progress.least_remaining.filter(|remaining| *remaining > 0);
+            let remaining = remaining.map_or_else(String::new, |least| format!(", at least {least} more"));
+            format!(", probe {} at {}/s{remaining}", progress.trial, figure::rate(rate))
+        }
+        (_, Some(rate)) => format!(", latency at {}/s", figure::rate(rate)),
         (0 | 1, None) => String::new(),
         (trials, None) => format!(", trial {} of {trials}", progress.trial),
     };
@@ -218,6 +223,7 @@ mod tests {
             trial: 1,
             trials: 3,
             tried_per_s: None,
+            least_remaining: None,
             phase: Phase::Measuring,
             phase_elapsed: Duration::from_secs(elapsed),
             phase_length: Some(Duration::from_secs(60)),
@@ -255,6 +261,22 @@ mod tests {
                 "  hub 62 % 382 MiB · relay 97 % 41.1 MiB",
             ]
         );
+    }
+
+    #[test]
+    fn a_search_says_how_many_probes_it_takes_at_least() {
+        let probe = |trial, least_remaining| Progress {
+            trial,
+            trials: 0,
+            tried_per_s: Some(20_000.0),
+            least_remaining: Some(least_remaining),
+            ..measuring(1)
+        };
+        let first = place(&probe(2, 6));
+        assert_eq!(first, "[2/4] fan_out=32, probe 2 at 20,000/s, at least 6 more: measuring");
+        assert_eq!(place(&probe(9, 0)), "[2/4] fan_out=32, probe 9 at 20,000/s: measuring");
+        let paced = Progress { trial: 4, trials: 4, tried_per_s: Some(1_000.0), ..measuring(1) };
+        assert_eq!(place(&paced), "[2/4] fan_out=32, latency at 1,000/s: measuring");
     }
 
     #[test]

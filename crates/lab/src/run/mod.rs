@@ -191,6 +191,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
                 trial: probe.number,
                 trials: 0,
                 tried_per_s: Some(probe.rate),
+                least_remaining: Some(probe.least_remaining),
             };
             let (record, error) = self.trial(&probe.parameters, place, probe.interval).await;
             search.record(record, error.as_ref());
@@ -216,6 +217,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
                 trial,
                 trials: plan.trials,
                 tried_per_s: None,
+                least_remaining: None,
             };
             let (record, error) = self.trial(&case.parameters, place, SECOND).await;
             records.push(record);
@@ -260,6 +262,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
             trial: plan.trials + 1,
             trials: plan.trials + 1,
             tried_per_s: Some(paced.rate),
+            least_remaining: None,
         };
         let (record, error) = self.trial(&paced.parameters, place, SECOND).await;
         self.keep(trials.with_paced(plan, paced.share.percent(), paced.rate, &record));

@@ -59,6 +59,7 @@ pub(super) struct Place {
     pub(super) trials: u32,
     /// The rate that the trial tries, in a search for the highest one.
     pub(super) tried_per_s: Option<f64>,
+    pub(super) least_remaining: Option<u32>,
 }
 
 impl<'a> Monitor<'a> {
@@ -77,6 +78,7 @@ impl<'a> Monitor<'a> {
             trial: place.trial,
             trials: place.trials,
             tried_per_s: place.tried_per_s,
+            least_remaining: place.least_remaining,
             phase: Phase::Starting,
             phase_elapsed: Duration::ZERO,
             phase_length: None,

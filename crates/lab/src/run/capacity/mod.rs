@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use self::{
     search::{Outcome, Purpose, Search, SearchSettings},
-    verdict::{LatencyBound, judge},
+    verdict::{Judged, LatencyBound, judge},
 };
 use super::error::TrialError;
 use crate::{
@@ -44,6 +44,8 @@ pub(super) struct NextProbe {
     pub(super) rate: f64,
     /// What its trial is run with.
     pub(super) parameters: Parameters,
+    /// How many follow it at least.
+    pub(super) least_remaining: u32,
     /// How often its course is read: a lag needs several readings, however short the probe is.
     pub(super) interval: Duration,
 }
@@ -84,6 +86,7 @@ impl<'a> CapacitySearch<'a> {
             number: u32::try_from(self.probes.len() + 1).unwrap_or(u32::MAX),
             rate: attempt.rate,
             parameters,
+            least_remaining: self.search.least_remaining(),
             interval: (length / READINGS).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL),
         })
     }
@@ -95,7 +98,8 @@ impl<'a> CapacitySearch<'a> {
         };
         let wanted = &self.parameters.load.capacity;
         let bound = LatencyBound { percentile: wanted.percentile, bound: wanted.bound };
-        let mut probe = judge(attempt, bound, &self.plan, &record, error.map(|error| with_causes(error)));
+        let Judged { mut probe, is_doubtful } =
+            judge(attempt, bound, &self.plan, &record, error.map(|error| with_causes(error)));
         let has_passed = self.probes.iter().any(|probe| probe.outcome == Some(Outcome::Passed));
         match error {
             Some(TrialError::Cancelled) => {
@@ -113,11 +117,17 @@ impl<'a> CapacitySearch<'a> {
             _ => {}
         }
         let outcome = probe.outcome.unwrap_or(Outcome::Failed);
+        let tries_again = self.search.tries_again(outcome, is_doubtful);
+        if tries_again {
+            probe.reasons.push("the lab or the machine may be the cause, so it is tried again".to_owned());
+        }
         self.probes.push(probe);
         let held_before = self.search.bounds().held;
-        self.search.record(outcome);
+        self.search.record(outcome, is_doubtful);
         match (attempt.purpose, outcome) {
             (Purpose::Hold, Outcome::Passed) => self.holding.push(record),
+            // It stands beside those that held.
+            _ if tries_again => {}
             _ => self.holding.clear(),
         }
         if self.search.bounds().held != held_before {

@@ -13,6 +13,8 @@
 //!
 //! A rate that the generator can't offer has not failed. The search goes below it all the same, since it can't measure
 //! above, and remembers that it was the generator that set the bound.
+//!
+//! A hold that did not pass while the lab or the machine was not itself is tried again, a few times, before it bounds anything.
 
 /// What the search is given.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,6 +74,8 @@ enum Stage {
         rate: f64,
         held: u32,
         falls: u32,
+        /// Tries of this hold that were in doubt, and are not counted.
+        doubted: u32,
     },
     Done,
 }
@@ -99,11 +103,18 @@ impl Search {
         Some(Attempt { rate, purpose })
     }
 
-    /// Takes note of how [`Search::next`] went. Without effect when the search is over.
-    pub(super) fn record(&mut self, outcome: Outcome) {
+    /// Takes note of how [`Search::next`] went, and whether that may be the lab's or the machine's doing. Without effect when the
+    /// search is over.
+    pub(super) fn record(&mut self, outcome: Outcome, is_doubtful: bool) {
         let Some(Attempt { rate, .. }) = self.next() else {
             return;
         };
+        if self.tries_again(outcome, is_doubtful) {
+            if let Stage::Hold { doubted, .. } = &mut self.stage {
+                *doubted += 1;
+            }
+            return;
+        }
         match outcome {
             Outcome::Passed => {}
             Outcome::Failed => self.bounds.failed = lowest(self.bounds.failed, rate),
@@ -123,7 +134,7 @@ impl Search {
             (Stage::Hold { held, falls, .. }, true) => {
                 let held = held + 1;
                 if held < self.settings.repeat {
-                    Stage::Hold { rate, held, falls }
+                    Stage::Hold { rate, held, falls, doubted: 0 }
                 } else {
                     self.bounds.held = Some(rate);
                     self.close_the_gap(rate)
@@ -138,6 +149,28 @@ impl Search {
             }
             (Stage::Done, _) => Stage::Done,
         };
+    }
+
+    /// Whether a present hold that went like this is tried once more before it bounds the search.
+    pub(super) fn tries_again(&self, outcome: Outcome, is_doubtful: bool) -> bool {
+        let is_in_doubt = outcome == Outcome::GeneratorLimited || (outcome == Outcome::Failed && is_doubtful);
+        matches!(self.stage, Stage::Hold { doubted, .. } if is_in_doubt && doubted < MOST_DOUBTED)
+    }
+
+    /// How many probes follow the present one at least.
+    pub(super) fn least_remaining(&self) -> u32 {
+        // Each step of the bisection halves the logarithm of the range.
+        let steps =
+            |ratio: f64| (ratio.ln() / (1.0 + self.settings.precision).ln()).log2().ceil().max(0.0) as u32;
+        match (self.stage, self.passed, self.upper) {
+            (Stage::Bracket { .. }, ..) => steps(2.0) + self.settings.repeat,
+            (Stage::Bisect { .. }, Some(passed), Some(upper)) => {
+                steps((upper / passed).sqrt()) + self.settings.repeat
+            }
+            (Stage::Bisect { .. }, ..) => self.settings.repeat,
+            (Stage::Hold { held, .. }, ..) => self.settings.repeat.saturating_sub(held + 1),
+            (Stage::Done, ..) => 0,
+        }
     }
 
     /// What is known so far; final when there is nothing more to try.
@@ -171,7 +204,7 @@ impl Search {
         if rate < self.lowest() {
             return Stage::Done;
         }
-        Stage::Hold { rate, held: 0, falls: falls + 1 }
+        Stage::Hold { rate, held: 0, falls: falls + 1, doubted: 0 }
     }
 
     fn is_close(&self, low: f64, high: f64) -> bool {
@@ -186,7 +219,7 @@ impl Search {
 }
 
 fn hold(rate: f64) -> Stage {
-    Stage::Hold { rate, held: 0, falls: 0 }
+    Stage::Hold { rate, held: 0, falls: 0, doubted: 0 }
 }
 
 fn lowest(known: Option<f64>, rate: f64) -> Option<f64> {
@@ -211,6 +244,9 @@ fn round(rate: f64) -> f64 {
         (rate / unit).round() * unit
     }
 }
+
+/// How often a hold is tried again that the lab or the machine may have spoilt.
+const MOST_DOUBTED: u32 = 2;
 
 /// How far below the start a rate is looked for.
 const FURTHEST_BELOW: f64 = 1024.0;
@@ -240,7 +276,7 @@ mod tests {
         let mut tried = Vec::new();
         while let Some(attempt) = search.next() {
             let outcome = world(attempt);
-            search.record(outcome);
+            search.record(outcome, false);
             tried.push((attempt, outcome));
             assert!(tried.len() <= most_probes(settings), "{settings:?}: {tried:?}");
         }
@@ -254,7 +290,7 @@ mod tests {
         let bracket = doublings.max(FURTHEST_BELOW.log2() + 1.0);
         let bisect = steps_in(2.0).log2().max(0.0).ceil() + 2.0;
         let falls = (steps_in(settings.highest).max(1.0) + 2.0).log2().ceil() + 1.0;
-        (bracket + bisect + f64::from(settings.repeat) * (2.0 * falls + 3.0)) as usize
+        (bracket + bisect + f64::from(settings.repeat * (1 + MOST_DOUBTED)) * (2.0 * falls + 3.0)) as usize
     }
 
     fn capacity(of: f64) -> impl FnMut(Attempt) -> Outcome {
@@ -303,6 +339,46 @@ mod tests {
         assert_eq!(bounds.failed, None, "an overloaded generator fails no rate");
         let (held, limit) = (bounds.held.unwrap(), bounds.not_offered.unwrap());
         assert!(held <= 70_000.0 && limit > 70_000.0 && limit <= held * 1.050_001);
+    }
+
+    #[test]
+    fn a_hold_that_the_machine_may_have_spoilt_bounds_nothing_until_it_fails_again_and_again() {
+        let holding = || {
+            let mut search = Search::new(SearchSettings { highest: 10_000.0, ..SETTINGS });
+            search.record(Outcome::Passed, false);
+            assert_eq!(search.next().unwrap().purpose, Purpose::Hold);
+            search
+        };
+        let mut search = holding();
+        for outcome in [Outcome::Failed, Outcome::GeneratorLimited] {
+            search.record(outcome, true);
+            assert_eq!((search.next().unwrap().rate, search.bounds()), (10_000.0, Bounds::default()));
+        }
+        let mut lucky = search.clone();
+        lucky.record(Outcome::Passed, true);
+        lucky.record(Outcome::Passed, true);
+        assert_eq!((lucky.bounds().held, lucky.next()), (Some(10_000.0), None));
+        search.record(Outcome::Failed, true);
+        assert_eq!(search.bounds().failed, Some(10_000.0));
+        assert!(search.next().unwrap().rate < 10_000.0);
+        let mut certain = holding();
+        certain.record(Outcome::Failed, false);
+        assert_eq!(certain.bounds().failed, Some(10_000.0), "nothing is in doubt");
+    }
+
+    #[test]
+    fn what_is_said_to_remain_at_least_does() {
+        let mut search = Search::new(SETTINGS);
+        let mut said = Vec::new();
+        while let Some(attempt) = search.next() {
+            said.push(search.least_remaining() as usize);
+            search.record(capacity(123_456.0)(attempt), false);
+        }
+        for (index, least) in said.iter().enumerate() {
+            let remained = said.len() - index - 1;
+            assert!(*least <= remained, "{least} after probe {index} of {}", said.len());
+        }
+        assert_eq!((said[0], said.last()), (6, Some(&0)), "four halvings of an octave, two holds");
     }
 
     #[test]

@@ -24,6 +24,13 @@ pub(super) struct LatencyBound {
     pub(super) bound: Duration,
 }
 
+/// A probe, and whether what came of it may be the machine's doing.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub(super) probe: Probe,
+    pub(super) is_doubtful: bool,
+}
+
 /// The figures of a probe and whether it passed. `error` is what kept the trial from its end.
 pub(super) fn judge(
     attempt: Attempt,
@@ -31,7 +38,7 @@ pub(super) fn judge(
     plan: &CasePlan,
     record: &TrialRecord,
     error: Option<String>,
-) -> Probe {
+) -> Judged {
     let trial = &record.trial;
     let trend = trial_trend(record);
     let delivery = trial.delivery.as_ref();
@@ -87,7 +94,8 @@ pub(super) fn judge(
     } else {
         (Some(Outcome::Passed), Vec::new())
     };
-    probe
+    let is_doubtful = findings.iter().any(|finding| finding.kind == FindingKind::MachineShared);
+    Judged { probe, is_doubtful }
 }
 
 fn slowness(
@@ -223,7 +231,7 @@ mod tests {
         };
         let attempt = Attempt { rate: 1_000.0, purpose: Purpose::Bisect };
         let bound = LatencyBound { percentile: 99.0, bound: Duration::from_millis(100) };
-        let probe = judge(attempt, bound, &plan, record, error.map(str::to_owned));
+        let Judged { probe, .. } = judge(attempt, bound, &plan, record, error.map(str::to_owned));
         (probe.outcome.unwrap(), probe.reasons.join("; "))
     }
 
