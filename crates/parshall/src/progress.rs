@@ -1,7 +1,7 @@
 //! The live view of a run on standard error.
 //!
 //! On a terminal it is a few lines that are drawn over again; elsewhere it is one plain line at the start of each case and
-//! one every half a minute. Either is written by a thread of its own: handing over a snapshot is one send on a channel, so
+//! one every half a minute, and each phase where the log is to have `debug` lines of this module. Either is written by a thread of its own: handing over a snapshot is one send on a channel, so
 //! watching a run costs the run nothing.
 
 use std::io::{self, Write};
@@ -82,7 +82,13 @@ fn draw(snapshots: &Receiver<Progress>, terminal: Terminal) {
 /// Writes a line for each snapshot that deserves one, until the channel closes.
 fn write_lines(snapshots: &Receiver<Progress>, output: &mut impl Write) {
     let mut log = ProgressLog::default();
+    let mut phase = None;
     while let Ok(snapshot) = snapshots.recv() {
+        let present = Some((snapshot.case_number, snapshot.trial, snapshot.phase));
+        if phase != present {
+            phase = present;
+            tracing::debug!("{}", place(&snapshot));
+        }
         if let Some(line) = log.line(&snapshot, Instant::now()) {
             // Whoever closed standard error does not want to be told.
             let _ = writeln!(output, "{line}");

@@ -22,6 +22,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
+/// The variable for a log that names each phase of a run as it begins.
+const NAMING_PHASES: [(&str, &str); 1] = [("PARSHALL_LOG", "info,parshall::progress=debug")];
+
 /// The machine, for one run at a time.
 fn machine() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());

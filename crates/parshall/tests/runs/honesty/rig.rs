@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{machine, results_folder, results_in};
+use crate::{NAMING_PHASES, machine, results_folder, results_in};
 
 /// A run in a directory of its own, alone on the machine as far as these tests go.
 pub(crate) struct Run {
@@ -55,6 +55,7 @@ impl Run {
             .args(["run", "mine.yaml"])
             .current_dir(folder.path())
             .env_clear()
+            .envs(NAMING_PHASES)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

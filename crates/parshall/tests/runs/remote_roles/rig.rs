@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{machine, results_in};
+use crate::{NAMING_PHASES, machine, results_in};
 
 /// A small pipeline under an even load.
 pub(crate) const SCENARIO: &str = "\
@@ -87,7 +87,12 @@ impl Bench {
     }
 
     pub(crate) fn start(&self, scenario: &str) -> Child {
-        self.command(&[], scenario).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        self.command(&[], scenario)
+            .envs(NAMING_PHASES)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 
     pub(crate) fn results(&self) -> Value {
