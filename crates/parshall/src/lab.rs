@@ -8,13 +8,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use lab::limits::Limiter;
 use lab::report::ResultsFolder;
 use lab::results::RunIdentity;
-use lab::run::cancellation;
 use lab::self_check::saboteur::{self, Fault};
 use lab::self_check::{SelfCheck, self_check};
 
 use crate::exit::{CommandError, Exit};
 use crate::progress::ProgressDisplay;
-use crate::signals::StopSignals;
+use crate::signals::{self, StopSignals};
 use crate::terminal::Terminal;
 use crate::{logging, output};
 
@@ -92,14 +91,7 @@ async fn check(arguments: &CheckArguments, quiet: bool) -> Result<Exit, CommandE
         Some(folder) => ResultsFolder::create(folder)?,
         None => ResultsFolder::create_dated(Path::new("results/lab-check"), SystemTime::now())?,
     };
-    let (canceller, cancellation) = cancellation();
-    let mut signals = StopSignals::listen()?;
-    tokio::spawn(async move {
-        signals.next().await;
-        canceller.cancel();
-        signals.next().await;
-        std::process::exit(Exit::Interrupted.status().into());
-    });
+    let cancellation = signals::cancellation()?;
     let program = std::env::current_exe().map_err(CommandError::System)?;
     let identity = RunIdentity {
         version: env!("CARGO_PKG_VERSION").to_owned(),

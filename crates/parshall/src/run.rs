@@ -10,7 +10,7 @@ use lab::report::{
 };
 use lab::results::RunIdentity;
 use lab::roles::process::ProcessLauncher;
-use lab::run::{RunOptions, RunOutcome, cancellation};
+use lab::run::{RunOptions, RunOutcome};
 use lab::scenario::{Case, Prices, Scenario};
 use settings::Document;
 
@@ -18,9 +18,8 @@ use crate::exit::{CommandError, Exit};
 use crate::file_kind;
 use crate::progress::ProgressDisplay;
 use crate::selection::Selection;
-use crate::signals::StopSignals;
 use crate::terminal::Terminal;
-use crate::{logging, output, target};
+use crate::{logging, output, signals, target};
 
 /// The arguments of `run`.
 #[derive(Debug, Args)]
@@ -113,15 +112,7 @@ async fn measure(
     prices: Option<Prices>,
     quiet: bool,
 ) -> Result<RunOutcome, CommandError> {
-    let (canceller, cancellation) = cancellation();
-    let mut signals = StopSignals::listen()?;
-    tokio::spawn(async move {
-        signals.next().await;
-        canceller.cancel();
-        // A second request is impatient; the roles end when their input does.
-        signals.next().await;
-        std::process::exit(Exit::Interrupted.status().into());
-    });
+    let cancellation = signals::cancellation()?;
     let display = ProgressDisplay::start(Terminal::of_stderr(), quiet).map_err(CommandError::System)?;
     let launcher = ProcessLauncher::of_this_program()
         .map_err(|error| CommandError::Unavailable { message: error.to_string() })?;

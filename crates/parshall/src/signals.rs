@@ -1,8 +1,9 @@
 //! The signals that ask a command to stop: SIGINT, SIGTERM, and SIGHUP of a terminal or session that closes.
 
+use lab::run::Cancellation;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::CommandError;
+use crate::exit::{CommandError, Exit};
 
 /// Requests to stop, from the moment at which this is made.
 #[derive(Debug)]
@@ -56,6 +57,19 @@ impl StopSignals {
         }
         signal
     }
+}
+
+/// A cancellation by the first request to stop. The second is impatient and ends the process: its roles end when their input does.
+pub(crate) fn cancellation() -> Result<Cancellation, CommandError> {
+    let (canceller, cancellation) = lab::run::cancellation();
+    let mut signals = StopSignals::listen()?;
+    tokio::spawn(async move {
+        signals.next().await;
+        canceller.cancel();
+        signals.next().await;
+        std::process::exit(Exit::Interrupted.status().into());
+    });
+    Ok(cancellation)
 }
 
 /// Whether the process was started with SIGHUP ignored, by the mask of ignored signals in `/proc/self/status`.
