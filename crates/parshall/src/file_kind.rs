@@ -70,7 +70,7 @@ impl FileKind {
 /// Loads a scenario by its name or path.
 ///
 /// # Errors
-/// There is none of this name, or the file is none.
+/// No scenario has this name, or the file is not a scenario.
 pub(crate) fn scenario(name_or_path: &str) -> Result<Scenario, CommandError> {
     let path = Path::new(name_or_path);
     if path.is_file() && !Scenario::names().any(|name| name == name_or_path) {

@@ -140,7 +140,7 @@ fn table(found: &SelfCheck) -> String {
 async fn sabotage(arguments: &SaboteurArguments) -> Result<Exit, CommandError> {
     let mut signals = StopSignals::listen()?;
     let ready = || {
-        // The lab waits for this line; without a reader there is nobody to forward for.
+        // The lab waits for this line. Without a reader there is nothing to forward for.
         let _ = output::print("ready\n");
     };
     let stop = async {

@@ -412,6 +412,6 @@ mod tests {
             ("fan_out=1; fan_out=32; fan_out=64", "00 % of the time (the figures are those of fan_out=1)")
         );
         assert!(shown.contains(&("fan_out=100", "30 % of the time")), "another advice is another remark");
-        assert_eq!(shown.len(), 2 + 4, "of the other kind nobody knows what they have in common");
+        assert_eq!(shown.len(), 2 + 4, "findings of the other kind are all different");
     }
 }

@@ -6,8 +6,8 @@
 use super::supervisor::{Running, Supervisor};
 use crate::{
     results::Role,
-    roles::protocol::{Counters, Edge, Outcome},
-    verify::{Counts, Delivery},
+    roles::protocol::{Edge, Outcome},
+    verify::Delivery,
 };
 
 /// The share of first arrivals among those at the sinks with this instance, or at all of them: in the measured phase, or
@@ -36,12 +36,7 @@ struct Arrivals {
 
 impl Arrivals {
     fn of_phase(running: &Running) -> Option<Self> {
-        let counts = |edge| -> Option<Counts> {
-            match &running.marks.get(&edge)?.counters {
-                Counters::Sink(sink) => Some(sink.events),
-                _ => None,
-            }
-        };
+        let counts = |edge| Some(running.marks.get(&edge)?.counters.sink()?.events);
         let (began, ended) = (counts(Edge::Begin)?, counts(Edge::End)?);
         Some(Self {
             all: ended.received.saturating_sub(began.received),

@@ -185,13 +185,9 @@ impl<L: RoleLauncher> Runner<'_, L> {
                 return Ended::Cancelled;
             }
             let place = Place {
-                case: case.name.clone(),
-                case_number,
-                cases: self.cases,
-                trial: probe.number,
-                trials: 0,
                 tried_per_s: Some(probe.rate),
                 least_remaining: Some(probe.least_remaining),
+                ..self.place(case_number, case, probe.number, 0)
             };
             let (record, error) = self.trial(&probe.parameters, place, probe.interval).await;
             search.record(record, error.as_ref());
@@ -210,15 +206,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
             if self.cancellation.is_wished() {
                 return Ended::Cancelled;
             }
-            let place = Place {
-                case: case.name.clone(),
-                case_number,
-                cases: self.cases,
-                trial,
-                trials: plan.trials,
-                tried_per_s: None,
-                least_remaining: None,
-            };
+            let place = self.place(case_number, case, trial, plan.trials);
             let (record, error) = self.trial(&case.parameters, place, SECOND).await;
             records.push(record);
             self.keep(results::Case::from_trials(plan, &records));
@@ -255,20 +243,26 @@ impl<L: RoleLauncher> Runner<'_, L> {
         if self.cancellation.is_wished() {
             return Ended::Cancelled;
         }
-        let place = Place {
-            case: case.name.clone(),
-            case_number,
-            cases: self.cases,
-            trial: plan.trials + 1,
-            trials: plan.trials + 1,
-            tried_per_s: Some(paced.rate),
-            least_remaining: None,
-        };
+        let last = plan.trials + 1;
+        let place = Place { tried_per_s: Some(paced.rate), ..self.place(case_number, case, last, last) };
         let (record, error) = self.trial(&paced.parameters, place, SECOND).await;
         self.keep(trials.with_paced(plan, paced.share.percent(), paced.rate, &record));
         match error {
             Some(TrialError::Cancelled) => Ended::Cancelled,
             _ => Ended::Done,
+        }
+    }
+
+    /// Where the run is in a trial that tries no rate of its own.
+    fn place(&self, case_number: usize, case: &Case, trial: u32, trials: u32) -> Place {
+        Place {
+            case: case.name.clone(),
+            case_number,
+            cases: self.cases,
+            trial,
+            trials,
+            tried_per_s: None,
+            least_remaining: None,
         }
     }
 

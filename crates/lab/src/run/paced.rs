@@ -21,8 +21,8 @@ impl PacedTrial {
     /// The trial that `case` asks for, at a share of what its trials came to. None where they came to nothing.
     pub(super) fn after(case: &Case, trials: &results::Case) -> Option<Self> {
         let share = case.parameters.load.latency_at?;
-        let is_saturating = matches!(case.parameters.load.mode, LoadMode::Saturate | LoadMode::Backlog);
-        let rate = trials.throughput().filter(|_| is_saturating && trials.passed)?.median * share.share();
+        let is_sought = trials.passed && trials.shape().always_offers_more();
+        let rate = trials.throughput().filter(|_| is_sought)?.median * share.share();
         let offered = Rate::per_second(rate).ok()?;
         let mut parameters = case.parameters.clone();
         // The log is as large as before, and its memory as ready.

@@ -20,13 +20,12 @@ pub(super) fn fault(fault: Fault, tally: Option<Tally>, case: &Case) -> Check {
     };
     let expected = Damage::done(fault, tally);
     let observed = Damage::found(delivery);
-    let has = |kind: FindingKind| case.findings.iter().any(|finding| finding.kind == kind);
     let is_noticed = match fault {
         Fault::None => case.status != Status::Failed,
-        Fault::OnePartition => case.status == Status::Failed && has(FindingKind::FewPartitions),
+        Fault::OnePartition => case.status == Status::Failed && case.has(FindingKind::FewPartitions),
         // Delivery is at least once, and a command promises no order.
-        Fault::Duplicate => has(FindingKind::EventsDuplicated),
-        Fault::Swap => has(FindingKind::EventsReordered),
+        Fault::Duplicate => case.has(FindingKind::EventsDuplicated),
+        Fault::Swap => case.has(FindingKind::EventsReordered),
         Fault::Drop | Fault::Flip | Fault::Foreign | Fault::WrongPartition => case.status == Status::Failed,
     };
     // A saboteur that never got an event of that number would prove nothing.
@@ -71,7 +70,7 @@ pub(super) fn stopped(role: Role, pause: Option<Duration>, case: &Case) -> Check
         Role::Service | Role::Relay => Status::Passed,
     };
     // A generator that has to share the machine is late for another reason.
-    let is_shared = case.findings.iter().any(|finding| finding.kind == FindingKind::MachineShared);
+    let is_shared = case.has(FindingKind::MachineShared);
     let text =
         |figure: Option<u64>| figure.map_or_else(|| "none".to_owned(), |figure| duration_us(figure as f64));
     Check {
@@ -122,7 +121,7 @@ impl Damage {
             Fault::WrongPartition | Fault::OnePartition => Self { misplaced: done, ..Self::default() },
             Fault::Drop => Self { lost: done, ..Self::default() },
             Fault::Duplicate => Self { duplicated: done, ..Self::default() },
-            // Nobody can tell which event a broken one was, so that one is missing as well.
+            // Which event a corrupted one was is unknown, so that one is missing as well.
             Fault::Flip => Self { corrupted: done, lost: done, ..Self::default() },
             Fault::Swap => Self { reordered: done, ..Self::default() },
             Fault::Foreign => Self { foreign: done, ..Self::default() },

@@ -63,21 +63,23 @@ impl Follower {
 
     fn has(&mut self, sequence: u32, intended_us: u64) -> bool {
         let agrees = |planned: u64| planned.abs_diff(intended_us) <= ROUNDING_US;
-        if self.ahead.intended_of(sequence).is_some() || sequence >= self.ahead.sequence() {
-            if !agrees(instant_of(&self.ahead, sequence)) {
-                return false;
-            }
-            // Only an event that the plan has leads on: a forged number would make all that are before it forgotten.
-            self.follow_to(sequence);
-            return true;
+        if let Some(planned) = self.ahead.intended_of(sequence) {
+            return agrees(planned.as_micros());
         }
-        let back = (self.ahead.sequence() - sequence) as usize;
-        let index = self.recent.len().checked_sub(back);
+        let Some(back) = self.ahead.sequence().checked_sub(sequence).filter(|back| *back > 0) else {
+            // Only an event that the plan has leads on: a forged number would make all that are before it forgotten.
+            let is_planned = agrees(instant_of(&self.ahead, sequence));
+            if is_planned {
+                self.follow_to(sequence);
+            }
+            return is_planned;
+        };
+        let index = self.recent.len().checked_sub(back as usize);
         index.and_then(|index| self.recent.get(index)).is_none_or(|planned| agrees(*planned))
     }
 
     fn follow_to(&mut self, sequence: u32) {
-        while self.ahead.intended_of(sequence).is_none() && self.ahead.sequence() <= sequence {
+        while self.ahead.sequence() <= sequence {
             if self.recent.len() == REMEMBERED {
                 self.recent.pop_front();
             }

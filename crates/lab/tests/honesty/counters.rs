@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab::results::{FindingKind, Status};
 use lab::roles::memory::{Counter, Faults, Miscount};
 
-use super::{has, measured};
+use super::measured;
 
 const ALL: [Counter; 6] = [
     Counter::SourceIncoming,
@@ -23,7 +23,7 @@ async fn one_event_too_many_or_too_few_in_any_counter_fails_the_case() {
             let faults = Faults { miscount: Some(Miscount { counter, by }), ..Faults::default() };
             let (case, _) = measured(&["load.mode=backlog", "load.backlog=3003"], faults).await;
             assert_eq!(case.status, Status::Failed, "{counter:?} {by}");
-            assert!(has(&case, FindingKind::CountersDisagree), "{counter:?} {by}");
+            assert!(case.has(FindingKind::CountersDisagree), "{counter:?} {by}");
             // Every event arrived: nothing but the counters is wrong.
             assert_eq!(case.delivery.unwrap().lost, 0);
         }
@@ -37,7 +37,7 @@ async fn counters_that_agree_are_no_finding() {
         let faults = Faults { answer_after: Duration::from_millis(1), ..Faults::default() };
         let set = [mode.as_str(), "load.backlog=3003", "sink.workers=2"];
         let (case, _) = measured(&set, faults).await;
-        assert!(!has(&case, FindingKind::CountersDisagree), "{mode}: {:?}", case.findings);
+        assert!(!case.has(FindingKind::CountersDisagree), "{mode}: {:?}", case.findings);
         assert_eq!(case.status, Status::Passed, "{mode}: {:?}", case.findings);
     }
 }
@@ -51,6 +51,6 @@ async fn an_acknowledgement_of_what_was_never_stored_is_a_loss_and_a_disagreemen
     // Every send has ten events, and every tenth is forgotten.
     assert!(delivery.lost > 0);
     assert_eq!(delivery.lost, delivery.sent / 100 * 10);
-    assert!(has(&case, FindingKind::CountersDisagree) && has(&case, FindingKind::EventsLost));
+    assert!(case.has(FindingKind::CountersDisagree) && case.has(FindingKind::EventsLost));
     assert_eq!(case.status, Status::Failed);
 }

@@ -16,7 +16,7 @@ mod tampering;
 use lab::limits::Limiter;
 use lab::progress::Unobserved;
 use lab::report::ResultsFolder;
-use lab::results::{Case, FindingKind, Results, RunIdentity};
+use lab::results::{Case, Results, RunIdentity};
 use lab::roles::memory::{Faults, MemoryBackend, ThreadLauncher};
 use lab::run::{RunOptions, cancellation, run};
 use lab::scenario::{CaseOptions, Scenario};
@@ -48,10 +48,6 @@ async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryBackend) {
     let text = std::fs::read_to_string(folder.path().join("results.json")).unwrap();
     let results: Results = serde_json::from_str(&text).unwrap();
     (results.cases.into_iter().next().unwrap(), backend)
-}
-
-fn has(case: &Case, kind: FindingKind) -> bool {
-    case.findings.iter().any(|finding| finding.kind == kind)
 }
 
 const SCENARIO: &str = "\

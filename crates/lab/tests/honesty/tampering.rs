@@ -7,7 +7,7 @@ use lab::payload::Header;
 use lab::results::{Delivery, FindingKind, Status};
 use lab::roles::memory::{Faults, Tally, Tampering};
 
-use super::{has, measured};
+use super::measured;
 
 /// As many as in the scenario.
 const EVENTS: u64 = 20_003;
@@ -26,11 +26,11 @@ async fn tampered(payload: &str, workers: u32, tampering: Tampering) -> (Deliver
     assert_eq!(delivery.acknowledged, Some(EVENTS));
     let tally = backend.tally();
     assert!(case.status == Status::Failed || (tally.lost.is_empty() && tally.flipped.is_empty()));
-    assert_eq!(has(&case, FindingKind::EventsLost), delivery.lost > 0);
-    assert_eq!(has(&case, FindingKind::EventsCorrupted), delivery.corrupted > 0);
+    assert_eq!(case.has(FindingKind::EventsLost), delivery.lost > 0);
+    assert_eq!(case.has(FindingKind::EventsCorrupted), delivery.corrupted > 0);
     // Nothing but the run can write to the embedded service.
-    assert_eq!(has(&case, FindingKind::EventsForeign), delivery.foreign > Some(0));
-    assert_eq!(has(&case, FindingKind::EventsDuplicated), delivery.duplicated * 100 > EVENTS);
+    assert_eq!(case.has(FindingKind::EventsForeign), delivery.foreign > Some(0));
+    assert_eq!(case.has(FindingKind::EventsDuplicated), delivery.duplicated * 100 > EVENTS);
     assert!(case.status == Status::Failed || delivery.foreign == Some(0));
     let repeated = case.with_duplicates_per_s.map(|rate| rate.median);
     assert_eq!(repeated.is_some(), delivery.duplicated > 0);

@@ -151,7 +151,7 @@ pub(crate) fn execute(arguments: CompareArguments, quiet: bool) -> Result<Exit, 
     let has_verdict = comparisons.iter().all(|comparison| comparison.undecided(&figures).is_empty());
     if !has_verdict && (arguments.require_verdict || !figures.is_empty()) {
         let line = undecided(&comparisons, &figures, arguments.require_verdict);
-        // Standard output may be JSON; and that nobody reads this is no error.
+        // Standard output may be JSON. A closed standard error is not a failure.
         let _ = writeln!(io::stderr(), "{line}");
     }
     Ok(if was_interrupted {

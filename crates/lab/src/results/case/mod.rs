@@ -331,6 +331,12 @@ impl Case {
         Summary::of(self.completed_trials().filter_map(figure))
     }
 
+    /// Whether the lab noticed something of this kind.
+    #[must_use]
+    pub fn has(&self, kind: FindingKind) -> bool {
+        self.findings.iter().any(|finding| finding.kind == kind)
+    }
+
     /// Its shape. Results of older versions do not say it; there it follows from the parameters.
     #[must_use]
     pub fn shape(&self) -> Cow<'_, Shape> {
@@ -347,7 +353,7 @@ impl Case {
     }
 
     /// The throughput over the published one. There is none where it would mean nothing: for another system than our relay,
-    /// for a load whose rate was chosen, and for a figure of which nobody said how it was measured.
+    /// for a load whose rate was chosen, and for a figure without its source.
     #[must_use]
     pub fn ratio_to_published(&self) -> Option<PublishedRatio<'_>> {
         let published = self.published.as_ref()?;

@@ -69,7 +69,8 @@ pub(super) fn judge(
     if let Some(throttled) = throttled.filter(|throttled| *throttled > 0) {
         damning.push(format!("the service throttled {}", figure::counted(throttled, "send", "sends")));
     }
-    let findings = Case::from_trials(plan, std::slice::from_ref(record)).findings;
+    let case = Case::from_trials(plan, std::slice::from_ref(record));
+    let findings = &case.findings;
     let messages = |severity| {
         let findings = findings.iter().filter(move |finding| finding.severity == severity);
         findings.map(|finding| finding.message.clone())
@@ -94,8 +95,7 @@ pub(super) fn judge(
     } else {
         (Some(Outcome::Passed), Vec::new())
     };
-    let is_doubtful = findings.iter().any(|finding| finding.kind == FindingKind::MachineShared);
-    Judged { probe, is_doubtful }
+    Judged { probe, is_doubtful: case.has(FindingKind::MachineShared) }
 }
 
 fn slowness(
