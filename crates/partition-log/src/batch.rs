@@ -12,10 +12,13 @@
 //!
 //! * Numbers are little-endian. `length` counts the whole batch, itself included; the checksum covers everything
 //!   after itself. It is zero in memory: only files are checked, so it is filled in on the way there ([`sealed_header`]).
-//! * The format says what follows the header: 0 is the form drawn here, 1 is reserved for Kafka record batches (version 2),
-//!   and 2 is a [producer's stamp](ProducerStamp) and then records as drawn here. Programs before the format was checked took
+//! * The format says what follows the header: 0 is the form drawn here, 1 is one record batch of Kafka (version 2), and 2 is a
+//!   [producer's stamp](ProducerStamp) and then records as drawn here. Programs before the format was checked took
 //!   every batch for one of format 0, so the version of the data directory is raised
 //!   before the first batch of another format is written.
+//! * A record batch of Kafka is stored as the producer sent it, compressed as it may be, but for the base offset, which is the
+//!   first sequence number, and the epoch of the leader. It has a checksum of its own and, if its producer numbers
+//!   records, the producer's id, epoch and sequence.
 //!
 //! ```text
 //!  stamp   ├─ producer id, i64 ─┬─ first sequence, i32 ─┬─ epoch, i16 ─┬─ 0, u16 ─┤
@@ -29,7 +32,9 @@
 //! Reading is total: any bytes whatever give a value or an error, without panicking and without allocating.
 
 use crate::UnixTime;
+use crate::chunk::Protocol;
 use crate::producers::ProducerStamp;
+use kafka::record_batch::RecordBatch;
 
 /// The fields of a batch's header, apart from the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,8 @@ pub enum RecordFormat {
     Amqp,
     /// The same, after the stamp of the producer that numbers them.
     AmqpOfProducer,
+    /// One record batch of Kafka.
+    Kafka,
 }
 
 /// The batches at the start of some bytes, with their headers. Ends at the first bytes that are not one.
@@ -96,7 +103,7 @@ pub enum BatchError {
         version: u8,
     },
     /// Records of a form that this program can't read.
-    #[error("records of format {format}{} are not supported", format_name(*format))]
+    #[error("records of format {format} are not supported")]
     Format {
         /// What the header says.
         format: u8,
@@ -159,6 +166,10 @@ impl BatchHeader {
         match self.format {
             RecordFormat::Amqp => None,
             RecordFormat::AmqpOfProducer => ProducerStamp::decode(batch.get(Self::LENGTH..)?.first_chunk()?),
+            RecordFormat::Kafka => {
+                let numbers = RecordBatch::read(batch.get(Self::LENGTH..)?).ok()?.producer()?;
+                ProducerStamp::new(numbers.id, numbers.epoch, numbers.base_sequence)
+            }
         }
     }
 
@@ -195,6 +206,7 @@ impl RecordFormat {
     const fn from_byte(format: u8) -> Option<Self> {
         match format {
             AMQP => Some(Self::Amqp),
+            KAFKA => Some(Self::Kafka),
             AMQP_OF_PRODUCER => Some(Self::AmqpOfProducer),
             _ => None,
         }
@@ -204,6 +216,17 @@ impl RecordFormat {
         match self {
             Self::Amqp => AMQP,
             Self::AmqpOfProducer => AMQP_OF_PRODUCER,
+            Self::Kafka => KAFKA,
+        }
+    }
+
+    /// Whose form it is.
+    #[inline]
+    #[must_use]
+    pub const fn protocol(self) -> Protocol {
+        match self {
+            Self::Amqp | Self::AmqpOfProducer => Protocol::Amqp,
+            Self::Kafka => Protocol::Kafka,
         }
     }
 
@@ -211,7 +234,7 @@ impl RecordFormat {
     #[inline]
     pub(crate) const fn stamp_length(self) -> usize {
         match self {
-            Self::Amqp => 0,
+            Self::Amqp | Self::Kafka => 0,
             Self::AmqpOfProducer => STAMP_LENGTH,
         }
     }
@@ -237,14 +260,6 @@ impl ProducerStamp {
             i32::from_le_bytes(*first_sequence),
         );
         stamp.filter(|_| rest == [0; 2])
-    }
-}
-
-/// What a format is for that this program does not read, in parentheses, if that is known.
-pub(crate) const fn format_name(format: u8) -> &'static str {
-    match format {
-        KAFKA => " (Kafka record batches)",
-        _ => "",
     }
 }
 
@@ -300,6 +315,14 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
                 // Every record takes at least a byte, so a false count ends with the bytes.
                 (_, rest) = split_record(rest).ok_or(BatchError::Records)?;
             }
+        }
+        RecordFormat::Kafka => {
+            let stored = RecordBatch::read(rest).map_err(|_invalid| BatchError::Records)?;
+            let is_numbered = u64::try_from(stored.base_offset()) == Ok(header.first_sequence_number);
+            if !is_numbered || stored.record_count() != header.record_count {
+                return Err(BatchError::Records);
+            }
+            rest = &rest[stored.bytes().len()..];
         }
     }
     let numbers_fit = header.first_sequence_number.checked_add(u64::from(header.record_count)).is_some();
@@ -402,7 +425,7 @@ const VERSION: u8 = 1;
 /// [`RecordFormat::Amqp`] in a header.
 const AMQP: u8 = 0;
 
-/// Record batches of Kafka, version 2, in a header. Nothing writes them yet.
+/// [`RecordFormat::Kafka`] in a header.
 const KAFKA: u8 = 1;
 
 /// [`RecordFormat::AmqpOfProducer`] in a header.
@@ -509,8 +532,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_format_but_ours_is_refused_by_its_number_and_name() {
-        for format in (1..=u8::MAX).filter(|format| *format != AMQP_OF_PRODUCER) {
+    fn every_format_but_ours_is_refused_by_its_number() {
+        for format in (0..=u8::MAX).filter(|format| RecordFormat::from_byte(*format).is_none()) {
             let mut batch = VECTOR;
             batch[29] = format;
             let header = sealed_header(&batch);
@@ -519,8 +542,6 @@ pub(crate) mod tests {
             assert_eq!(check(&batch), Err(BatchError::Format { format }));
             assert!(has_intact_checksum(&batch));
         }
-        let kafka = BatchError::Format { format: 1 };
-        assert_eq!(kafka.to_string(), "records of format 1 (Kafka record batches) are not supported");
         assert_eq!(BatchError::Format { format: 3 }.to_string(), "records of format 3 are not supported");
     }
 

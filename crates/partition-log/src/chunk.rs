@@ -2,11 +2,15 @@
 
 use super::batch::{BatchHeader, Batches, RecordFormat, split_record, split_record_bytes};
 use super::block::BlockSlice;
+use super::block_pool::BlockPool;
+use super::encoder::BatchEncoder;
+use super::limits::SMALLEST_BLOCK;
 use super::position::{Cursor, Place};
 use crate::UnixTime;
 use std::iter::FusedIterator;
+use std::sync::Arc;
 
-/// Whole batches of one segment, shared with the log's memory.
+/// Whole batches of one segment and of one protocol, shared with the log's memory.
 ///
 /// Holding it keeps the memory of a whole segment; encode what it has and let go of it.
 #[derive(Clone, Debug)]
@@ -14,9 +18,31 @@ pub struct LogChunk {
     bytes: BlockSlice,
     /// Where the first record that the reader wants is. `bytes` begins with its batch.
     first: Place,
+    /// Whether the bytes are those of the log, where places count.
+    is_copy: bool,
     first_sequence_number: u64,
     next_sequence_number: u64,
     skipped: u64,
+}
+
+/// Why a batch can't be had in another form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyError<E> {
+    /// Its records can't be encoded.
+    #[error(transparent)]
+    Encoding(E),
+    /// Other than as many records as the batch has.
+    #[error("the batch does not have as many records as it says")]
+    Count,
+}
+
+/// Whose form the records of a batch have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// That of AMQP messages.
+    Amqp,
+    /// That of Kafka's record batches.
+    Kafka,
 }
 
 /// One event, borrowed from a chunk.
@@ -63,25 +89,31 @@ pub struct Records<'a> {
     next_sequence_number: u64,
     end_sequence_number: u64,
     segment: u64,
+    is_copy: bool,
 }
 
 impl LogChunk {
     /// Cuts `available`, which begins with the batch at `first`, after the last batch that ends within `max_bytes`;
-    /// at least one batch stays. `end_sequence_number` is the number after the last record of `available`.
+    /// at least one batch stays. `end_sequence_number` is the number after the last record of `available`. What `is_mixed` may
+    /// have batches of several protocols, and is cut where the protocol changes.
     pub(super) fn new(
         available: BlockSlice,
         max_bytes: usize,
         first: Place,
         sequence_numbers: std::ops::Range<u64>,
         skipped: u64,
+        is_mixed: bool,
     ) -> Self {
         let mut length = available.len();
         let mut next_sequence_number = sequence_numbers.end;
-        if length > max_bytes {
+        if length > max_bytes || is_mixed {
             length = 0;
+            let mut protocol = None;
             for (header, batch) in Batches::of(&available) {
                 let end = length + batch.len();
-                if end > max_bytes && length > 0 {
+                let own = header.format.protocol();
+                let is_other = *protocol.get_or_insert(own) != own;
+                if is_other || (end > max_bytes && length > 0) {
                     break;
                 }
                 length = end;
@@ -92,10 +124,53 @@ impl LogChunk {
         Self {
             bytes: available.truncated(length),
             first,
+            is_copy: false,
             first_sequence_number,
             next_sequence_number,
             skipped,
         }
+    }
+
+    /// The first batch in the form of AMQP, with records that `encode` pushes: as many as the batch has. It is read like what is
+    /// in the log, and a cursor in it is one of the log.
+    ///
+    /// # Errors
+    /// `encode` failed, or did not push as many.
+    pub fn as_amqp<E>(
+        &self,
+        pool: &Arc<BlockPool>,
+        encode: impl FnOnce(&Batch<'_>, &mut BatchEncoder<'_>) -> Result<(), E>,
+    ) -> Result<Self, CopyError<E>> {
+        let batch = self.batches().next().ok_or(CopyError::Count)?;
+        let mut writer = pool.take(batch.bytes.len().next_power_of_two());
+        let mut encoder = BatchEncoder::new(&mut writer, pool, SMALLEST_BLOCK, Protocol::Amqp, None);
+        encode(&batch, &mut encoder).map_err(CopyError::Encoding)?;
+        let encoded = encoder.finish(batch.first_sequence_number, batch.append_time);
+        let encoded = encoded.filter(|encoded| encoded.record_count == batch.record_count);
+        let mut writer = encoded.ok_or(CopyError::Count)?.replacement.unwrap_or(writer);
+        writer.publish();
+        let end = batch.first_sequence_number + u64::from(batch.record_count);
+        Ok(Self {
+            bytes: writer.slice(0..writer.published_length()),
+            first: Place { record: None, ..self.first },
+            is_copy: true,
+            first_sequence_number: self.first_sequence_number,
+            next_sequence_number: end.min(self.next_sequence_number),
+            skipped: self.skipped,
+        })
+    }
+
+    /// The same from the record of this number on; `None` if that is not in it.
+    #[must_use]
+    pub fn starting_at(&self, sequence_number: u64) -> Option<Self> {
+        let range = self.first_sequence_number..self.next_sequence_number;
+        let first = Place { record: None, ..self.first };
+        range.contains(&sequence_number).then(|| Self {
+            first,
+            first_sequence_number: sequence_number,
+            skipped: 0,
+            ..self.clone()
+        })
     }
 
     /// The batches, whole: the first one may begin before the record that the cursor stood before.
@@ -109,7 +184,13 @@ impl LogChunk {
         })
     }
 
-    /// The records, from the one that the cursor stood before.
+    /// Which protocol the batches are of.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        BatchHeader::read(&self.bytes).map_or(Protocol::Amqp, |header| header.format.protocol())
+    }
+
+    /// The records, from the one that the cursor stood before. A chunk of Kafka's batches has none here: they may be compressed.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
         let mut records = Records {
@@ -121,6 +202,7 @@ impl LogChunk {
             next_sequence_number: self.first_sequence_number,
             end_sequence_number: self.next_sequence_number,
             segment: self.first.segment,
+            is_copy: self.is_copy,
         };
         records.enter_first_batch(self.first.record);
         records
@@ -145,10 +227,33 @@ impl LogChunk {
     }
 
     /// The cursor after the last record.
-    pub(super) fn end(&self) -> Cursor {
+    #[must_use]
+    pub fn end(&self) -> Cursor {
+        if self.is_copy {
+            return Cursor::before(self.next_sequence_number);
+        }
         let place =
             Place { segment: self.first.segment, batch: self.first.batch + self.bytes.len(), record: None };
         Cursor { next_sequence_number: self.next_sequence_number, place: Some(place), since: None }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Its records. A batch of Kafka's has none here.
+    pub fn records(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
+        let Self { format, first_sequence_number, append_time, .. } = *self;
+        let mut rest = if format.protocol() == Protocol::Amqp { self.bytes } else { &[] };
+        (first_sequence_number..).map_while(move |sequence_number| {
+            let (parts, after) = split_record(rest)?;
+            rest = after;
+            Some(Record {
+                sequence_number,
+                append_time,
+                annotation_count: parts.annotation_count,
+                annotations: parts.annotations,
+                sections: parts.sections,
+            })
+        })
     }
 }
 
@@ -163,6 +268,9 @@ impl Records<'_> {
     /// The cursor before the next record that this iterator would give.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
+        if self.is_copy {
+            return Cursor::before(self.next_sequence_number);
+        }
         let batch_end = self.batch_position + self.batch_length;
         let (batch, record) = match self.batch.is_empty() {
             true => (batch_end, None),
@@ -194,6 +302,10 @@ impl Records<'_> {
     #[inline]
     fn enter_batch(&mut self) -> Option<BatchHeader> {
         let header = BatchHeader::read(self.after).ok()?;
+        if header.format.protocol() != Protocol::Amqp {
+            self.next_sequence_number = self.end_sequence_number;
+            return None;
+        }
         self.batch_position += self.batch_length;
         self.batch_length = header.length as usize;
         let (batch, after) = self.after.split_at(self.batch_length);

@@ -5,8 +5,10 @@ use super::batch::{
 };
 use super::block::BlockWriter;
 use super::block_pool::BlockPool;
+use super::chunk::Protocol;
 use crate::UnixTime;
 use crate::producers::ProducerStamp;
+use kafka::record_batch::{self, RecordBatch};
 use std::fmt;
 use std::sync::Arc;
 
@@ -52,28 +54,46 @@ pub(super) struct EncodedBatch {
 
 impl<'log> BatchEncoder<'log> {
     /// Starts a batch behind what `current` holds; it moves to a new block of `next_capacity` bytes, or more if it
-    /// must, when it does not fit. It bears the stamp of its `producer`, if that numbers its records.
+    /// must, when it does not fit. Records as AMQP has them bear the stamp of their `producer`, if that numbers them.
     pub(super) fn new(
         current: &'log mut BlockWriter,
         pool: &'log Arc<BlockPool>,
         next_capacity: usize,
+        protocol: Protocol,
         producer: Option<&ProducerStamp>,
     ) -> Self {
         // An append that panicked may have left something behind.
         current.discard();
-        let format = match producer {
-            None => RecordFormat::Amqp,
-            Some(_) => RecordFormat::AmqpOfProducer,
+        let format = match (protocol, producer) {
+            (Protocol::Amqp, None) => RecordFormat::Amqp,
+            (Protocol::Amqp, Some(_)) => RecordFormat::AmqpOfProducer,
+            (Protocol::Kafka, _) => RecordFormat::Kafka,
         };
         let length = BatchHeader::LENGTH + format.stamp_length();
         let mut encoder =
             Self { current, replacement: None, pool, next_capacity, record_count: 0, length, format };
         encoder.make_room(length);
         encoder.target().write(&[0; BatchHeader::LENGTH]);
-        if let Some(producer) = producer {
+        if let Some(producer) = producer.filter(|_| format == RecordFormat::AmqpOfProducer) {
             encoder.target().write(&producer.encode());
         }
         encoder
+    }
+
+    /// Makes the batch what it is in Kafka: a record batch that has been checked, to be numbered when it is complete.
+    pub(super) fn put_record_batch(&mut self, batch: &RecordBatch<'_>) {
+        debug_assert!(
+            self.format == RecordFormat::Kafka && self.record_count == 0,
+            "one batch makes one batch"
+        );
+        let length = self.length.saturating_add(batch.bytes().len());
+        self.length = length;
+        if length > MAXIMUM_BATCH_LENGTH as usize {
+            return;
+        }
+        self.make_room(batch.bytes().len());
+        self.target().write(batch.bytes());
+        self.record_count = batch.record_count();
     }
 
     /// Adds a record. No allocation, unless the block is full.
@@ -155,6 +175,9 @@ impl<'log> BatchEncoder<'log> {
         let (record_count, format) = (self.record_count, self.format);
         let batch = self.target().unpublished();
         BatchHeader::complete(batch, first_sequence_number, append_time, record_count, format);
+        if format == RecordFormat::Kafka {
+            record_batch::number(&mut batch[BatchHeader::LENGTH..], first_sequence_number, LEADER_EPOCH);
+        }
         Some(EncodedBatch { record_count, length: self.length, replacement: self.replacement })
     }
 
@@ -198,3 +221,6 @@ impl fmt::Debug for BatchEncoder<'_> {
             .finish_non_exhaustive()
     }
 }
+
+/// The epoch of a partition's leader, as Kafka counts them: it has the same one for ever, and never loses what it acknowledged.
+pub const LEADER_EPOCH: i32 = 0;

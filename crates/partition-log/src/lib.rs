@@ -11,6 +11,7 @@
 //! * A record is one event: the annotations that the client gave it, and everything after them, byte for byte.
 //!   What the service adds (sequence number, offset, time) is not stored: the number follows from the position and
 //!   the time belongs to the batch. [`batch`](mod@batch) draws the bytes.
+//! * What Kafka's producers send is stored as it came: one batch of the log is one record batch, compressed as it may be.
 //! * A batch is what one append wrote. It is found again by scanning ([`recovery`]), so the bytes of a segment are the
 //!   content of its file; only checksums are added on the way there.
 //! * A segment is one block of memory (`block.rs`). The writer fills it while readers hold slices of what is
@@ -51,8 +52,8 @@ mod unix_time;
 
 pub use block::BlockSlice;
 pub use block_pool::BlockPool;
-pub use chunk::{Batch, LogChunk, Record, Records};
-pub use encoder::{BatchEncoder, NewRecord};
+pub use chunk::{Batch, CopyError, LogChunk, Protocol, Record, Records};
+pub use encoder::{BatchEncoder, LEADER_EPOCH, NewRecord};
 pub use limits::{LogLimits, WhenFull};
 pub use partition_log::{AppendError, Appended, LogEnd, LogStats, PartitionLog};
 pub use position::{Cursor, Edge, PositionError, Start};

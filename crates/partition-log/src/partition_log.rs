@@ -1,7 +1,7 @@
 //! The log of one partition.
 
 use super::block_pool::BlockPool;
-use super::chunk::LogChunk;
+use super::chunk::{LogChunk, Protocol};
 use super::disk::{CommitNumber, OpenError, PartitionDirectory, PartitionDisk, RecoveryReport, Unavailable};
 use super::encoder::{BatchEncoder, NewRecord};
 use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
@@ -155,7 +155,7 @@ impl PartitionLog {
         now: UnixTime,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Appended, AppendError<E>> {
-        self.append_to(self.lock(), now, None, encode)
+        self.append_to(self.lock(), now, Protocol::Amqp, None, encode)
     }
 
     /// Appends a batch to the log whose `state` is locked, with the stamp of its `producer`, if that numbers its records.
@@ -164,6 +164,7 @@ impl PartitionLog {
         &self,
         mut guard: MutexGuard<'_, State>,
         now: UnixTime,
+        protocol: Protocol,
         producer: Option<&ProducerStamp>,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Appended, AppendError<E>> {
@@ -185,7 +186,7 @@ impl PartitionLog {
             .back_mut()
             .and_then(Segment::writer)
             .expect("a segment that is not sealed is in memory, and one was pushed if there was none");
-        let mut encoder = BatchEncoder::new(writer, &self.pool, state.next_capacity, producer);
+        let mut encoder = BatchEncoder::new(writer, &self.pool, state.next_capacity, protocol, producer);
         encode(&mut encoder).map_err(AppendError::Encoding)?;
         let batch = encoder.finish(first_sequence_number, append_time).ok_or(AppendError::TooLong)?;
         if batch.record_count == 0 {
@@ -221,6 +222,7 @@ impl PartitionLog {
         state.next_sequence_number += u64::from(batch.record_count);
         state.last_append_time = Some(append_time);
         state.bytes += batch.length as u64;
+        state.may_be_mixed |= protocol == Protocol::Kafka;
         if let Some(stamp) = producer {
             let producers = state.producers.get_or_insert_default();
             producers.record(stamp, batch.record_count, first_sequence_number, append_time);
@@ -289,9 +291,10 @@ impl PartitionLog {
             return None;
         };
         let end = state.sound_before(index).min(state.readable_before());
+        let may_be_mixed = state.may_be_mixed;
         drop(state);
 
-        let chunk = LogChunk::new(available, max_bytes, place, next..end, skipped);
+        let chunk = LogChunk::new(available, max_bytes, place, next..end, skipped, may_be_mixed);
         *cursor = chunk.end();
         Some(chunk)
     }
@@ -371,6 +374,12 @@ impl PartitionLog {
     #[must_use]
     pub fn stats(&self) -> LogStats {
         self.lock().stats()
+    }
+
+    /// Where its memory comes from.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<BlockPool> {
+        &self.pool
     }
 
     /// What the log may hold.

@@ -1,10 +1,12 @@
 //! Appending for producers that number their records.
 
+use super::chunk::Protocol;
 use super::disk::CommitNumber;
 use super::encoder::BatchEncoder;
 use super::partition_log::{AppendError, Appended, PartitionLog};
 use super::producers::{ProducerError, ProducerPosition, ProducerStamp, ProducerStats};
 use crate::UnixTime;
+use kafka::record_batch::RecordBatch;
 use std::convert::Infallible;
 
 /// What became of a producer's batch.
@@ -45,17 +47,48 @@ impl PartitionLog {
         record_count: u32,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Produced, ProduceError<E>> {
+        self.append_unless_stored(now, Protocol::Amqp, Some(stamp), record_count, encode)
+    }
+
+    /// Appends a record batch of Kafka as it is, with the partition's numbers. If its producer numbers records, it has to
+    /// continue what that has stored.
+    ///
+    /// # Errors
+    /// The batch does not continue what is stored, or can't be appended.
+    pub fn append_record_batch(
+        &self,
+        now: UnixTime,
+        batch: &RecordBatch<'_>,
+    ) -> Result<Produced, ProduceError> {
+        let stamp = batch
+            .producer()
+            .and_then(|numbers| ProducerStamp::new(numbers.id, numbers.epoch, numbers.base_sequence));
+        self.append_unless_stored(now, Protocol::Kafka, stamp.as_ref(), batch.record_count(), |encoder| {
+            encoder.put_record_batch(batch);
+            Ok(())
+        })
+    }
+
+    #[inline]
+    fn append_unless_stored<E>(
+        &self,
+        now: UnixTime,
+        protocol: Protocol,
+        stamp: Option<&ProducerStamp>,
+        record_count: u32,
+        encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
+    ) -> Result<Produced, ProduceError<E>> {
         let mut state = self.lock();
         if let Some(reason) = state.unavailable() {
             return Err(ProduceError::Append(AppendError::Unavailable(reason)));
         }
-        if let Some(producers) = &state.producers
+        if let (Some(stamp), Some(producers)) = (stamp, &state.producers)
             && let Some(first_sequence_number) = producers.check(stamp, record_count, now)?
         {
             let commit = state.commit_before(first_sequence_number + u64::from(record_count));
             return Ok(Produced::Duplicate { first_sequence_number, commit });
         }
-        let appended = self.append_to(state, now, Some(stamp), encode);
+        let appended = self.append_to(state, now, protocol, stamp, encode);
         appended.map(Produced::Stored).map_err(ProduceError::Append)
     }
 

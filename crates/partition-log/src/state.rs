@@ -26,6 +26,8 @@ pub(super) struct State {
     pub(super) subscriptions: Subscriptions,
     /// The way to the disk, if there is one.
     pub(super) durable: Option<Durable>,
+    /// Whether there may be batches of more than one protocol. What is on disk when a log is opened is not looked at for that.
+    pub(super) may_be_mixed: bool,
     /// Those that number their records; `None` if there has been none.
     pub(super) producers: Option<Box<Producers>>,
 }
@@ -43,6 +45,7 @@ impl State {
             spare_index: SegmentIndex::default(),
             subscriptions: Subscriptions::default(),
             durable: None,
+            may_be_mixed: false,
             producers: None,
         }
     }

@@ -9,7 +9,6 @@
 //! When retention has taken everything, an empty segment file remains, whose name is the next sequence number.
 
 use super::committer::Committer;
-use crate::batch::format_name;
 use crate::recovery::TornTail;
 use std::io;
 use std::ops::Range;
@@ -57,9 +56,9 @@ pub enum OpenError {
     },
     /// There are records of a form that this program can't read.
     #[error(
-        "{}: holds records of format {format}{}, which this version does not support; nothing was changed: \
+        "{}: holds records of format {format}, which this version does not support; nothing was changed: \
          use the version that wrote them",
-        path.display(), format_name(*format)
+        path.display()
     )]
     UnknownFormat {
         /// The segment.

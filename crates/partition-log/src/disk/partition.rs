@@ -99,6 +99,7 @@ impl PartitionDirectory {
             on_disk.producers = sidecar.producers.filter(|_| storage == Storage::Written);
             state.segments.push_back(on_disk);
         }
+        state.may_be_mixed = !state.segments.is_empty();
         Ok((state, report))
     }
 }

@@ -333,13 +333,13 @@ fn records_of_a_format_that_is_not_known_are_not_touched() {
     let segment = disk.segments().pop().unwrap();
     let mut batches = fs::read(&segment).unwrap();
     let header = BatchHeader::read(&batches).unwrap();
-    batches[29] = 1;
+    batches[29] = 9;
     let checksum = crc32c::crc32c(&batches[8..header.length as usize]);
     batches[4..8].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&segment, &batches).unwrap();
     let refused = disk.try_open().map(|_| ()).unwrap_err();
-    assert!(matches!(refused, OpenError::UnknownFormat { format: 1, .. }));
-    assert!(refused.to_string().contains("Kafka record batches"), "{refused}");
+    assert!(matches!(refused, OpenError::UnknownFormat { format: 9, .. }));
+    assert!(refused.to_string().contains("records of format 9"), "{refused}");
     assert_eq!(fs::read(&segment).unwrap(), batches);
 }
 

@@ -1,10 +1,11 @@
 //! What is known of producers after a restart, whatever ended the process before.
 
-use super::{Disk, SMALL, Service, flip_bit, settle};
+use super::{Disk, SMALL, Service, flip_bit, settle, wait_until};
+use kafka::record_batch::{self, RecordBatch};
 use partition_log::disk::{CommitNumber, CommitState, SyncPolicy, verify};
 use partition_log::{
-    Appended, NewRecord, ProduceError, Produced, ProducerError, ProducerPosition, ProducerStamp, Start,
-    UnixTime, WhenFull,
+    Appended, Cursor, Edge, LogChunk, NewRecord, ProduceError, Produced, ProducerError, ProducerPosition,
+    ProducerStamp, Readiness, Start, Subscriber, UnixTime, WhenFull,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -353,4 +354,66 @@ fn what_a_producer_stored_can_be_read_back_from_disk() {
     let service = disk.open();
     assert_eq!(stored(&service), BTreeMap::from([(7, (0..40).collect::<Vec<i32>>())]));
     assert_eq!(service.log.position(Start::Earliest).unwrap().next_sequence_number(), 0);
+}
+
+/// A record batch of Kafka, of a producer that numbers its records.
+fn record_batch(id: i64, first_sequence: i32, values: &[&[u8]]) -> Vec<u8> {
+    let mut batch = vec![0; RecordBatch::HEADER_LENGTH];
+    for (delta, value) in (0..).zip(values) {
+        kafka::record::encode(&mut batch, delta, None, Some(value), std::iter::empty());
+    }
+    record_batch::complete(&mut batch, 0, -1, values.len() as u32, 1);
+    batch[43..51].copy_from_slice(&id.to_be_bytes());
+    batch[51..53].copy_from_slice(&0_i16.to_be_bytes());
+    batch[53..57].copy_from_slice(&first_sequence.to_be_bytes());
+    let checksum = crc32c::crc32c(&batch[21..]);
+    batch[17..21].copy_from_slice(&checksum.to_be_bytes());
+    batch
+}
+
+#[test]
+fn record_batches_and_their_producers_are_there_after_a_close_and_after_a_crash() {
+    let disk = Disk { limits: *SMALL, ..Disk::new() };
+    for (round, ends_well) in [(0, true), (1, false), (2, true), (3, false)] {
+        let service = disk.open();
+        service.fill(3, 5_000);
+        let batch = record_batch(7, 2 * round, &[b"one", &[9; 40_000]]);
+        let batch = RecordBatch::check(&batch).unwrap();
+        let Ok(Produced::Stored(appended)) = service.log.append_record_batch(NOW, &batch) else { panic!() };
+        assert_eq!(settle(&service.committer, appended.commit), CommitState::Done);
+        match ends_well {
+            true => service.close(),
+            false => service.crash(),
+        }
+        if round == 2 {
+            // What the sidecars knew is read from the batches.
+            disk.files_named("index").iter().for_each(|path| fs::remove_file(path).unwrap());
+        }
+        let service = disk.open();
+        let again = service.log.append_record_batch(NOW, &batch).unwrap();
+        let number = appended.first_sequence_number;
+        assert_eq!(again, Produced::Duplicate { first_sequence_number: number, commit: CommitNumber::DONE });
+        let mut cursor = service.log.position(Start::SequenceNumber(number, Edge::Inclusive)).unwrap();
+        let chunk = read(&service, &mut cursor);
+        let stored = chunk.batches().next().unwrap();
+        assert_eq!((stored.bytes.len(), chunk.record_count()), (batch.bytes().len(), 2));
+        assert_eq!(stored.bytes[16..], batch.bytes()[16..]);
+        service.close();
+    }
+    assert_eq!(verify(&disk.path()).unwrap().problems, Vec::new());
+}
+
+/// What is at `cursor`, waiting for it to be loaded.
+fn read(service: &Service, cursor: &mut Cursor) -> LogChunk {
+    let subscriber = Subscriber::new();
+    let mut subscription = service.log.subscribe(&subscriber, 0);
+    loop {
+        if let Some(chunk) = service.log.read(cursor, 100_000) {
+            return chunk;
+        }
+        if subscription.arm(cursor) == Readiness::Waiting {
+            let mut keys = Vec::new();
+            wait_until(|context| subscriber.poll_ready(context, &mut keys));
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod limits;
 mod model;
 mod position;
 mod producers;
+mod record_batches;
 mod wake_up;
 
 use partition_log::UnixTime;

@@ -1,0 +1,222 @@
+//! Unpacking the records of a compressed batch: for readers of another protocol, and for no one else.
+//!
+//! Packing is the client's affair. What comes out is bounded, since a few bytes can stand for any number of them.
+
+use std::io::{self, Read};
+
+use bytes::Buf as _;
+
+/// How the records of a batch are compressed, all of them as one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// They are not.
+    None,
+    /// As by gzip.
+    Gzip,
+    /// Blocks of Snappy, with or without the frame that Java puts around them.
+    Snappy,
+    /// A frame of LZ4.
+    Lz4,
+    /// A frame of Zstandard.
+    Zstd,
+}
+
+/// Why records can't be unpacked.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    /// They are more than the reader takes.
+    #[error("the records have more than {maximum} bytes when unpacked")]
+    TooLong {
+        /// The bound.
+        maximum: usize,
+    },
+    /// The batch has a compression that is not defined.
+    #[error("compression {0} is not defined")]
+    Undefined(
+        /// What the batch says.
+        u8,
+    ),
+    /// They are not what the batch says.
+    #[error("the records can't be unpacked: {0}")]
+    Damaged(
+        /// What the library says.
+        io::Error,
+    ),
+}
+
+impl Compression {
+    /// The compression with this code in the attributes of a batch.
+    #[must_use]
+    pub const fn of(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::None),
+            1 => Some(Self::Gzip),
+            2 => Some(Self::Snappy),
+            3 => Some(Self::Lz4),
+            4 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// What users call it (`compression.type`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Unpacks `packed`.
+    ///
+    /// # Errors
+    /// It is not of this compression, or more than `maximum` bytes come out of it.
+    pub fn unpack(self, packed: &[u8], maximum: usize) -> Result<Vec<u8>, UnpackError> {
+        match self {
+            Self::None => read_all(packed, maximum),
+            Self::Gzip => read_all(flate2::read::MultiGzDecoder::new(packed), maximum),
+            Self::Snappy => unpack_snappy(packed, maximum),
+            Self::Lz4 => read_all(lz4_flex::frame::FrameDecoder::new(packed), maximum),
+            Self::Zstd => {
+                let decoder = ruzstd::decoding::StreamingDecoder::new(packed);
+                let decoder = decoder.map_err(|error| UnpackError::Damaged(io::Error::other(error)))?;
+                read_all(decoder, maximum)
+            }
+        }
+    }
+}
+
+fn read_all(from: impl Read, maximum: usize) -> Result<Vec<u8>, UnpackError> {
+    let mut out = Vec::new();
+    from.take(maximum as u64 + 1).read_to_end(&mut out).map_err(UnpackError::Damaged)?;
+    match out.len() > maximum {
+        true => Err(UnpackError::TooLong { maximum }),
+        false => Ok(out),
+    }
+}
+
+/// Java puts a head before its blocks, and its length before each. Others write one block.
+fn unpack_snappy(packed: &[u8], maximum: usize) -> Result<Vec<u8>, UnpackError> {
+    let mut out = Vec::new();
+    let Some(mut blocks) = packed.strip_prefix(JAVA_SNAPPY).and_then(|rest| rest.get(JAVA_SNAPPY_VERSIONS..))
+    else {
+        append_snappy(packed, maximum, &mut out)?;
+        return Ok(out);
+    };
+    while blocks.has_remaining() {
+        let length = blocks.try_get_u32().map_err(|_short| damaged("a block without a length"))?;
+        let block =
+            blocks.split_off(..length as usize).ok_or_else(|| damaged("the bytes end within a block"))?;
+        append_snappy(block, maximum, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn append_snappy(block: &[u8], maximum: usize, out: &mut Vec<u8>) -> Result<(), UnpackError> {
+    let failed = |error: snap::Error| UnpackError::Damaged(error.into());
+    // What a block claims to hold is no reason to take memory: its bytes expand 64 times at the most.
+    let length = snap::raw::decompress_len(block).map_err(failed)?;
+    if length > maximum.saturating_sub(out.len()) {
+        return Err(UnpackError::TooLong { maximum });
+    }
+    if length > block.len().saturating_mul(SNAPPY_EXPANSION) {
+        return Err(damaged("a block claims to hold more than it can"));
+    }
+    let start = out.len();
+    out.resize(start + length, 0);
+    snap::raw::Decoder::new().decompress(block, &mut out[start..]).map_err(failed)?;
+    Ok(())
+}
+
+fn damaged(what: &'static str) -> UnpackError {
+    UnpackError::Damaged(io::Error::new(io::ErrorKind::InvalidData, what))
+}
+
+const JAVA_SNAPPY: &[u8] = b"\x82SNAPPY\0";
+
+/// Bytes of the version, and of the oldest that can read it.
+const JAVA_SNAPPY_VERSIONS: usize = 8;
+
+/// A copy of 64 bytes takes three.
+const SNAPPY_EXPANSION: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAXIMUM: usize = 1 << 20;
+
+    fn packed(compression: Compression, plain: &[u8]) -> Vec<u8> {
+        match compression {
+            Compression::None => plain.to_vec(),
+            Compression::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                encoder.write_all(plain).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Snappy => snap::raw::Encoder::new().compress_vec(plain).unwrap(),
+            Compression::Lz4 => {
+                let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+                encoder.write_all(plain).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Zstd => {
+                ruzstd::encoding::compress_to_vec(plain, ruzstd::encoding::CompressionLevel::Fastest)
+            }
+        }
+    }
+
+    fn every_compression() -> impl Iterator<Item = Compression> {
+        (0..5).filter_map(Compression::of)
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_within_its_bound() {
+        let plain: Vec<u8> = (0..200_000_u32).flat_map(|number| (number / 7).to_le_bytes()).collect();
+        for compression in every_compression() {
+            let packed = packed(compression, &plain);
+            assert_eq!(compression.unpack(&packed, MAXIMUM).unwrap(), plain, "{compression:?}");
+            assert_eq!(compression.unpack(&packed, plain.len()).unwrap().len(), plain.len());
+            let error = compression.unpack(&packed, plain.len() - 1).unwrap_err();
+            assert!(matches!(error, UnpackError::TooLong { .. }), "{compression:?}: {error}");
+        }
+        assert_eq!(Compression::of(5), None);
+    }
+
+    #[test]
+    fn snappy_as_java_frames_it_is_unpacked() {
+        let mut framed = [JAVA_SNAPPY, &[0, 0, 0, 1, 0, 0, 0, 1]].concat();
+        for part in [&b"first "[..], b"second"] {
+            let block = packed(Compression::Snappy, part);
+            framed.extend_from_slice(&(block.len() as u32).to_be_bytes());
+            framed.extend_from_slice(&block);
+        }
+        assert_eq!(Compression::Snappy.unpack(&framed, MAXIMUM).unwrap(), b"first second");
+        for length in 1..framed.len() {
+            // Without its second block it is shorter, and still whole.
+            let _ = Compression::Snappy.unpack(&framed[..length], MAXIMUM);
+        }
+        // A block that claims 4 GiB, in four bytes.
+        assert!(Compression::Snappy.unpack(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0], usize::MAX).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_unpacked_or_refused(bytes: Vec<u8>, code in 0_u8..5, cut in 0_usize..400) {
+            let compression = Compression::of(code).unwrap();
+            let _ = compression.unpack(&bytes, 4_096);
+            let mut packed = packed(compression, &bytes.repeat(3));
+            packed.truncate(cut);
+            if let Ok(plain) = compression.unpack(&packed, 4_096) {
+                prop_assert!(plain.len() <= 4_096);
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a broker answers when it can't do as asked.
+
+/// An error, as a number of the protocol (`org.apache.kafka.common.protocol.Errors`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i16)]
+#[expect(missing_docs, reason = "the names are those of the protocol")]
+pub enum ErrorCode {
+    UnknownServerError = -1,
+    None = 0,
+    OffsetOutOfRange = 1,
+    CorruptMessage = 2,
+    UnknownTopicOrPartition = 3,
+    LeaderNotAvailable = 5,
+    NotLeaderOrFollower = 6,
+    RequestTimedOut = 7,
+    MessageTooLarge = 10,
+    OffsetMetadataTooLarge = 12,
+    CoordinatorLoadInProgress = 14,
+    CoordinatorNotAvailable = 15,
+    NotCoordinator = 16,
+    InvalidTopic = 17,
+    InvalidRequiredAcks = 21,
+    IllegalGeneration = 22,
+    InconsistentGroupProtocol = 23,
+    InvalidGroupId = 24,
+    UnknownMemberId = 25,
+    InvalidSessionTimeout = 26,
+    RebalanceInProgress = 27,
+    TopicAuthorizationFailed = 29,
+    GroupAuthorizationFailed = 30,
+    ClusterAuthorizationFailed = 31,
+    InvalidTimestamp = 32,
+    UnsupportedSaslMechanism = 33,
+    IllegalSaslState = 34,
+    UnsupportedVersion = 35,
+    TopicAlreadyExists = 36,
+    InvalidPartitions = 37,
+    InvalidReplicationFactor = 38,
+    InvalidConfig = 40,
+    InvalidRequest = 42,
+    UnsupportedForMessageFormat = 43,
+    PolicyViolation = 44,
+    OutOfOrderSequenceNumber = 45,
+    DuplicateSequenceNumber = 46,
+    InvalidProducerEpoch = 47,
+    InvalidTxnState = 48,
+    InvalidProducerIdMapping = 49,
+    InvalidTransactionTimeout = 50,
+    ConcurrentTransactions = 51,
+    TransactionalIdAuthorizationFailed = 53,
+    SecurityDisabled = 54,
+    KafkaStorageError = 56,
+    SaslAuthenticationFailed = 58,
+    UnknownProducerId = 59,
+    NonEmptyGroup = 68,
+    GroupIdNotFound = 69,
+    FetchSessionIdNotFound = 70,
+    InvalidFetchSessionEpoch = 71,
+    FencedLeaderEpoch = 74,
+    UnknownLeaderEpoch = 75,
+    UnsupportedCompressionType = 76,
+    MemberIdRequired = 79,
+    GroupMaxSizeReached = 81,
+    FencedInstanceId = 82,
+    GroupSubscribedToTopic = 86,
+    InvalidRecord = 87,
+    UnstableOffsetCommit = 88,
+    ThrottlingQuotaExceeded = 89,
+    ProducerFenced = 90,
+    UnknownTopicId = 100,
+    InconsistentTopicId = 103,
+    TransactionalIdNotFound = 105,
+    FetchSessionTopicIdError = 106,
+    FencedMemberEpoch = 110,
+    UnreleasedInstanceId = 111,
+    UnsupportedAssignor = 112,
+    StaleMemberEpoch = 113,
+}
+
+impl ErrorCode {
+    /// The number of the protocol.
+    #[must_use]
+    pub const fn code(self) -> i16 {
+        self as i16
+    }
+}

@@ -1,0 +1,334 @@
+//! What a consumer group has done: OffsetCommit 2 to 9 and OffsetFetch 1 to 9.
+
+use super::group::MemberRef;
+use crate::ErrorCode;
+use crate::read::{Malformed, Reader};
+use crate::write::Writer;
+
+/// How far a group has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetCommitRequest<'a> {
+    /// Who says so. Who is no member has no generation (-1) and no id.
+    pub member: MemberRef<'a>,
+    /// Partitions of one topic stand together.
+    pub partitions: Vec<CommittedOffset<'a>>,
+}
+
+/// How far a group has come in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommittedOffset<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The partition's number.
+    pub index: i32,
+    /// The offset of the next record.
+    pub offset: i64,
+    /// The leader's epoch of the last one; -1 if it is not known.
+    pub leader_epoch: i32,
+    /// Whatever the group wants to remember.
+    pub metadata: &'a str,
+}
+
+impl<'a> OffsetCommitRequest<'a> {
+    /// Reads the body of a request of `version`.
+    pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
+        let group_id = reader.string("group")?;
+        let generation = reader.i32("generation")?;
+        let member_id = reader.string("member id")?;
+        let instance_id = if version >= 7 { reader.nullable_string("instance id")? } else { None };
+        if (2..=4).contains(&version) {
+            // How long to keep it: as long as everything else.
+            reader.i64("retention time")?;
+        }
+        let mut partitions = Vec::new();
+        for _ in 0..reader.array_length("topics")? {
+            let topic = reader.string("topic")?;
+            for _ in 0..reader.array_length("partitions")? {
+                let index = reader.i32("partition")?;
+                let offset = reader.i64("offset")?;
+                let leader_epoch = if version >= 6 { reader.i32("leader epoch")? } else { -1 };
+                let metadata = reader.nullable_string("metadata")?.unwrap_or_default();
+                reader.skip_tagged_fields("partition")?;
+                partitions.push(CommittedOffset { topic, index, offset, leader_epoch, metadata });
+            }
+            reader.skip_tagged_fields("topic")?;
+        }
+        reader.skip_tagged_fields("request")?;
+        let member = MemberRef { group_id, generation, member_id, instance_id };
+        Ok(Self { member, partitions })
+    }
+
+    /// Writes the response to a request of `version`: what became of each.
+    pub fn write_response(
+        &self,
+        writer: &mut Writer,
+        version: i16,
+        errors: &[ErrorCode],
+        throttle_time_ms: i32,
+    ) {
+        if version >= 3 {
+            writer.i32(throttle_time_ms);
+        }
+        let topics = || self.partitions.chunk_by(|a, b| a.topic == b.topic);
+        let mut errors = errors.iter();
+        writer.array_length(topics().count());
+        for topic in topics() {
+            writer.string(topic.first().map_or("", |first| first.topic));
+            writer.array_length(topic.len());
+            for partition in topic {
+                writer.i32(partition.index);
+                writer.i16(errors.next().map_or(0, |error| error.code()));
+                writer.tagged_fields_end();
+            }
+            writer.tagged_fields_end();
+        }
+        writer.tagged_fields_end();
+    }
+}
+
+/// What a client wants to know of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetFetchRequest<'a> {
+    /// The groups; one only up to version 7.
+    pub groups: Vec<AskedGroup<'a>>,
+    /// Whether offsets that a transaction may yet change are to be waited for.
+    pub require_stable: bool,
+}
+
+/// What a client wants to know of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedGroup<'a> {
+    /// The group.
+    pub group_id: &'a str,
+    /// Topics with the numbers of partitions; all that there are, if `None`.
+    pub topics: Option<AskedTopics<'a>>,
+}
+
+/// Topics, each with the numbers of its partitions.
+pub type AskedTopics<'a> = Vec<(&'a str, Vec<i32>)>;
+
+/// How far a group has come, for a response. Partitions of one topic stand together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchedOffset {
+    /// The topic.
+    pub topic: String,
+    /// The partition's number.
+    pub index: i32,
+    /// The offset; -1 if there is none.
+    pub offset: i64,
+    /// The leader's epoch; -1 if it is not known.
+    pub leader_epoch: i32,
+    /// What the group wanted to remember.
+    pub metadata: String,
+}
+
+impl<'a> OffsetFetchRequest<'a> {
+    /// Reads the body of a request of `version`.
+    pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
+        let mut groups = Vec::new();
+        if version < 8 {
+            groups.push(AskedGroup {
+                group_id: reader.string("group")?,
+                topics: topics(&mut reader, version)?,
+            });
+        } else {
+            for _ in 0..reader.array_length("groups")? {
+                let group_id = reader.string("group")?;
+                if version >= 9 {
+                    reader.nullable_string("member id")?;
+                    reader.i32("member epoch")?;
+                }
+                groups.push(AskedGroup { group_id, topics: topics(&mut reader, version)? });
+                reader.skip_tagged_fields("group")?;
+            }
+        }
+        let require_stable = version >= 7 && reader.bool("stability")?;
+        reader.skip_tagged_fields("request")?;
+        Ok(Self { groups, require_stable })
+    }
+
+    /// Writes the response to a request of `version`: what was found of each group, or why nothing was.
+    pub fn write_response(
+        &self,
+        writer: &mut Writer,
+        version: i16,
+        found: &[Result<Vec<FetchedOffset>, ErrorCode>],
+        throttle_time_ms: i32,
+    ) {
+        if version >= 3 {
+            writer.i32(throttle_time_ms);
+        }
+        if version < 8 {
+            let only = found.first().map_or(Ok(&[][..]), |found| found.as_deref().map_err(|error| *error));
+            write_topics(writer, version, only.unwrap_or_default());
+            if version >= 2 {
+                writer.i16(only.err().map_or(0, ErrorCode::code));
+            }
+            writer.tagged_fields_end();
+            return;
+        }
+        writer.array_length(self.groups.len());
+        for (group, found) in self.groups.iter().zip(found) {
+            writer.string(group.group_id);
+            write_topics(writer, version, found.as_deref().unwrap_or_default());
+            writer.i16(found.as_ref().err().map_or(0, |error| error.code()));
+            writer.tagged_fields_end();
+        }
+        writer.tagged_fields_end();
+    }
+}
+
+fn topics<'a>(reader: &mut Reader<'a>, version: i16) -> Result<Option<AskedTopics<'a>>, Malformed> {
+    let count = match version >= 2 {
+        true => reader.nullable_array("topics")?,
+        false => Some(reader.array_length("topics")?),
+    };
+    let Some(count) = count else {
+        return Ok(None);
+    };
+    let mut topics = Vec::new();
+    for _ in 0..count {
+        let topic = reader.string("topic")?;
+        let mut partitions = Vec::new();
+        for _ in 0..reader.array_length("partitions")? {
+            partitions.push(reader.i32("partition")?);
+        }
+        reader.skip_tagged_fields("topic")?;
+        topics.push((topic, partitions));
+    }
+    Ok(Some(topics))
+}
+
+fn write_topics(writer: &mut Writer, version: i16, found: &[FetchedOffset]) {
+    let topics = || found.chunk_by(|a, b| a.topic == b.topic);
+    writer.array_length(topics().count());
+    for topic in topics() {
+        writer.string(topic.first().map_or("", |first| &first.topic));
+        writer.array_length(topic.len());
+        for partition in topic {
+            writer.i32(partition.index);
+            writer.i64(partition.offset);
+            if version >= 5 {
+                writer.i32(partition.leader_epoch);
+            }
+            writer.nullable_string(Some(&partition.metadata));
+            writer.i16(ErrorCode::None.code());
+            writer.tagged_fields_end();
+        }
+        writer.tagged_fields_end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::offset_commit_request::{
+        OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+    };
+    use kafka_protocol::messages::offset_fetch_request::{
+        OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+    };
+    use kafka_protocol::messages::{
+        GroupId, OffsetCommitRequest as ReferenceCommit, OffsetCommitResponse,
+        OffsetFetchRequest as ReferenceFetch, OffsetFetchResponse, TopicName,
+    };
+    use kafka_protocol::protocol::StrBytes;
+
+    use super::*;
+    use crate::ApiKey;
+    use crate::messages::reference;
+
+    fn text(text: &'static str) -> StrBytes {
+        StrBytes::from_static_str(text)
+    }
+
+    #[test]
+    fn offsets_are_committed_in_every_version() {
+        for version in 2..=9 {
+            let mut partition = OffsetCommitRequestPartition::default()
+                .with_partition_index(7)
+                .with_committed_offset(1_000)
+                .with_committed_metadata(Some(text("note")));
+            if version >= 6 {
+                partition = partition.with_committed_leader_epoch(2);
+            }
+            let topic = OffsetCommitRequestTopic::default()
+                .with_name(TopicName(text("orders")))
+                .with_partitions(vec![partition]);
+            let request = ReferenceCommit::default()
+                .with_group_id(GroupId(text("group")))
+                .with_generation_id_or_member_epoch(3)
+                .with_member_id(text("member"))
+                .with_topics(vec![topic]);
+            let expected = CommittedOffset {
+                topic: "orders",
+                index: 7,
+                offset: 1_000,
+                leader_epoch: if version >= 6 { 2 } else { -1 },
+                metadata: "note",
+            };
+            let read = |reader: Reader<'_>| {
+                let it = OffsetCommitRequest::read(reader, version)?;
+                Ok((it.member.group_id == "group", it.member.generation, it.partitions == [expected]))
+            };
+            reference::read_request(ApiKey::OffsetCommit, version, &request, read, |it| {
+                assert_eq!(it, (true, 3, true))
+            });
+            let member = MemberRef { group_id: "group", generation: 3, member_id: "", instance_id: None };
+            let request = OffsetCommitRequest { member, partitions: vec![expected] };
+            let response: OffsetCommitResponse =
+                reference::response(ApiKey::OffsetCommit, version, |writer| {
+                    request.write_response(writer, version, &[ErrorCode::UnknownMemberId], 0);
+                });
+            let partition = &response.topics[0].partitions[0];
+            assert_eq!((partition.partition_index, partition.error_code), (7, 25));
+        }
+    }
+
+    #[test]
+    fn offsets_are_fetched_in_every_version() {
+        for version in 1..=9 {
+            let mut request = ReferenceFetch::default();
+            if version < 8 {
+                let topic = OffsetFetchRequestTopic::default()
+                    .with_name(TopicName(text("orders")))
+                    .with_partition_indexes(vec![7]);
+                request = request.with_group_id(GroupId(text("group"))).with_topics(Some(vec![topic]));
+            } else {
+                let topic = OffsetFetchRequestTopics::default()
+                    .with_name(TopicName(text("orders")))
+                    .with_partition_indexes(vec![7]);
+                let group = OffsetFetchRequestGroup::default()
+                    .with_group_id(GroupId(text("group")))
+                    .with_topics(Some(vec![topic]));
+                request = request.with_groups(vec![group]);
+            }
+            if version >= 7 {
+                request = request.with_require_stable(true);
+            }
+            let expected = || AskedGroup { group_id: "group", topics: Some(vec![("orders", vec![7])]) };
+            let read = |reader: Reader<'_>| {
+                let it = OffsetFetchRequest::read(reader, version)?;
+                Ok((it.groups == [expected()], it.require_stable))
+            };
+            reference::read_request(ApiKey::OffsetFetch, version, &request, read, |it| {
+                assert_eq!(it, (true, version >= 7));
+            });
+            let request = OffsetFetchRequest { groups: vec![expected()], require_stable: false };
+            let found = FetchedOffset {
+                topic: "orders".to_owned(),
+                index: 7,
+                offset: -1,
+                leader_epoch: -1,
+                metadata: String::new(),
+            };
+            let response: OffsetFetchResponse = reference::response(ApiKey::OffsetFetch, version, |writer| {
+                request.write_response(writer, version, &[Ok(vec![found])], 0);
+            });
+            let offset = match version < 8 {
+                true => response.topics[0].partitions[0].committed_offset,
+                false => response.groups[0].topics[0].partitions[0].committed_offset,
+            };
+            assert_eq!(offset, -1);
+        }
+    }
+}

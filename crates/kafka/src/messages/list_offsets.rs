@@ -1,0 +1,183 @@
+//! ListOffsets, 1 to 9: where a partition begins and ends, and where a point in time lies.
+
+use crate::ErrorCode;
+use crate::read::{Malformed, Reader};
+use crate::write::Writer;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListOffsetsRequest<'a> {
+    /// Whether the end is where the first open transaction begins.
+    pub is_read_committed: bool,
+    /// Partitions of one topic stand together.
+    pub partitions: Vec<PartitionTime<'a>>,
+}
+
+/// A point in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionTime<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The partition's number.
+    pub index: i32,
+    /// The epoch that the client believes the leader to have; -1 if it has no opinion.
+    pub current_leader_epoch: i32,
+    /// The point.
+    pub at: OffsetSpec,
+}
+
+/// What a timestamp stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffsetSpec {
+    /// After the last record.
+    Latest,
+    /// At the oldest record.
+    Earliest,
+    /// At the record with the greatest timestamp.
+    MaxTimestamp,
+    /// At the oldest record that is not in cheaper storage alone.
+    EarliestLocal,
+    /// After the last record that is in cheaper storage.
+    LatestTiered,
+    /// At the first record with this timestamp or a greater one, in milliseconds since 1970.
+    At(i64),
+    /// Not defined, or not in this version.
+    Unknown,
+}
+
+/// Where a point lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundOffset<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The partition's number.
+    pub index: i32,
+    /// The error.
+    pub error: ErrorCode,
+    /// The timestamp of the record; -1 where none was asked for.
+    pub timestamp: i64,
+    /// The offset; -1 if there is none.
+    pub offset: i64,
+    /// The epoch of the leader; -1 with an error.
+    pub leader_epoch: i32,
+}
+
+impl<'a> ListOffsetsRequest<'a> {
+    /// Reads the body of a request of `version`.
+    pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
+        reader.i32("replica id")?;
+        let is_read_committed = version >= 2 && reader.i8("isolation level")? != 0;
+        let mut partitions = Vec::new();
+        for _ in 0..reader.array_length("topics")? {
+            let topic = reader.string("topic")?;
+            for _ in 0..reader.array_length("partitions")? {
+                let index = reader.i32("partition")?;
+                let current_leader_epoch = if version >= 4 { reader.i32("leader epoch")? } else { -1 };
+                let at = OffsetSpec::of(reader.i64("timestamp")?, version);
+                reader.skip_tagged_fields("partition")?;
+                partitions.push(PartitionTime { topic, index, current_leader_epoch, at });
+            }
+            reader.skip_tagged_fields("topic")?;
+        }
+        reader.skip_tagged_fields("request")?;
+        Ok(Self { is_read_committed, partitions })
+    }
+}
+
+impl OffsetSpec {
+    const fn of(timestamp: i64, version: i16) -> Self {
+        match timestamp {
+            -1 => Self::Latest,
+            -2 => Self::Earliest,
+            -3 if version >= 7 => Self::MaxTimestamp,
+            -4 if version >= 8 => Self::EarliestLocal,
+            -5 if version >= 9 => Self::LatestTiered,
+            0.. => Self::At(timestamp),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Writes the response to a request of `version`. What was found of one topic stands together.
+pub fn write_response(writer: &mut Writer, version: i16, found: &[FoundOffset<'_>], throttle_time_ms: i32) {
+    if version >= 2 {
+        writer.i32(throttle_time_ms);
+    }
+    let topics = || found.chunk_by(|a, b| a.topic == b.topic);
+    writer.array_length(topics().count());
+    for topic in topics() {
+        writer.string(topic.first().map_or("", |first| first.topic));
+        writer.array_length(topic.len());
+        for partition in topic {
+            writer.i32(partition.index);
+            writer.i16(partition.error.code());
+            writer.i64(partition.timestamp);
+            writer.i64(partition.offset);
+            if version >= 4 {
+                writer.i32(partition.leader_epoch);
+            }
+            writer.tagged_fields_end();
+        }
+        writer.tagged_fields_end();
+    }
+    writer.tagged_fields_end();
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+    use kafka_protocol::messages::{ListOffsetsRequest as Reference, ListOffsetsResponse, TopicName};
+    use kafka_protocol::protocol::StrBytes;
+
+    use super::*;
+    use crate::ApiKey;
+    use crate::messages::reference;
+
+    #[test]
+    fn another_implementation_reads_and_writes_the_same_in_every_version() {
+        for version in 1..=9 {
+            let partition = |index, timestamp| {
+                let partition =
+                    ListOffsetsPartition::default().with_partition_index(index).with_timestamp(timestamp);
+                if version >= 4 { partition.with_current_leader_epoch(3) } else { partition }
+            };
+            let topic = ListOffsetsTopic::default()
+                .with_name(TopicName(StrBytes::from_static_str("orders")))
+                .with_partitions(vec![partition(0, -1), partition(1, -3), partition(2, 1_700_000_000_000)]);
+            let mut request = Reference::default().with_replica_id((-1).into()).with_topics(vec![topic]);
+            if version >= 2 {
+                request = request.with_isolation_level(1);
+            }
+            let read = |reader: Reader<'_>| {
+                let request = ListOffsetsRequest::read(reader, version)?;
+                let found = request.partitions.iter().map(|it| (it.topic == "orders", it.index, it.at));
+                Ok((request.is_read_committed, found.collect::<Vec<_>>()))
+            };
+            reference::read_request(
+                ApiKey::ListOffsets,
+                version,
+                &request,
+                read,
+                |(is_read_committed, found)| {
+                    assert_eq!(is_read_committed, version >= 2);
+                    let max = if version >= 7 { OffsetSpec::MaxTimestamp } else { OffsetSpec::Unknown };
+                    let at = OffsetSpec::At(1_700_000_000_000);
+                    assert_eq!(found, [(true, 0, OffsetSpec::Latest), (true, 1, max), (true, 2, at)]);
+                },
+            );
+            let found = [FoundOffset {
+                topic: "orders",
+                index: 1,
+                error: ErrorCode::None,
+                timestamp: 5,
+                offset: 77,
+                leader_epoch: 0,
+            }];
+            let response: ListOffsetsResponse = reference::response(ApiKey::ListOffsets, version, |writer| {
+                write_response(writer, version, &found, 0);
+            });
+            let partition = &response.topics[0].partitions[0];
+            assert_eq!((partition.partition_index, partition.offset, partition.timestamp), (1, 77, 5));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The messages that carry no records: what a broker reads of a request, and what it writes of a response.
+//!
+//! They are written by hand, as those that carry records are. A library that is generated from Kafka's definitions takes
+//! memory for as many elements as an array says it has, before one of them has arrived; here an array is never longer than the
+//! message that has it. The library reads and writes what is written and read here, in the tests, in every version.
+
+pub mod api_versions;
+pub mod cluster;
+pub mod group;
+pub mod group_admin;
+pub mod group_offsets;
+pub mod list_offsets;
+pub mod metadata;
+pub mod producer_id;
+pub mod sasl;
+
+#[cfg(test)]
+pub(crate) mod reference {
+    //! The other implementation.
+
+    use bytes::{Bytes, BytesMut};
+    use kafka_protocol::protocol::{Decodable, Encodable};
+
+    use crate::ApiKey;
+    use crate::read::Reader;
+    use crate::write::Writer;
+
+    /// A request as the other implementation writes it, with `read` tried on every beginning of it, which must fail.
+    pub(crate) fn read_request<T>(
+        key: ApiKey,
+        version: i16,
+        request: &impl Encodable,
+        read: impl for<'a> Fn(Reader<'a>) -> Result<T, crate::Malformed>,
+        check: impl Fn(T),
+    ) where
+        T: Sized,
+    {
+        let mut bytes = BytesMut::new();
+        request.encode(&mut bytes, version).unwrap();
+        let is_flexible = key.is_flexible(version);
+        check(read(Reader::new(&bytes, is_flexible)).unwrap());
+        for length in 0..bytes.len() {
+            let read = read(Reader::new(&bytes[..length], is_flexible));
+            assert!(read.is_err(), "{length} of {} bytes of {key:?} {version}", bytes.len());
+        }
+    }
+
+    /// A response as the other implementation reads it, to its last byte.
+    pub(crate) fn response<T: Decodable>(key: ApiKey, version: i16, write: impl FnOnce(&mut Writer)) -> T {
+        let mut writer = Writer::new(Vec::new(), key.is_flexible(version));
+        write(&mut writer);
+        let mut bytes = Bytes::from(writer.finish());
+        let response = T::decode(&mut bytes, version).unwrap();
+        assert!(bytes.is_empty(), "{} bytes are left of {key:?} {version}", bytes.len());
+        response
+    }
+}

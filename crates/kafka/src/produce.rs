@@ -1,0 +1,213 @@
+//! Produce, versions 3 to 11: the batches that a client wants appended.
+//!
+//! The batches stay where they arrived. What is made for a request is a list of where they lie.
+
+use crate::read::{Malformed, Reader};
+use crate::write::Writer;
+
+/// What a client wants appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProduceRequest<'a> {
+    /// The transaction that the batches belong to.
+    pub transactional_id: Option<&'a str>,
+    /// When to answer: 0 never, 1 when the leader has it, -1 when it is as safe as it gets.
+    pub acks: i16,
+    /// How long to wait for that, in milliseconds.
+    pub timeout_ms: i32,
+    /// The batches by their partitions, in the order of the request. Partitions of one topic stand together.
+    pub partitions: Vec<ProducePartition<'a>>,
+}
+
+/// What is to be appended to one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducePartition<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The partition's number.
+    pub index: i32,
+    /// The batch.
+    pub records: &'a [u8],
+}
+
+/// What became of the batch of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProduceResult<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The partition's number.
+    pub index: i32,
+    /// The error, 0 if it was appended.
+    pub error_code: i16,
+    /// The offset of its first record; -1 if it was not appended.
+    pub base_offset: i64,
+    /// Where the log begins; -1 if that is not known.
+    pub log_start_offset: i64,
+    /// What is wrong, for people.
+    pub error_message: Option<String>,
+}
+
+impl<'a> ProduceRequest<'a> {
+    /// Reads the body of a request of `version`.
+    pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
+        debug_assert!((OLDEST..=NEWEST).contains(&version), "other versions are refused before");
+        let transactional_id = reader.nullable_string("transactional id")?;
+        let acks = reader.i16("acks")?;
+        let timeout_ms = reader.i32("timeout")?;
+        let mut partitions = Vec::new();
+        for _ in 0..reader.array_length("topics")? {
+            let topic = reader.string("topic")?;
+            for _ in 0..reader.array_length("partitions")? {
+                let index = reader.i32("partition")?;
+                let records = reader.nullable_bytes("records")?.unwrap_or_default();
+                reader.skip_tagged_fields("partition")?;
+                partitions.push(ProducePartition { topic, index, records });
+            }
+            reader.skip_tagged_fields("topic")?;
+        }
+        reader.skip_tagged_fields("request")?;
+        Ok(Self { transactional_id, acks, timeout_ms, partitions })
+    }
+}
+
+/// Writes the body of the response to a request of `version`. Results of one topic stand together.
+pub fn write_response(
+    writer: &mut Writer,
+    version: i16,
+    results: &[ProduceResult<'_>],
+    throttle_time_ms: i32,
+) {
+    let topics = || results.chunk_by(|a, b| a.topic == b.topic);
+    writer.array_length(topics().count());
+    for topic in topics() {
+        writer.string(topic.first().map_or("", |first| first.topic));
+        writer.array_length(topic.len());
+        for result in topic {
+            writer.i32(result.index);
+            writer.i16(result.error_code);
+            writer.i64(result.base_offset);
+            // Timestamps are those of the producer.
+            writer.i64(-1);
+            if version >= 5 {
+                writer.i64(result.log_start_offset);
+            }
+            if version >= 8 {
+                writer.array_length(0);
+                writer.nullable_string(result.error_message.as_deref());
+            }
+            writer.tagged_fields_end();
+        }
+        writer.tagged_fields_end();
+    }
+    writer.i32(throttle_time_ms);
+    writer.tagged_fields_end();
+}
+
+/// The oldest version whose batches have the one format that is left.
+pub const OLDEST: i16 = 3;
+
+/// The newest version that names topics.
+pub const NEWEST: i16 = 12;
+
+#[cfg(test)]
+mod tests {
+    use bytes::{Bytes, BytesMut};
+    use kafka_protocol::messages::produce_request::{
+        PartitionProduceData, ProduceRequest as Reference, TopicProduceData,
+    };
+    use kafka_protocol::messages::{ProduceResponse, TopicName, TransactionalId};
+    use kafka_protocol::protocol::{Decodable as _, Encodable as _, StrBytes};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ApiKey;
+
+    fn reference(version: i16) -> Vec<u8> {
+        let partition = |index, records: &'static [u8]| {
+            PartitionProduceData::default().with_index(index).with_records(Some(Bytes::from_static(records)))
+        };
+        let topic = |name: &'static str, partitions| {
+            let name = TopicName(StrBytes::from_static_str(name));
+            TopicProduceData::default().with_name(name).with_partition_data(partitions)
+        };
+        let request = Reference::default()
+            .with_transactional_id(Some(TransactionalId(StrBytes::from_static_str("transaction"))))
+            .with_acks(-1)
+            .with_timeout_ms(30_000)
+            .with_topic_data(vec![
+                topic("orders", vec![partition(0, b"batch"), partition(7, &[9; 300])]),
+                topic("payments", vec![partition(1, b"")]),
+            ]);
+        let mut out = BytesMut::new();
+        request.encode(&mut out, version).unwrap();
+        out.to_vec()
+    }
+
+    #[test]
+    fn requests_of_another_implementation_are_read_in_every_version() {
+        for version in OLDEST..=NEWEST {
+            let bytes = reference(version);
+            let reader = Reader::new(&bytes, ApiKey::Produce.is_flexible(version));
+            let request = ProduceRequest::read(reader, version).unwrap();
+            assert_eq!(
+                (request.transactional_id, request.acks, request.timeout_ms),
+                (Some("transaction"), -1, 30_000)
+            );
+            let found: Vec<_> =
+                request.partitions.iter().map(|it| (it.topic, it.index, it.records.len())).collect();
+            assert_eq!(found, [("orders", 0, 5), ("orders", 7, 300), ("payments", 1, 0)]);
+            for length in 0..bytes.len() {
+                let reader = Reader::new(&bytes[..length], ApiKey::Produce.is_flexible(version));
+                assert!(
+                    ProduceRequest::read(reader, version).is_err(),
+                    "{length} bytes of version {version}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn responses_are_read_by_another_implementation_in_every_version() {
+        let result = |topic, index, error_message| ProduceResult {
+            topic,
+            index,
+            error_code: if index == 7 { 87 } else { 0 },
+            base_offset: 1_000 + i64::from(index),
+            log_start_offset: 500,
+            error_message,
+        };
+        let results = [
+            result("orders", 0, None),
+            result("orders", 7, Some("why".to_owned())),
+            result("payments", 1, None),
+        ];
+        for version in OLDEST..=NEWEST {
+            let mut writer = Writer::new(Vec::new(), ApiKey::Produce.is_flexible(version));
+            write_response(&mut writer, version, &results, 40);
+            let mut bytes = Bytes::from(writer.finish());
+            let response = ProduceResponse::decode(&mut bytes, version).unwrap();
+            assert!(bytes.is_empty(), "version {version}");
+            assert_eq!(response.throttle_time_ms, 40);
+            let topics = &response.responses;
+            assert_eq!(
+                (topics[0].name.as_str(), topics[1].name.as_str(), topics.len()),
+                ("orders", "payments", 2)
+            );
+            let failed = &topics[0].partition_responses[1];
+            assert_eq!((failed.index, failed.error_code, failed.base_offset), (7, 87, 1_007));
+            assert_eq!(failed.error_message.as_deref(), (version >= 8).then_some("why"));
+            assert_eq!(failed.log_start_offset, if version >= 5 { 500 } else { -1 });
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, version in OLDEST..=NEWEST, at: usize, value: u8) {
+            let is_flexible = ApiKey::Produce.is_flexible(version);
+            let _ = ProduceRequest::read(Reader::new(&bytes, is_flexible), version);
+            let mut changed = reference(version);
+            let at = at % changed.len();
+            changed[at] = value;
+            let _ = ProduceRequest::read(Reader::new(&changed, is_flexible), version);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The records of a batch that are not compressed.
+//!
+//! ```text
+//! record  ├─ length, varint ─┬─ attributes 0 ─┬─ timestamp delta, varlong ─┬─ offset delta, varint ─┬─ key ─┬─ value ─┬─ headers ─┤
+//! key, value  ├─ length, varint, -1 for none ─┬─ bytes ─┤
+//! headers     ├─ count, varint ─┬─ each: key, value ─┤
+//! ```
+
+use crate::read::{Malformed, Reader};
+use crate::write;
+
+/// One record, borrowed from the bytes of its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Milliseconds after the batch's base timestamp.
+    pub timestamp_delta: i64,
+    /// Its place in the batch.
+    pub offset_delta: i32,
+    /// The key, if it has one.
+    pub key: Option<&'a [u8]>,
+    /// The value; `None` is a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// Its headers.
+    pub headers: Headers<'a>,
+}
+
+/// The headers of a record that was read to its end, so each of them is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headers<'a> {
+    count: u32,
+    bytes: &'a [u8],
+}
+
+/// The records in some bytes, up to the first that is not one.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// The records in `bytes`, which are not compressed.
+    #[must_use]
+    pub const fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let record = split(self.rest).and_then(|(record, rest)| {
+            self.rest = rest;
+            Record::read(record)
+        });
+        if record.is_err() {
+            self.rest = &[];
+        }
+        Some(record)
+    }
+}
+
+impl<'a> Record<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes, true);
+        reader.i8("attributes of a record")?;
+        let record = Self {
+            timestamp_delta: reader.varlong("timestamp of a record")?,
+            offset_delta: reader.varint("offset of a record")?,
+            key: field(&mut reader, "key of a record")?,
+            value: field(&mut reader, "value of a record")?,
+            headers: Headers::read(&mut reader)?,
+        };
+        match reader.rest().is_empty() {
+            true => Ok(record),
+            false => Err(Malformed("end of a record")),
+        }
+    }
+}
+
+impl<'a> Headers<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let count = reader.varint("count of headers")?;
+        let count = u32::try_from(count).map_err(|_negative| Malformed("count of headers"))?;
+        let bytes = reader.rest();
+        for _ in 0..count {
+            key_of_header(reader)?;
+            field(reader, "value of a header")?;
+        }
+        Ok(Self { count, bytes: &bytes[..bytes.len() - reader.rest().len()] })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Key and value of each. A name may be there more than once.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + use<'a> {
+        let mut reader = Reader::new(self.bytes, true);
+        (0..self.count).map_while(move |_| {
+            let key = key_of_header(&mut reader).ok()?;
+            Some((key, field(&mut reader, "value of a header").ok()?))
+        })
+    }
+}
+
+/// Whether `records` are exactly `count` records, by the length of each.
+#[must_use]
+pub fn add_up(records: &[u8], count: i32) -> bool {
+    let mut rest = records;
+    for _ in 0..count {
+        match split(rest) {
+            // Its parts take a byte each, at least.
+            Ok((record, after)) if record.len() >= SHORTEST => rest = after,
+            _ => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// Appends a record with the broker's timestamp to a batch: `headers` gives key and value of each header.
+pub fn encode<'h>(
+    out: &mut Vec<u8>,
+    offset_delta: u32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: impl Iterator<Item = (&'h str, &'h [u8])> + Clone,
+) {
+    let offset_delta = offset_delta.cast_signed();
+    let (mut header_count, mut header_bytes) = (0_i32, 0);
+    for (key, value) in headers.clone() {
+        header_count += 1;
+        header_bytes += field_length(Some(key.as_bytes())) + field_length(Some(value));
+    }
+    let length = 2
+        + write::varint_length(offset_delta)
+        + field_length(key)
+        + field_length(value)
+        + write::varint_length(header_count)
+        + header_bytes;
+    write::varint(out, i32::try_from(length).unwrap_or(i32::MAX));
+    out.extend_from_slice(&[0, 0]);
+    write::varint(out, offset_delta);
+    put_field(out, key);
+    put_field(out, value);
+    write::varint(out, header_count);
+    for (key, value) in headers {
+        put_field(out, Some(key.as_bytes()));
+        put_field(out, Some(value));
+    }
+}
+
+/// The record at the start of `bytes` without its own length, and the bytes after it.
+#[inline]
+fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    const WHAT: &str = "length of a record";
+    let mut reader = Reader::new(bytes, true);
+    let length = usize::try_from(reader.varint(WHAT)?).map_err(|_negative| Malformed(WHAT))?;
+    Ok((reader.take(length, WHAT)?, reader.rest()))
+}
+
+fn key_of_header<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    const WHAT: &str = "key of a header";
+    let key = field(reader, WHAT)?.ok_or(Malformed(WHAT))?;
+    str::from_utf8(key).map_err(|_not_utf8| Malformed(WHAT))
+}
+
+/// A key or a value.
+fn field<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Option<&'a [u8]>, Malformed> {
+    match reader.varint(what)? {
+        -1 => Ok(None),
+        length => {
+            let length = usize::try_from(length).map_err(|_negative| Malformed(what))?;
+            reader.take(length, what).map(Some)
+        }
+    }
+}
+
+fn put_field(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    write::varint(out, length_of(bytes));
+    out.extend_from_slice(bytes.unwrap_or_default());
+}
+
+fn field_length(bytes: Option<&[u8]>) -> usize {
+    write::varint_length(length_of(bytes)) + bytes.map_or(0, <[u8]>::len)
+}
+
+fn length_of(bytes: Option<&[u8]>) -> i32 {
+    bytes.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX))
+}
+
+/// Attributes, both deltas, two lengths and a count.
+const SHORTEST: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::records::RecordBatchDecoder;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::record_batch::{RecordBatch, complete};
+
+    type OwnedHeader = (String, Vec<u8>);
+    type OwnedRecord = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<OwnedHeader>);
+
+    fn batch(records: &[OwnedRecord]) -> Vec<u8> {
+        let mut out = vec![0; RecordBatch::HEADER_LENGTH];
+        for (delta, (key, value, headers)) in (0..).zip(records) {
+            let headers = headers.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+            encode(&mut out, delta, key.as_deref(), value.as_deref(), headers);
+        }
+        complete(&mut out, 500, 1, records.len() as u32, 1_700_000_000_000);
+        out
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), 0..200)
+    }
+
+    fn record() -> impl Strategy<Value = OwnedRecord> {
+        let headers = proptest::collection::vec(("[a-z]{0,9}", bytes()), 0..4);
+        (proptest::option::of(bytes()), proptest::option::of(bytes()), headers)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_here_and_by_another_implementation(
+            records in proptest::collection::vec(record(), 1..20),
+        ) {
+            let bytes = batch(&records);
+            let read = RecordBatch::read(&bytes).unwrap();
+            prop_assert!(add_up(read.records(), records.len() as i32));
+            prop_assert_eq!(Records::of(read.records()).count(), records.len());
+            let decoded = RecordBatchDecoder::decode(&mut bytes::Bytes::from(bytes.clone())).unwrap().records;
+            prop_assert_eq!(decoded.len(), records.len());
+            for (index, ((own, other), (key, value, headers))) in
+                Records::of(read.records()).zip(decoded).zip(&records).enumerate()
+            {
+                let own = own.unwrap();
+                prop_assert_eq!((own.key, own.value), (key.as_deref(), value.as_deref()));
+                prop_assert_eq!((other.key.as_deref(), other.value.as_deref()), (key.as_deref(), value.as_deref()));
+                prop_assert_eq!((other.offset, other.timestamp), (500 + index as i64, 1_700_000_000_000));
+                let read: Vec<_> = own.headers.iter().collect();
+                let written: Vec<_> = headers.iter().map(|(key, value)| (key.as_str(), Some(value.as_slice()))).collect();
+                prop_assert_eq!(read, written);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, count in 0_i32..100) {
+            let _ = add_up(&bytes, count);
+            for record in Records::of(&bytes).flatten() {
+                prop_assert_eq!(record.headers.iter().count(), record.headers.count() as usize);
+            }
+        }
+    }
+}
