@@ -45,6 +45,9 @@ class Service:
         self.tls_address = "localhost:" + told["AMQP over TLS"].split(":")[-1]
         self.websocket_address = _authority_of(told["AMQP over WS"])
         self.websocket_tls_address = _authority_of(told["AMQP over WSS"])
+        # With `--kafka` and `--kafka-tls` among the arguments. A certificate is for the name.
+        self.kafka_address = told.get("Kafka")
+        self.kafka_tls_address = told.get("Kafka over TLS", "").replace("127.0.0.1", "localhost")
         self._metrics = told["Metrics"]
         self.authority = told["Trusted authority"]
         plain = [string for string in strings if string.endswith("UseDevelopmentEmulator=true")]

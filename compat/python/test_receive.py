@@ -117,7 +117,9 @@ def test_the_synchronous_client_receives_all_partitions(service, hub):
     with connect(EventHubConsumerClient, service.connection_string, hub) as client:
 
         def on_batch(context, events):
-            received.setdefault(context.partition_id, []).extend(bodies(events))
+            # The client calls this with no event, too, where none has come for so long.
+            if events:
+                received.setdefault(context.partition_id, []).extend(bodies(events))
             if len(received) == 4:
                 client.close()
 

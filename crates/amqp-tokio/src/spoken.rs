@@ -11,6 +11,8 @@ pub enum Spoken {
     Amqp,
     /// A request or response of HTTP, with which a WebSocket begins, too.
     Http,
+    /// A frame of Kafka.
+    Kafka,
 }
 
 impl Spoken {
@@ -27,6 +29,8 @@ impl Spoken {
             [b'A'..=b'Z', rest @ ..] if rest.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b' ')) => {
                 Some(Self::Http)
             }
+            // The size of a first request, which is below 64 KiB.
+            [0] | [0, 0, ..] => Some(Self::Kafka),
             _ => None,
         }
     }
@@ -38,6 +42,7 @@ impl fmt::Display for Spoken {
             Self::Tls => "TLS",
             Self::Amqp => "AMQP",
             Self::Http => "HTTP",
+            Self::Kafka => "Kafka",
         })
     }
 }
@@ -58,8 +63,10 @@ mod tests {
             (b"GET / HTTP/1.1", Some(Spoken::Http)),
             (b"HTTP/1.1 400", Some(Spoken::Http)),
             (b"DELETE /", Some(Spoken::Http)),
+            (b"\x00", Some(Spoken::Kafka)),
+            (b"\x00\x00\x00\x2a\x00\x12\x00\x03", Some(Spoken::Kafka)),
+            (b"\x00\x01", None),
             (b"", None),
-            (b"\x00\x00\x00\x02", None),
             (b"hello", None),
         ] {
             assert_eq!(Spoken::of(first), expected, "{first:?}");

@@ -6,6 +6,8 @@
 //! * [`front`] is what clients connect to: AMQP, blobs over HTTP, and health and metrics for operators.
 //! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
 //! * [`profile`] makes it as slow, stingy and unreliable as the real one, if asked to.
+//! * `groups` are the consumer groups of Kafka's clients.
+//! * `convert` turns events of one protocol into those of another, for readers that speak that.
 //! * [`clock`] tells the time of day, and when it jumps.
 //! * [`counters`] say what passed through.
 //!
@@ -14,8 +16,10 @@
 //! `SystemTime`.
 
 pub mod clock;
+mod convert;
 pub mod counters;
 pub mod front;
+mod groups;
 pub mod namespace;
 pub mod profile;
 pub mod service;

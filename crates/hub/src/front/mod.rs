@@ -2,5 +2,6 @@
 
 pub mod amqp;
 pub mod http;
+pub(crate) mod kafka;
 pub mod listener;
 mod pending;

@@ -107,6 +107,12 @@ impl Namespace {
         Ok(Claim { rights: rule.rights, ..self.unlimited_claim() })
     }
 
+    /// The claim of a client without credentials: only where [anyone can get in](Self::is_open_to_anyone) anyway.
+    #[must_use]
+    pub fn open_claim(&self) -> Option<Claim> {
+        self.is_open_to_anyone().then(|| self.unlimited_claim())
+    }
+
     fn unlimited_claim(&self) -> Claim {
         Claim { resource: Resource::parse(self.host()), rights: Rights::ALL, expires_at: None }
     }

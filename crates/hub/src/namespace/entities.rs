@@ -10,6 +10,7 @@ use super::storage::{DataDirectoryError, DeclarationError, Storage};
 use partition_log::BlockPool;
 use partition_log::UnixTime;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The hubs of a namespace at one instant, in the order in which they came.
@@ -68,6 +69,8 @@ pub(super) struct Entities {
     current: RwLock<Arc<Hubs>>,
     /// Where changes are kept, if anywhere. Held from reading the list until it is replaced.
     change: Mutex<Option<Storage>>,
+    /// Whether logs may hold record batches of Kafka.
+    has_record_batches: AtomicBool,
 }
 
 impl Hubs {
@@ -134,7 +137,11 @@ impl std::ops::Index<usize> for Hubs {
 
 impl Entities {
     pub(super) fn new(hubs: Hubs, storage: Option<Storage>) -> Self {
-        Self { current: RwLock::new(Arc::new(hubs)), change: Mutex::new(storage) }
+        Self {
+            current: RwLock::new(Arc::new(hubs)),
+            change: Mutex::new(storage),
+            has_record_batches: AtomicBool::new(false),
+        }
     }
 
     /// The hubs as they are now.
@@ -225,6 +232,18 @@ impl Entities {
             Some(storage) => storage.admit_producers().map_err(EntityError::Storage),
             None => Ok(()),
         }
+    }
+
+    /// Lets logs hold record batches of Kafka. Once that is so, this costs nothing.
+    pub(super) fn admit_record_batches(&self) -> Result<(), EntityError> {
+        if self.has_record_batches.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(storage) = &mut *self.begin_change() {
+            storage.admit_record_batches().map_err(EntityError::Storage)?;
+        }
+        self.has_record_batches.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn begin_change(&self) -> MutexGuard<'_, Option<Storage>> {

@@ -8,6 +8,7 @@ use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::receivers::Receivers;
 use super::watchers::Watchers;
 use crate::counters::{CounterValues, Counters};
+use kafka::record_batch::RecordBatch;
 use partition_log::UnixTime;
 use partition_log::{
     AppendError, Appended, BatchEncoder, BlockPool, PartitionLog, ProduceError, Produced, ProducerStamp,
@@ -16,12 +17,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use units::md5::md5;
 use units::partition_key::partition_of;
 
 /// A named set of partitions.
 #[derive(Debug)]
 pub struct Hub {
     name: String,
+    id: [u8; 16],
     created_at: UnixTime,
     partitions: Vec<Arc<Partition>>,
     /// By the names in lower case.
@@ -126,6 +129,7 @@ impl Hub {
         };
         Ok(Self {
             name: config.name.clone(),
+            id: id_of(&config.name, created_at),
             created_at,
             partitions: (0..config.partitions).zip(logs).map(partition).collect(),
             consumer_groups: RwLock::new(named_consumer_groups(&config.consumer_groups)?),
@@ -137,6 +141,12 @@ impl Hub {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// An id (UUID) that it has for as long as it exists. If it is deleted and made again, it has another one.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        self.id
     }
 
     /// When the hub was made.
@@ -325,7 +335,24 @@ impl Partition {
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Produced, ProduceError<E>> {
         let result = self.log.append_produced(now, stamp, record_count, encode);
-        match &result {
+        self.count_produced(&result, record_count);
+        result
+    }
+
+    /// Appends a record batch of Kafka to the log, as [`PartitionLog::append_record_batch`] does, and counts it. The namespace has
+    /// [admitted record batches](super::Namespace::admit_record_batches).
+    pub fn append_record_batch(
+        &self,
+        now: UnixTime,
+        batch: &RecordBatch<'_>,
+    ) -> Result<Produced, ProduceError> {
+        let result = self.log.append_record_batch(now, batch);
+        self.count_produced(&result, batch.record_count());
+        result
+    }
+
+    fn count_produced<E>(&self, result: &Result<Produced, ProduceError<E>>, record_count: u32) {
+        match result {
             Ok(Produced::Stored(appended)) => self.count(1, appended),
             Ok(Produced::Duplicate { .. }) => self.counters.duplicate(u64::from(record_count)),
             Err(ProduceError::Producer(error)) => self.counters.rejected(error),
@@ -334,7 +361,6 @@ impl Partition {
             }
             Err(ProduceError::Append(_)) => {}
         }
-        result
     }
 
     #[inline]
@@ -343,6 +369,16 @@ impl Partition {
             self.counters.appended(batches, u64::from(appended.record_count), appended.bytes as u64);
         }
     }
+}
+
+fn id_of(name: &str, created_at: UnixTime) -> [u8; 16] {
+    let mut bytes = created_at.milliseconds().to_be_bytes().to_vec();
+    bytes.extend_from_slice(name.as_bytes());
+    let mut id = md5(&bytes);
+    // A version of RFC 9562 for what vendors compute as they like: it also is not zero.
+    id[6] = id[6] & 0x0f | 0x80;
+    id[8] = id[8] & 0x3f | 0x80;
+    id
 }
 
 /// The consumer groups of a hub, by their names in lower case.

@@ -214,6 +214,15 @@ impl Namespace {
         self.entities.admit_producers()
     }
 
+    /// Lets logs hold [record batches of Kafka](Partition::append_record_batch). Older programs refuse the data directory from
+    /// then on.
+    ///
+    /// # Errors
+    /// The data directory does not take the change.
+    pub fn admit_record_batches(&self) -> Result<(), EntityError> {
+        self.entities.admit_record_batches()
+    }
+
     /// All hubs as they are now: first those of the configuration in its order, then those created since.
     #[must_use]
     pub fn hubs(&self) -> Arc<Hubs> {

@@ -11,8 +11,9 @@ use listen::AcceptFailures;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Openness, StartError, client_host};
+use super::{Openness, StartError};
 use crate::front::http::blob::{BlobFront, BlobFrontOptions};
+use crate::front::listener::client_host;
 use crate::namespace::{NamespaceConfig, NamespaceError, SignaturePolicy};
 use crate::profile::ServiceProfile;
 use blob_store::{BlobError, BlobLimits, BlobStore, names};

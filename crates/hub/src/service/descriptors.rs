@@ -16,6 +16,8 @@ pub(super) struct Needs {
     pub(super) is_durable: bool,
     /// Whether blobs are served.
     pub(super) serves_blobs: bool,
+    /// Whether Kafka is.
+    pub(super) serves_kafka: bool,
     /// How many clients may be connected at once, as it is configured.
     pub(super) connections: u64,
 }
@@ -26,12 +28,14 @@ pub(super) struct Shares {
     pub(super) amqp: u64,
     /// Connections that are told that there is no room.
     pub(super) refusals: u64,
+    pub(super) kafka: u64,
     pub(super) blob: u64,
     pub(super) operations: u64,
 }
 
 impl Needs {
-    pub(super) fn of(config: &NamespaceConfig, namespace: &Namespace, serves_blobs: bool) -> Self {
+    /// Those of the namespace.
+    pub(super) fn of(config: &NamespaceConfig, namespace: &Namespace) -> Self {
         let hubs = namespace.hubs();
         let partitions: usize = hubs.iter().map(|hub| hub.partitions().len()).sum();
         let subscriptions: usize = config.topics.iter().map(|topic| topic.subscriptions.len()).sum();
@@ -40,7 +44,8 @@ impl Needs {
         Self {
             durable_logs: if is_durable { logs as u64 } else { 0 },
             is_durable,
-            serves_blobs,
+            serves_blobs: false,
+            serves_kafka: false,
             connections: namespace.maximum_connections(),
         }
     }
@@ -72,17 +77,16 @@ impl Shares {
             false => 0,
         };
         let clients = limit.saturating_sub(open + operations + refusals + storage + SPARE);
-        let (amqp, blob) = match needs.serves_blobs {
-            true => (clients - clients / 4, clients / 4),
-            false => (clients, 0),
-        };
+        let share = |is_served| if is_served { clients / 4 } else { 0 };
+        let (blob, kafka) = (share(needs.serves_blobs), share(needs.serves_kafka));
+        let amqp = clients - blob - kafka;
         // A request for a blob on a disk opens a file or two.
         let blob = if needs.is_durable { blob / 3 } else { blob };
         // With fewer nobody could work; a process as narrow as that takes from what is spare.
         let bounded = |share: u64| {
             share.clamp(CONNECTIONS_MIN, needs.connections.max(CONNECTIONS_MIN)).min(needs.connections)
         };
-        Self { amqp: bounded(amqp), refusals, blob: bounded(blob), operations }
+        Self { amqp: bounded(amqp), refusals, kafka: bounded(kafka), blob: bounded(blob), operations }
     }
 }
 
@@ -106,8 +110,13 @@ const CONNECTIONS_MIN: u64 = 8;
 mod tests {
     use super::*;
 
-    const IN_MEMORY: Needs =
-        Needs { durable_logs: 0, is_durable: false, serves_blobs: false, connections: 5_000 };
+    const IN_MEMORY: Needs = Needs {
+        durable_logs: 0,
+        is_durable: false,
+        serves_blobs: false,
+        serves_kafka: false,
+        connections: 5_000,
+    };
 
     #[test]
     fn what_is_configured_is_allowed_where_there_is_room() {
@@ -122,12 +131,13 @@ mod tests {
     fn all_shares_together_stay_within_the_limit() {
         for limit in [128, 256, 1_024, 4_096] {
             for (durable_logs, is_durable) in [(0, false), (4, true), (10, true)] {
-                for serves_blobs in [false, true] {
-                    let needs = Needs { durable_logs, is_durable, serves_blobs, ..IN_MEMORY };
+                for (serves_blobs, serves_kafka) in [(false, false), (true, false), (true, true)] {
+                    let needs = Needs { durable_logs, is_durable, serves_blobs, serves_kafka, ..IN_MEMORY };
                     let shares = Shares::of(limit, 20, needs);
                     let per_blob = if is_durable { 3 } else { 1 };
                     let blob = if serves_blobs { shares.blob * per_blob } else { 0 };
-                    let taken = shares.amqp + shares.refusals + shares.operations + blob;
+                    let kafka = if serves_kafka { shares.kafka } else { 0 };
+                    let taken = shares.amqp + shares.refusals + shares.operations + blob + kafka;
                     let storage = 20 + 2 * durable_logs;
                     assert!(taken + storage <= limit, "{limit}: {shares:?} for {needs:?}");
                     assert!(shares.amqp >= CONNECTIONS_MIN);

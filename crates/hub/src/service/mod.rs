@@ -20,7 +20,7 @@ mod descriptors;
 mod error;
 mod queues;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -45,7 +45,9 @@ use listen::AcceptFailures;
 use crate::front::amqp::{AmqpFront, AmqpMetrics};
 use crate::front::http::blob::{BlobFaults, BlobMetrics};
 use crate::front::http::operations::OperationsFront;
+use crate::front::kafka::{KafkaFront, KafkaMetrics};
 use crate::front::listener;
+use crate::groups::Groups;
 use crate::namespace::{Namespace, NamespaceMetrics, SignaturePolicy};
 
 /// A running service. Dropping it stops it too, without waiting for its clients' farewell.
@@ -86,7 +88,9 @@ impl Service {
         for listener in config.listeners {
             let openness = match listener.protocol {
                 Protocol::Blob => &blob_openness,
-                Protocol::Amqp | Protocol::AmqpWebSocket | Protocol::Operations => &openness,
+                Protocol::Amqp | Protocol::AmqpWebSocket | Protocol::Kafka | Protocol::Operations => {
+                    &openness
+                }
             };
             let (listening, address) = listener.bind(openness.as_ref()).await?;
             let (protocol, security) = (listening.protocol, listening.security());
@@ -95,11 +99,16 @@ impl Service {
         }
         let amqp = address_of(&served, Protocol::Amqp, TransportSecurity::Plain);
         let amqp = amqp.ok_or(StartError::WithoutAmqp)?;
-        let serves_blobs = served.iter().any(|served| served.protocol == Protocol::Blob);
+        let is_served = |protocol| served.iter().any(|served| served.protocol == protocol);
+        let (serves_blobs, serves_kafka) = (is_served(Protocol::Blob), is_served(Protocol::Kafka));
 
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let shares = Shares::of_process(Needs::of(&config.namespace, &namespace, serves_blobs));
+        let shares = Shares::of_process(Needs {
+            serves_blobs,
+            serves_kafka,
+            ..Needs::of(&config.namespace, &namespace)
+        });
         let accept_failures = Arc::<AcceptFailures>::default();
         let amqp_front = AmqpFront::within(
             Arc::clone(&namespace),
@@ -111,6 +120,19 @@ impl Service {
             Box::new(NamespaceMetrics(Arc::clone(&namespace))),
             Box::new(AmqpMetrics(Arc::clone(&amqp_front))),
         ];
+        let kafka_front = serves_kafka.then(|| {
+            let groups = Groups::new(seed());
+            tasks.spawn(Arc::clone(&groups).drive(stopped.clone()));
+            KafkaFront::new(Arc::clone(&namespace), groups, shares.kafka, Arc::clone(&accept_failures))
+        });
+        if let Some(front) = &kafka_front {
+            if config.namespace.storage.is_some() {
+                tracing::warn!(
+                    "offsets of Kafka's consumer groups are kept in memory, and are gone after a restart"
+                );
+            }
+            collectors.push(Box::new(KafkaMetrics(Arc::clone(front))));
+        }
         let (mut blobs, mut unserved_containers) = (None, 0);
         if serves_blobs {
             let profile = namespace.profile().cloned();
@@ -132,6 +154,11 @@ impl Service {
             match bound.protocol {
                 Protocol::Amqp | Protocol::AmqpWebSocket => {
                     tasks.spawn(Arc::clone(&amqp_front).serve(bound, stopped));
+                }
+                Protocol::Kafka => {
+                    if let Some(front) = &kafka_front {
+                        tasks.spawn(listener::serve(Arc::clone(front), bound, stopped));
+                    }
                 }
                 Protocol::Blob => {
                     if let Some(blobs) = &blobs {
@@ -257,7 +284,7 @@ impl Service {
         security: TransportSecurity,
         hub: Option<&str>,
     ) -> ConnectionString {
-        let host = client_host(self.namespace.host(), address);
+        let host = listener::client_host(self.namespace.host(), address);
         let endpoint =
             |port| Endpoint::new(host.clone(), port).expect("hosts were checked, and bound ports are not 0");
         // The registered port goes without saying.
@@ -286,6 +313,12 @@ fn address_of(served: &[Served], protocol: Protocol, security: TransportSecurity
     found.map(|served| served.address)
 }
 
+/// Different from one start to the next.
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    units::mix(now.as_nanos() as u64, std::process::id().into(), 0)
+}
+
 /// What makes a namespace open to anyone, if anything does.
 fn openness(namespace: &Namespace) -> Option<Openness> {
     if !namespace.is_open_to_anyone() {
@@ -298,17 +331,6 @@ fn openness(namespace: &Namespace) -> Option<Openness> {
         }
         _ => Openness::AcceptAny,
     })
-}
-
-/// The host that clients dial. The namespace's name is the one that they know, but `localhost` is no good for an
-/// address that it does not stand for.
-fn client_host(host: &str, bound: SocketAddr) -> String {
-    let ip = bound.ip();
-    if host != "localhost" || ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST {
-        host.to_owned()
-    } else {
-        ip.to_string()
-    }
 }
 
 /// The key that allows most; where there is none and none is asked for, the emulator's.

@@ -107,10 +107,10 @@ async fn what_anyone_could_open_is_not_served_to_other_machines() {
 #[test]
 fn clients_dial_the_namespace_unless_it_is_localhost_and_elsewhere() {
     let address = |text: &str| text.parse().unwrap();
-    assert_eq!(client_host("localhost", address("127.0.0.1:1")), "localhost");
-    assert_eq!(client_host("localhost", address("0.0.0.0:1")), "localhost");
-    assert_eq!(client_host("localhost", address("[::1]:1")), "::1");
-    assert_eq!(client_host("hubs.example", address("10.0.0.1:1")), "hubs.example");
+    assert_eq!(listener::client_host("localhost", address("127.0.0.1:1")), "localhost");
+    assert_eq!(listener::client_host("localhost", address("0.0.0.0:1")), "localhost");
+    assert_eq!(listener::client_host("localhost", address("[::1]:1")), "::1");
+    assert_eq!(listener::client_host("hubs.example", address("10.0.0.1:1")), "hubs.example");
 }
 
 #[tokio::test]

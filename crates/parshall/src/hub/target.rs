@@ -8,6 +8,7 @@ use access::{ConnectionString, ServiceAddress};
 use clap::Args;
 use connect::event_hubs::{EventHubsOptions, NamespaceClient};
 use connect::service::ServiceError;
+use connect::service::error::UNREACHABLE;
 
 use crate::connection_advice::ConnectionSettings;
 use crate::exit::CommandError;
@@ -73,7 +74,7 @@ impl Target {
     pub(super) fn refusal(&self, error: &ServiceError, is_azures: bool) -> CommandError {
         let ServiceAddress { host, port, .. } = self.options.connection_string.amqp_address();
         let ServiceError { condition, description, .. } = error;
-        let message = if condition == "connection:unreachable" {
+        let message = if condition == UNREACHABLE {
             format!("the service can't be reached: {description}")
         } else if condition.starts_with("connection:") {
             format!("the service at {host}:{port} can't be used: {description}")

@@ -78,6 +78,7 @@ the variables that --format env prints:
   PARSHALL_CONNECTION_STRING              for hubs, queues and topics
   PARSHALL_TLS_CONNECTION_STRING          the same over TLS
   PARSHALL_STORAGE_CONNECTION_STRING      for blobs (and PARSHALL_STORAGE_TLS_CONNECTION_STRING)
+  PARSHALL_KAFKA_BOOTSTRAP_SERVERS        for Kafka (and PARSHALL_KAFKA_TLS_BOOTSTRAP_SERVERS)
   PARSHALL_CERTIFICATE_AUTHORITY          the file to trust, where the certificate was generated
   PARSHALL_HEALTH_URL, PARSHALL_METRICS_URL
 and under the names that programs commonly read:
@@ -119,6 +120,18 @@ pub(crate) struct ServeArguments {
     /// Example: --websocket-tls 127.0.0.1:8443
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
     websocket_tls: Option<SocketAddr>,
+
+    /// The address for Kafka clients, whose topics are the hubs [default: none]
+    ///
+    /// Example: --kafka 127.0.0.1:9092
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, help_heading = "Addresses")]
+    kafka: Option<SocketAddr>,
+
+    /// The address for Kafka clients with TLS [default: none]
+    ///
+    /// Example: --kafka-tls 127.0.0.1:9093
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
+    kafka_tls: Option<SocketAddr>,
 
     /// The address for /health and /metrics; port 0 picks a free port, and is the default with a command
     ///
@@ -286,7 +299,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         false => arguments.amqps,
     };
     let mut authority = None;
-    let encrypted = amqps.or(arguments.websocket_tls).or(arguments.blob_tls);
+    let encrypted = amqps.or(arguments.websocket_tls).or(arguments.kafka_tls).or(arguments.blob_tls);
     let certificate = match encrypted {
         None => None,
         Some(_) => {
@@ -321,6 +334,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     for (protocol, plain, encrypted) in [
         (Protocol::Amqp, None, amqps),
         (Protocol::AmqpWebSocket, arguments.websocket, arguments.websocket_tls),
+        (Protocol::Kafka, arguments.kafka, arguments.kafka_tls),
         (Protocol::Blob, arguments.blob, arguments.blob_tls),
     ] {
         listeners.extend(plain.map(|address| Listener::plain(protocol, address)));
@@ -405,6 +419,8 @@ const fn option_of(protocol: Protocol, security: TransportSecurity) -> &'static 
         (Protocol::Amqp, TransportSecurity::Tls) => "--amqps ",
         (Protocol::AmqpWebSocket, TransportSecurity::Plain) => "--websocket ",
         (Protocol::AmqpWebSocket, TransportSecurity::Tls) => "--websocket-tls ",
+        (Protocol::Kafka, TransportSecurity::Plain) => "--kafka ",
+        (Protocol::Kafka, TransportSecurity::Tls) => "--kafka-tls ",
         (Protocol::Blob, TransportSecurity::Plain) => "--blob ",
         (Protocol::Blob, TransportSecurity::Tls) => "--blob-tls ",
         (Protocol::Operations, _) => "--http ",

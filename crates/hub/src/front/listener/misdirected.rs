@@ -48,6 +48,7 @@ impl Expectation {
         match (self.security, self.protocol) {
             (TransportSecurity::Tls, _) => Spoken::Tls,
             (TransportSecurity::Plain, Protocol::Amqp) => Spoken::Amqp,
+            (TransportSecurity::Plain, Protocol::Kafka) => Spoken::Kafka,
             (TransportSecurity::Plain, _) => Spoken::Http,
         }
     }
@@ -58,6 +59,13 @@ impl Expectation {
                 "it needs an address for AMQP over TLS, or `UseDevelopmentEmulator=true` in its connection string to do \
                  without TLS"
             }
+            (Spoken::Tls, _, Protocol::Kafka) => {
+                "it needs an address for Kafka over TLS, or `security.protocol=SASL_PLAINTEXT`"
+            }
+            (Spoken::Kafka, TransportSecurity::Tls, Protocol::Kafka) => {
+                "it does so without TLS; it needs `security.protocol=SASL_SSL`, or the address for plain Kafka"
+            }
+            (Spoken::Kafka, ..) => "it needs the address for Kafka",
             (Spoken::Tls, ..) => "it needs an address for TLS, or a URL that begins with http:// or ws://",
             (Spoken::Amqp, TransportSecurity::Tls, _) => {
                 "it does so without TLS; `UseDevelopmentEmulator=true` in its connection string must go, or it needs the \

@@ -14,7 +14,7 @@ mod protocol;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,6 +76,8 @@ pub(crate) struct Connection {
     pub(crate) protocol: Protocol,
     pub(crate) security: TransportSecurity,
     pub(crate) peer: SocketAddr,
+    /// Where the client found us.
+    pub(crate) local: SocketAddr,
     pub(crate) place: Place,
     /// What the service profile does to it.
     pub(crate) shaper: Option<Shaper>,
@@ -192,9 +194,13 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
                             () = expectation.compare(&socket, peer) => {}
                             _ = stop.wait_for(|stop| *stop) => return,
                         }
+                        // A socket without an address is closed.
+                        let Ok(local) = socket.local_addr() else {
+                            return;
+                        };
                         if let Some(stream) = handshake(socket, tls, shaper.as_ref(), &mut stop).await {
                             let connection =
-                                Connection { stream, protocol, security, peer, place, shaper, stop };
+                                Connection { stream, protocol, security, peer, local, place, shaper, stop };
                             front.serve_connection(connection).await;
                         }
                     };
@@ -279,6 +285,17 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The host that clients dial. The namespace's name is the one that they know, but `localhost` is no good for an
+/// address that it does not stand for.
+pub(crate) fn client_host(host: &str, bound: SocketAddr) -> String {
+    let ip = bound.ip();
+    if host != "localhost" || ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST {
+        host.to_owned()
+    } else {
+        ip.to_string()
     }
 }
 

@@ -11,6 +11,8 @@ pub enum Protocol {
     Amqp,
     /// AMQP in the messages of a WebSocket.
     AmqpWebSocket,
+    /// Kafka: hubs.
+    Kafka,
     /// HTTP for blobs.
     Blob,
     /// HTTP for health and metrics.
@@ -32,6 +34,8 @@ impl Protocol {
             (Self::Amqp, TransportSecurity::Tls) => "AMQP over TLS",
             (Self::AmqpWebSocket, TransportSecurity::Plain) => "AMQP over WebSocket",
             (Self::AmqpWebSocket, TransportSecurity::Tls) => "AMQP over WebSocket and TLS",
+            (Self::Kafka, TransportSecurity::Plain) => "Kafka",
+            (Self::Kafka, TransportSecurity::Tls) => "Kafka over TLS",
             (Self::Blob, TransportSecurity::Plain) => "blob storage",
             (Self::Blob, TransportSecurity::Tls) => "blob storage over TLS",
             (Self::Operations, _) => "HTTP",

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use super::lock::{LOCK, Lock, lock};
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
 use super::version::{
-    FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS, NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked, version,
-    write_version,
+    FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS, FIRST_WITH_RECORD_BATCHES, NEW_VERSION_FILE, VERSION,
+    VERSION_FILE, is_marked, version, write_version,
 };
 use partition_log::disk::Verification;
 use partition_log::owner_only;
@@ -333,6 +333,11 @@ impl DataDirectory {
     /// What the system said.
     pub(super) fn admit_producers(&mut self) -> Result<(), DataDirectoryError> {
         self.raise_version(FIRST_WITH_PRODUCERS)
+    }
+
+    /// Lets logs hold record batches of Kafka.
+    pub(super) fn admit_record_batches(&mut self) -> Result<(), DataDirectoryError> {
+        self.raise_version(FIRST_WITH_RECORD_BATCHES)
     }
 
     /// Makes the directory one of `version` at least.

@@ -207,6 +207,11 @@ impl Storage {
         self.directory.admit_producers()
     }
 
+    /// Lets logs hold record batches of Kafka.
+    pub(super) fn admit_record_batches(&mut self) -> Result<(), DataDirectoryError> {
+        self.directory.admit_record_batches()
+    }
+
     /// Keeps the consumer groups of a hub as they are now.
     pub(super) fn keep_consumer_groups(&mut self, hub: &Hub) -> Result<(), DataDirectoryError> {
         let groups = hub.declared_consumer_groups();

@@ -34,13 +34,16 @@ pub(super) fn write_version(path: &Path, version: u32) -> io::Result<()> {
 }
 
 /// The newest form of data directories that this program reads.
-pub(super) const VERSION: u32 = FIRST_WITH_PRODUCERS;
+pub(super) const VERSION: u32 = FIRST_WITH_RECORD_BATCHES;
 
 /// From this form on the manifest names queues and topics, and is always there. A new directory has it.
 pub(super) const FIRST_WITH_MANIFEST: u32 = 2;
 
 /// From this form on logs may hold batches that bear the stamp of a producer. A directory gets it with the first one.
 pub(super) const FIRST_WITH_PRODUCERS: u32 = 3;
+
+/// From this form on logs may hold record batches of Kafka. A directory gets it with the first one.
+pub(super) const FIRST_WITH_RECORD_BATCHES: u32 = 4;
 
 /// What the file of the version begins with.
 const MARK: &str = "parshall data directory, version ";

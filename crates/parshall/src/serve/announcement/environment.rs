@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Announcement;
+use super::{Announcement, ListeningProtocol};
 
 /// An environment variable. It prints as an assignment that a POSIX shell, and most readers of `.env` files, can read.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,11 +16,18 @@ impl Announcement {
     pub(in crate::serve) fn variables(&self) -> Vec<Variable> {
         let namespace = Some(&self.strings.connection_string);
         let storage = self.storage_connection_string.as_ref();
+        let kafka = |tls| {
+            let listening = self.listening(ListeningProtocol::Kafka, tls);
+            listening.map(|listening| listening.address.to_string())
+        };
+        let (kafka, kafka_tls) = (kafka(false), kafka(true));
         let named = [
             (&["PARSHALL_CONNECTION_STRING"][..], namespace),
             (&["PARSHALL_TLS_CONNECTION_STRING"], self.strings.tls_connection_string.as_ref()),
             (&["PARSHALL_STORAGE_CONNECTION_STRING"], storage),
             (&["PARSHALL_STORAGE_TLS_CONNECTION_STRING"], self.storage_tls_connection_string.as_ref()),
+            (&["PARSHALL_KAFKA_BOOTSTRAP_SERVERS"], kafka.as_ref()),
+            (&["PARSHALL_KAFKA_TLS_BOOTSTRAP_SERVERS"], kafka_tls.as_ref()),
             (&["PARSHALL_CERTIFICATE_AUTHORITY"], self.certificate_authority.as_ref()),
             (&["PARSHALL_HEALTH_URL"], self.health.as_ref()),
             (&["PARSHALL_METRICS_URL"], self.metrics.as_ref()),

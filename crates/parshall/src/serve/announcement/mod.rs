@@ -70,6 +70,7 @@ struct Listening {
 enum ListeningProtocol {
     Amqp,
     Websocket,
+    Kafka,
     Blob,
     Http,
 }
@@ -182,6 +183,7 @@ fn listeners(service: &Service) -> Vec<Listening> {
     for (protocol, name, scheme, path) in [
         (Protocol::Amqp, ListeningProtocol::Amqp, "amqp", ""),
         (Protocol::AmqpWebSocket, ListeningProtocol::Websocket, "ws", WEB_SOCKET_PATH),
+        (Protocol::Kafka, ListeningProtocol::Kafka, "kafka", ""),
         (Protocol::Blob, ListeningProtocol::Blob, "http", ""),
         (Protocol::Operations, ListeningProtocol::Http, "http", ""),
     ] {

@@ -11,6 +11,10 @@ pub(super) fn render(announcement: &Announcement) -> String {
     text
 }
 
+/// What clients call the security of an address for Kafka.
+const KAFKA_SECURITY: [(ListeningProtocol, bool, &str); 2] =
+    [(ListeningProtocol::Kafka, false, "SASL_PLAINTEXT"), (ListeningProtocol::Kafka, true, "SASL_SSL")];
+
 fn write(announcement: &Announcement, text: &mut String) -> fmt::Result {
     let address =
         |protocol, tls| announcement.listening(protocol, tls).map(|found| found.address.to_string());
@@ -28,6 +32,8 @@ fn write(announcement: &Announcement, text: &mut String) -> fmt::Result {
         ("AMQP over TLS", address(ListeningProtocol::Amqp, true)),
         ("AMQP over WS", url(ListeningProtocol::Websocket, false)),
         ("AMQP over WSS", url(ListeningProtocol::Websocket, true)),
+        ("Kafka", address(ListeningProtocol::Kafka, false)),
+        ("Kafka over TLS", address(ListeningProtocol::Kafka, true)),
         ("Trusted authority", announcement.certificate_authority.clone()),
         ("Health", announcement.health.clone()),
         ("Metrics", announcement.metrics.clone()),
@@ -49,6 +55,16 @@ fn write(announcement: &Announcement, text: &mut String) -> fmt::Result {
     if announcement.strings.tls_connection_string.is_some() {
         writeln!(text, "\nConnection strings for TLS")?;
         connection_strings(announcement, text, |strings| strings.tls_connection_string.as_ref())?;
+    }
+    for (protocol, tls, security) in KAFKA_SECURITY {
+        if let Some(listening) = announcement.listening(protocol, tls) {
+            writeln!(text, "\nSettings for Kafka{}", if tls { " with TLS" } else { "" })?;
+            writeln!(text, "  bootstrap.servers={}", listening.address)?;
+            writeln!(text, "  security.protocol={security}")?;
+            writeln!(text, "  sasl.mechanism=PLAIN")?;
+            writeln!(text, "  sasl.username=$ConnectionString")?;
+            writeln!(text, "  sasl.password={}", announcement.strings.connection_string)?;
+        }
     }
     if let Some(string) = &announcement.storage_connection_string {
         writeln!(text, "\nConnection string for blobs\n  {string}")?;

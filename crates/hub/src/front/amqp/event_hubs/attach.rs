@@ -156,6 +156,7 @@ impl HubAdmission<'_> {
             receiver,
             cursor,
             subscription: log.subscribe(self.subscriber, key),
+            converted: None,
         };
         let wants_metrics = attach.desired_capabilities.contains(&RUNTIME_METRICS);
         let metrics = wants_metrics.then(|| Box::new(RuntimeMetrics::default()));

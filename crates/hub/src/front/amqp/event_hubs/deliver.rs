@@ -23,11 +23,11 @@ use bytes::Bytes;
 
 use super::conditions;
 use super::runtime_metrics::{METRICS, RuntimeMetrics};
+use crate::convert::amqp_batch;
 use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
 use crate::front::amqp::links::node::{Delivered, EndReason, Stopped};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
-use partition_log::disk::Damage;
-use partition_log::{Cursor, LogChunk, Readiness, Record, Subscription};
+use partition_log::{Cursor, LogChunk, Protocol, Readiness, Record, Subscription};
 
 /// A link through which a consumer group reads a partition.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct DeliverLink {
     /// What was sent since it was last asked for.
     delivered: Delivered,
     /// What it met instead of the next event.
-    damage: Option<Damage>,
+    failure: Option<String>,
     /// Whether it stands in the queue of those that may have something to send.
     pub(crate) queued: bool,
 }
@@ -54,6 +54,35 @@ pub(crate) struct Reading {
     pub(crate) receiver: Receiver,
     pub(crate) cursor: Cursor,
     pub(crate) subscription: Subscription,
+    /// The batch of Kafka's that is being delivered: unpacked once, however little credit there is at a time.
+    pub(crate) converted: Option<LogChunk>,
+}
+
+impl Reading {
+    /// What comes next, in the form of AMQP. `None` at the end, and where it can't be read, or not yet.
+    fn next(&mut self) -> Result<Option<LogChunk>, String> {
+        if let Some(converted) = self.converted.take()
+            && let Some(rest) = converted.starting_at(self.cursor.next_sequence_number())
+        {
+            self.cursor = rest.end();
+            self.converted = Some(converted);
+            return Ok(Some(rest));
+        }
+        let log = self.partition.log();
+        let chunk = log.read(&mut self.cursor, READ_BYTES);
+        match chunk {
+            Some(chunk) if chunk.protocol() == Protocol::Kafka => {
+                let converted = amqp_batch(&chunk, log.pool()).map_err(|error| {
+                    let number = chunk.batches().next().map_or(0, |batch| batch.first_sequence_number);
+                    format!("the batch at sequence number {number}: {error}")
+                })?;
+                self.cursor = converted.end();
+                self.converted = Some(converted.clone());
+                Ok(Some(converted))
+            }
+            chunk => Ok(chunk),
+        }
+    }
 }
 
 impl DeliverLink {
@@ -64,7 +93,7 @@ impl DeliverLink {
             template: AnnotationTemplate::new(),
             metrics,
             delivered: Delivered::default(),
-            damage: None,
+            failure: None,
             queued: false,
         }
     }
@@ -79,8 +108,8 @@ impl DeliverLink {
         if let Some(displacement) = self.displacement() {
             return Some(EndReason::Error(conditions::displaced(displacement)));
         }
-        if let Some(damage) = &self.damage {
-            let text = format!("The partition can't be read any further: {damage}.");
+        if let Some(failure) = &self.failure {
+            let text = format!("The partition can't be read any further: {failure}.");
             return Some(EndReason::Error(Error::new(ErrorCondition::INTERNAL_ERROR, text)));
         }
         self.is_deleted().then_some(EndReason::Deleted)
@@ -119,12 +148,19 @@ impl DeliverLink {
                 return Stopped::Blocked;
             }
             let reading = &mut self.reading;
-            let Some(chunk) = reading.partition.log().read(&mut reading.cursor, READ_BYTES) else {
+            let next = match reading.next() {
+                Ok(next) => next,
+                Err(failure) => {
+                    self.failure = Some(failure);
+                    return Stopped::Over;
+                }
+            };
+            let Some(chunk) = next else {
                 match reading.subscription.arm(&reading.cursor) {
                     Readiness::Ready => continue,
                     Readiness::Waiting => return Stopped::AtEnd,
                     Readiness::Damaged(damage) => {
-                        self.damage = Some(damage);
+                        self.failure = Some(damage.to_string());
                         return Stopped::Over;
                     }
                 }

@@ -1,0 +1,300 @@
+//! From logs to answers. Hot path: batches that a Kafka client wrote are sent from the log's memory.
+//!
+//! A request that finds less than it wants waits: it subscribes to the logs that it named, and is tried again when one of them
+//! has more, or when its time is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::Right;
+use bytes::Bytes;
+use kafka::fetch::{self, FetchPartition, FetchRequest, PartitionHead, TopicRef};
+use kafka::read::Uuid;
+use kafka::{ApiKey, ErrorCode};
+use partition_log::{
+    Cursor, Edge, LEADER_EPOCH, LogChunk, Protocol, Readiness, Start, Subscriber, Subscription,
+};
+use tokio::time::Instant;
+
+use super::output::Output;
+use super::session::Session;
+use super::topics::{self, Topics};
+use crate::convert::record_batches;
+use crate::namespace::{Namespace, Partition};
+
+/// A request to fetch, until it is answered.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    version: i16,
+    correlation_id: i32,
+    min_bytes: usize,
+    max_bytes: usize,
+    partitions: Vec<Watched>,
+    error: ErrorCode,
+    /// When it is answered at the latest.
+    pub(super) deadline: Instant,
+}
+
+/// What a request wants of one partition.
+#[derive(Debug)]
+struct Watched {
+    topic: Topic,
+    index: i32,
+    max_bytes: usize,
+    place: Result<Place, ErrorCode>,
+    /// What there is for it.
+    found: Vec<Bytes>,
+    events: u64,
+}
+
+/// How the request named the topic, which is how the answer names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Topic {
+    Name(Arc<str>),
+    Id(Uuid),
+}
+
+#[derive(Debug)]
+struct Place {
+    partition: Arc<Partition>,
+    cursor: Cursor,
+    subscription: Option<Subscription>,
+}
+
+impl Fetch {
+    /// Takes a request.
+    pub(super) fn new(
+        namespace: &Namespace,
+        session: &Session,
+        request: &FetchRequest<'_>,
+        version: i16,
+        correlation_id: i32,
+    ) -> Self {
+        // There are no sessions: a client that is given the id 0 names all of its partitions each time.
+        let error = match request.session_id {
+            0 => ErrorCode::None,
+            _ => ErrorCode::FetchSessionIdNotFound,
+        };
+        let mut topics = Topics::new(namespace, session, Right::Listen);
+        let mut partitions: Vec<Watched> = Vec::with_capacity(request.partitions.len());
+        for asked in &request.partitions {
+            let topic = match (asked.topic, partitions.last().map(|last| &last.topic)) {
+                (TopicRef::Name(name), Some(Topic::Name(last))) if **last == *name => {
+                    Topic::Name(Arc::clone(last))
+                }
+                (TopicRef::Name(name), _) => Topic::Name(name.into()),
+                (TopicRef::Id(id), _) => Topic::Id(id),
+            };
+            partitions.push(Watched {
+                topic,
+                index: asked.index,
+                max_bytes: usize::try_from(asked.max_bytes).unwrap_or(0),
+                place: Place::find(&mut topics, asked),
+                found: Vec::new(),
+                events: 0,
+            });
+        }
+        let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
+        Self {
+            version,
+            correlation_id,
+            min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(LEAST_BYTES_MAX),
+            max_bytes: usize::try_from(request.max_bytes).unwrap_or(0).min(LARGEST_ANSWER),
+            partitions,
+            error,
+            deadline: Instant::now() + Duration::from_millis(wait).min(LONGEST_WAIT),
+        }
+    }
+
+    /// Collects what there is. True if that is enough for an answer, or if waiting would not help. Otherwise `subscriber` is
+    /// told when there is more.
+    pub(super) fn is_ready(&mut self, subscriber: &Arc<Subscriber>) -> bool {
+        let mut is_ready = self.error != ErrorCode::None || self.partitions.is_empty();
+        loop {
+            let mut total: usize = self.partitions.iter().map(Watched::length).sum();
+            for watched in &mut self.partitions {
+                watched.read(&mut total, self.max_bytes);
+            }
+            is_ready |= total >= self.min_bytes || Instant::now() >= self.deadline;
+            is_ready |= self.partitions.iter().any(|watched| watched.place.is_err());
+            // Arming may find what has come in the meantime.
+            if is_ready || !self.partitions.iter_mut().any(|watched| watched.arm(subscriber)) {
+                return is_ready;
+            }
+        }
+    }
+
+    /// Writes the answer, and gives the events and bytes in it.
+    pub(super) fn answer(self, output: &mut Output) -> (u64, u64) {
+        let Self { version, partitions, .. } = &self;
+        let mut answer = output.begin(ApiKey::Fetch, *version, self.correlation_id);
+        let topics = || partitions.chunk_by(|a, b| a.topic == b.topic);
+        let count = if self.error == ErrorCode::None { topics().count() } else { 0 };
+        fetch::begin_response(&mut answer.writer, *version, 0, self.error.code(), 0, count);
+        for topic in topics().take(count) {
+            let name = match &topic[0].topic {
+                Topic::Name(name) => TopicRef::Name(name),
+                Topic::Id(id) => TopicRef::Id(*id),
+            };
+            fetch::begin_topic(&mut answer.writer, name, topic.len());
+            for watched in topic {
+                fetch::begin_partition(&mut answer.writer, *version, &watched.head(), &[], watched.length());
+                for bytes in &watched.found {
+                    answer.put_shared(bytes.clone());
+                }
+                if let Ok(place) = &watched.place {
+                    place.partition.counters().delivered(watched.events, watched.length() as u64);
+                }
+                fetch::end(&mut answer.writer);
+            }
+            fetch::end(&mut answer.writer);
+        }
+        fetch::end(&mut answer.writer);
+        answer.end();
+        let events = partitions.iter().map(|watched| watched.events).sum();
+        (events, partitions.iter().map(|watched| watched.length() as u64).sum())
+    }
+}
+
+impl Place {
+    fn find<'a>(topics: &mut Topics<'a>, asked: &FetchPartition<'a>) -> Result<Self, ErrorCode> {
+        let hub = topics.find(asked.topic)?;
+        let partition = topics::partition(&hub, asked.index)?;
+        check_epoch(asked.current_leader_epoch)?;
+        let stats = partition.log().stats();
+        let end = partition.log().end().next_sequence_number;
+        let offset = u64::try_from(asked.fetch_offset).map_err(|_negative| ErrorCode::OffsetOutOfRange)?;
+        if offset < stats.begin_sequence_number || offset > end {
+            return Err(ErrorCode::OffsetOutOfRange);
+        }
+        let start = match offset == end {
+            true => Start::Latest(Edge::Exclusive),
+            false => Start::SequenceNumber(offset, Edge::Inclusive),
+        };
+        let cursor = partition.log().position(start).map_err(|_beyond| ErrorCode::OffsetOutOfRange)?;
+        Ok(Self { partition: Arc::clone(partition), cursor, subscription: None })
+    }
+}
+
+/// What a client believes of the leader. -1 is no belief.
+pub(super) const fn check_epoch(current_leader_epoch: i32) -> Result<(), ErrorCode> {
+    match current_leader_epoch {
+        -1 | LEADER_EPOCH => Ok(()),
+        ..LEADER_EPOCH => Err(ErrorCode::FencedLeaderEpoch),
+        _ => Err(ErrorCode::UnknownLeaderEpoch),
+    }
+}
+
+impl Watched {
+    fn length(&self) -> usize {
+        self.found.iter().map(Bytes::len).sum()
+    }
+
+    /// Adds what there is, as far as it fits. The first batch of an answer may be larger than the answer: a consumer could not
+    /// go on otherwise.
+    fn read(&mut self, total: &mut usize, most: usize) {
+        let mut own = self.length();
+        let Ok(place) = &mut self.place else {
+            return;
+        };
+        loop {
+            let room = self.max_bytes.saturating_sub(own).min(most.saturating_sub(*total));
+            if room == 0 && *total > 0 {
+                return;
+            }
+            let before = place.cursor;
+            let Some(chunk) = place.partition.log().read(&mut place.cursor, room.clamp(1, READ_BYTES)) else {
+                return;
+            };
+            let skipped = chunk.skipped();
+            if skipped > 0 {
+                // The client has to hear that what it asked for is gone.
+                self.place = Err(ErrorCode::OffsetOutOfRange);
+                return;
+            }
+            let length = chunk.bytes().len();
+            if length > room && *total > 0 {
+                place.cursor = before;
+                return;
+            }
+            self.events += chunk.record_count();
+            let found = self.found.len();
+            put(&chunk, &mut self.found);
+            let added: usize = self.found[found..].iter().map(Bytes::len).sum();
+            own += added;
+            *total += added;
+        }
+    }
+
+    /// Asks to be told of more. True if there is more already.
+    fn arm(&mut self, subscriber: &Arc<Subscriber>) -> bool {
+        let Ok(place) = &mut self.place else {
+            return false;
+        };
+        let log = place.partition.log();
+        let subscription = place.subscription.get_or_insert_with(|| log.subscribe(subscriber, 0));
+        let readiness = subscription.arm(&place.cursor);
+        if place.partition.is_deleted() {
+            self.place = Err(ErrorCode::UnknownTopicOrPartition);
+            return true;
+        }
+        match readiness {
+            Readiness::Ready => true,
+            Readiness::Waiting => false,
+            Readiness::Damaged(damage) => {
+                tracing::warn!(partition = place.partition.id(), %damage, "a Kafka client can't read any further");
+                self.place = Err(ErrorCode::KafkaStorageError);
+                true
+            }
+        }
+    }
+
+    fn head(&self) -> PartitionHead {
+        match &self.place {
+            Ok(place) => {
+                let (stats, end) = (place.partition.log().stats(), place.partition.log().end());
+                PartitionHead {
+                    index: self.index,
+                    error_code: ErrorCode::None.code(),
+                    high_watermark: end.next_sequence_number.cast_signed(),
+                    last_stable_offset: end.stable_sequence_number.cast_signed(),
+                    log_start_offset: stats.begin_sequence_number.cast_signed(),
+                }
+            }
+            Err(error) => PartitionHead {
+                index: self.index,
+                error_code: error.code(),
+                high_watermark: -1,
+                last_stable_offset: -1,
+                log_start_offset: -1,
+            },
+        }
+    }
+}
+
+/// Adds the batches of a chunk: as they are, or made of what came over AMQP.
+fn put(chunk: &LogChunk, found: &mut Vec<Bytes>) {
+    match chunk.protocol() {
+        Protocol::Kafka => {
+            let bytes = Bytes::from_owner(chunk.clone());
+            found.extend(chunk.batches().map(|batch| bytes.slice_ref(batch.bytes)));
+        }
+        Protocol::Amqp => {
+            let mut out = Vec::with_capacity(chunk.bytes().len() * 2);
+            record_batches(chunk, &mut out);
+            found.push(out.into());
+        }
+    }
+}
+
+/// Largest answer, whatever the client would take: all of it stays in the memory of the log until it is written.
+const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
+
+/// Bytes that are worth an answer, whatever the client says: what is found while it waits stays in memory.
+const LEAST_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest wait, whatever the client asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// Bytes of a log that are read at once.
+const READ_BYTES: usize = 1024 * 1024;

@@ -1,0 +1,185 @@
+//! What members and operators of consumer groups ask.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use access::Right;
+use kafka::fetch::TopicRef;
+use kafka::frame::RequestHeader;
+use kafka::messages::group::{
+    FindCoordinatorRequest, GROUP_KEY, JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest,
+    write_heartbeat_response, write_join_response, write_sync_response,
+};
+use kafka::messages::group_admin::{
+    ListGroupsRequest, read_delete, read_describe, write_delete_response, write_describe_response,
+    write_list_response,
+};
+use kafka::messages::group_offsets::{OffsetCommitRequest, OffsetFetchRequest};
+use kafka::messages::metadata::Broker;
+use kafka::read::Reader;
+use kafka::{ApiKey, ErrorCode, Malformed};
+use tokio::sync::oneshot;
+
+use super::output::Output;
+use super::session::Session;
+use super::topics;
+use crate::groups::{Client, Groups, Reply};
+use crate::namespace::Namespace;
+
+/// What it takes to answer.
+#[derive(Debug)]
+pub(super) struct GroupRequests<'a> {
+    pub(super) namespace: &'a Namespace,
+    pub(super) groups: &'a Arc<Groups>,
+    pub(super) session: &'a Session,
+    pub(super) broker: Broker<'a>,
+    pub(super) peer: IpAddr,
+}
+
+/// A request that is answered when the group has come so far.
+#[derive(Debug)]
+pub(super) struct Membership {
+    version: i16,
+    correlation_id: i32,
+    receiver: oneshot::Receiver<Reply>,
+    reply: Option<Reply>,
+}
+
+impl GroupRequests<'_> {
+    /// Answers a request, or says what it waits for.
+    pub(super) fn answer(
+        &self,
+        header: &RequestHeader<'_>,
+        key: ApiKey,
+        body: Reader<'_>,
+        output: &mut Output,
+    ) -> Result<Option<Membership>, Malformed> {
+        let version = header.version;
+        let waits = |receiver| {
+            let correlation_id = header.correlation_id;
+            Ok(Some(Membership { version, correlation_id, receiver, reply: None }))
+        };
+        match key {
+            ApiKey::JoinGroup => {
+                let request = JoinGroupRequest::read(body, version)?;
+                let host = format!("/{}", self.peer.to_canonical());
+                let client = Client { id: header.client_id.unwrap_or_default(), host: &host, version };
+                return waits(self.groups.join(&request, client));
+            }
+            ApiKey::SyncGroup => return waits(self.groups.sync(&SyncGroupRequest::read(body, version)?)),
+            _ => {}
+        }
+        match key {
+            ApiKey::FindCoordinator => {
+                let request = FindCoordinatorRequest::read(body, version)?;
+                let found = match request.key_type {
+                    GROUP_KEY => Ok(&self.broker),
+                    _ => Err(ErrorCode::CoordinatorNotAvailable),
+                };
+                output.answer(key, version, header.correlation_id, |writer| {
+                    request.write_response(writer, version, found, 0)
+                });
+            }
+            ApiKey::Heartbeat => {
+                let error = self.groups.heartbeat(&MemberRef::read_heartbeat(body, version)?);
+                output.answer(key, version, header.correlation_id, |writer| {
+                    write_heartbeat_response(writer, version, error, 0)
+                });
+            }
+            ApiKey::LeaveGroup => {
+                let request = LeaveGroupRequest::read(body, version)?;
+                let errors = self.groups.leave(&request);
+                output.answer(key, version, header.correlation_id, |writer| {
+                    request.write_response(writer, version, &errors, 0)
+                });
+            }
+            ApiKey::OffsetCommit => {
+                let request = OffsetCommitRequest::read(body, version)?;
+                let errors = self.groups.commit(&request, |topic, index| self.exists(topic, index));
+                output.answer(key, version, header.correlation_id, |writer| {
+                    request.write_response(writer, version, &errors, 0)
+                });
+            }
+            ApiKey::OffsetFetch => {
+                let request = OffsetFetchRequest::read(body, version)?;
+                let found: Vec<_> = request.groups.iter().map(|group| Ok(self.groups.fetch(group))).collect();
+                output.answer(key, version, header.correlation_id, |writer| {
+                    request.write_response(writer, version, &found, 0)
+                });
+            }
+            ApiKey::DescribeGroups => {
+                let described = self.groups.describe(&read_describe(body, version)?);
+                let described: Vec<_> = described.into_iter().map(|group| (ErrorCode::None, group)).collect();
+                output.answer(key, version, header.correlation_id, |writer| {
+                    write_describe_response(writer, version, &described, 0)
+                });
+            }
+            ApiKey::ListGroups => {
+                let listed = self.groups.list(&ListGroupsRequest::read(body, version)?);
+                output.answer(key, version, header.correlation_id, |writer| {
+                    write_list_response(writer, version, &listed, 0)
+                });
+            }
+            _ => {
+                let group_ids = read_delete(body)?;
+                let errors = self.groups.delete(&group_ids);
+                let results: Vec<_> = group_ids.into_iter().zip(errors).collect();
+                output.answer(key, version, header.correlation_id, |writer| {
+                    write_delete_response(writer, &results, 0)
+                });
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the client may read this partition, which it must to have read so far.
+    fn exists(&self, topic: &str, index: i32) -> Result<(), ErrorCode> {
+        let hub = topics::find(self.namespace, self.session, TopicRef::Name(topic), Right::Listen)?;
+        topics::partition(&hub, index).map(drop)
+    }
+}
+
+impl Membership {
+    /// Whether the reply is there.
+    pub(super) fn is_ready(&mut self) -> bool {
+        if self.reply.is_none() {
+            self.reply = self.receiver.try_recv().ok();
+        }
+        self.reply.is_some()
+    }
+
+    /// Ready when the reply is there.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.reply.is_some() {
+            return Poll::Ready(());
+        }
+        match Pin::new(&mut self.receiver).poll(cx) {
+            Poll::Ready(Ok(reply)) => {
+                self.reply = Some(reply);
+                Poll::Ready(())
+            }
+            // The groups are never gone before their connections are. Should they be, the client's own time is up some time.
+            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Writes the answer.
+    pub(super) fn answer(self, output: &mut Output) {
+        let Self { version, correlation_id, reply, .. } = self;
+        match reply {
+            Some(Reply::Join(error, response)) => {
+                output.answer(ApiKey::JoinGroup, version, correlation_id, |writer| {
+                    write_join_response(writer, version, error, &response, 0);
+                });
+            }
+            Some(Reply::Sync(error, response)) => {
+                output.answer(ApiKey::SyncGroup, version, correlation_id, |writer| {
+                    write_sync_response(writer, version, error, &response, 0);
+                });
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The metrics of the Kafka front.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use listen::MetricsWriter;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::KafkaFront;
+
+/// Collects the connections and requests of a front end.
+#[derive(Debug)]
+pub(crate) struct KafkaMetrics(pub(crate) Arc<KafkaFront>);
+
+impl Collector for KafkaMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut metrics = MetricsWriter::new(encoder);
+        let (places, counters) = (self.0.gate.places(), &self.0.counters);
+        metrics.gauge("parshall_kafka_connections", "Open Kafka connections.", places.taken())?;
+        metrics.gauge(
+            "parshall_kafka_connections_maximum",
+            "Maximum number of Kafka connections.",
+            places.maximum(),
+        )?;
+        metrics.counter(
+            "parshall_kafka_connections_evicted",
+            "Unauthenticated Kafka connections closed to make room for others.",
+            places.evicted(),
+        )?;
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        metrics.counter(
+            "parshall_kafka_connections_accepted",
+            "Kafka connections accepted.",
+            load(&counters.accepted),
+        )?;
+        metrics.counter("parshall_kafka_requests", "Kafka requests received.", load(&counters.requests))?;
+        metrics.counter(
+            "parshall_kafka_requests_malformed",
+            "Kafka connections closed because of a request that can't be read, or is not supported.",
+            load(&counters.malformed),
+        )?;
+        metrics.counter(
+            "parshall_kafka_logins_refused",
+            "Kafka clients refused because of their credentials.",
+            load(&counters.refused_logins),
+        )?;
+        let groups = self.0.groups.counts();
+        metrics.gauge("parshall_kafka_groups", "Consumer groups of Kafka.", groups.groups)?;
+        metrics.gauge("parshall_kafka_group_members", "Members of these groups.", groups.members)
+    }
+}

@@ -1,0 +1,87 @@
+//! Event Hubs over the Kafka protocol, as Kafka's clients speak it: topics are hubs.
+//!
+//! One task per connection reads requests, does them in their order, and answers in their order. Requests to produce may
+//! follow one another before the first is answered; a request to fetch may wait for events, and everything behind it waits
+//! with it, as in Kafka.
+//!
+//! * `connection` is that task: frames in, answers out.
+//! * `requests` says which requests there are, in which versions, and who may ask them.
+//! * `session` is who the client is, and `shaping` what the service profile makes of what it sends.
+//! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
+//! * `group_requests` are what members and operators of consumer groups ask.
+//! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` and `producers` are what their names say.
+
+mod connection;
+mod fetch;
+mod group_requests;
+mod metrics;
+mod offsets;
+mod output;
+mod produce;
+mod producers;
+mod requests;
+mod session;
+mod shaping;
+mod topics;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use listen::AcceptFailures;
+
+pub(crate) use metrics::KafkaMetrics;
+
+use super::listener::{self, Front, Gate, WhenFull};
+use crate::groups::Groups;
+use crate::namespace::Namespace;
+use crate::profile::Traffic;
+use connection::ConnectionTask;
+use producers::ProducerIds;
+
+/// The front end of one namespace.
+#[derive(Debug)]
+pub(crate) struct KafkaFront {
+    namespace: Arc<Namespace>,
+    gate: Gate,
+    producer_ids: ProducerIds,
+    groups: Arc<Groups>,
+    counters: Counters,
+}
+
+/// What went through.
+#[derive(Debug, Default)]
+struct Counters {
+    accepted: AtomicU64,
+    requests: AtomicU64,
+    malformed: AtomicU64,
+    refused_logins: AtomicU64,
+    /// Bytes of long requests that have not arrived completely.
+    large_bytes: AtomicU64,
+}
+
+impl KafkaFront {
+    /// A front end with at most this many `connections`, for which clients wait if need be: the protocol has no way to refuse
+    /// one. Failures to accept are counted in `accept_failures`.
+    pub(crate) fn new(
+        namespace: Arc<Namespace>,
+        groups: Arc<Groups>,
+        connections: u64,
+        accept_failures: Arc<AcceptFailures>,
+    ) -> Arc<Self> {
+        let gate = Gate::new(connections, WhenFull::Wait, accept_failures)
+            .shaped(namespace.profile().cloned(), Traffic::Messaging);
+        let producer_ids = ProducerIds::new();
+        Arc::new(Self { namespace, gate, producer_ids, groups, counters: Counters::default() })
+    }
+}
+
+impl Front for KafkaFront {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    async fn serve_connection(&self, connection: listener::Connection) {
+        self.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        ConnectionTask::new(self, connection).run().await;
+    }
+}

@@ -1,0 +1,129 @@
+//! What leaves a connection: bytes of ours and, between them, batches in the memory of the log, which are not copied.
+
+use std::io::{self, IoSlice};
+
+use amqp_tokio::Stream;
+use bytes::Bytes;
+use kafka::write::Writer;
+use kafka::{ApiKey, frame};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+
+/// Answers that wait to be written, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    /// What stands before the byte of ours with this index.
+    shared: Vec<(usize, Bytes)>,
+    shared_length: usize,
+}
+
+/// An answer that is being written.
+#[derive(Debug)]
+pub(super) struct Answer<'o> {
+    output: &'o mut Output,
+    pub(super) writer: Writer,
+    start: usize,
+    shared_before: usize,
+}
+
+impl Output {
+    /// Begins the answer to a request.
+    pub(super) fn begin(&mut self, key: ApiKey, version: i16, correlation_id: i32) -> Answer<'_> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let start = bytes.len();
+        let writer = frame::begin_response(bytes, key, version, correlation_id);
+        let shared_before = self.shared_length;
+        Answer { output: self, writer, start, shared_before }
+    }
+
+    /// Adds the answer to a request.
+    pub(super) fn answer(
+        &mut self,
+        key: ApiKey,
+        version: i16,
+        correlation_id: i32,
+        write: impl FnOnce(&mut Writer),
+    ) {
+        let mut answer = self.begin(key, version, correlation_id);
+        write(&mut answer.writer);
+        answer.end();
+    }
+
+    /// Takes bytes that are a frame already.
+    pub(super) fn push(&mut self, frame: &[u8]) {
+        self.bytes.extend_from_slice(frame);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// How many bytes wait, those of the log included.
+    pub(super) fn length(&self) -> usize {
+        self.bytes.len() + self.shared_length
+    }
+
+    /// Writes all of it.
+    pub(super) async fn write_to(&mut self, stream: &mut Stream) -> io::Result<()> {
+        if self.shared.is_empty() {
+            stream.write_all(&self.bytes).await?;
+        } else {
+            self.write_pieces(stream).await?;
+        }
+        stream.flush().await?;
+        self.shared.clear();
+        self.shared_length = 0;
+        self.bytes.clear();
+        if self.bytes.capacity() > KEPT_CAPACITY {
+            self.bytes = Vec::new();
+        }
+        Ok(())
+    }
+
+    async fn write_pieces(&self, stream: &mut Stream) -> io::Result<()> {
+        let mut pieces: Vec<&[u8]> = Vec::with_capacity(2 * self.shared.len() + 1);
+        let mut start = 0;
+        for (at, shared) in &self.shared {
+            pieces.extend([&self.bytes[start..*at], shared]);
+            start = *at;
+        }
+        pieces.push(&self.bytes[start..]);
+        pieces.retain(|piece| !piece.is_empty());
+        let mut pieces: Vec<IoSlice<'_>> = pieces.into_iter().map(IoSlice::new).collect();
+        let mut rest = &mut pieces[..];
+        while !rest.is_empty() {
+            let window = &rest[..rest.len().min(PIECES_AT_ONCE)];
+            let written =
+                std::future::poll_fn(|cx| std::pin::Pin::new(&mut *stream).poll_write_vectored(cx, window));
+            match written.await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => IoSlice::advance_slices(&mut rest, written),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Answer<'_> {
+    /// Puts shared bytes behind what is written so far.
+    pub(super) fn put_shared(&mut self, bytes: Bytes) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.output.shared_length += bytes.len();
+        self.output.shared.push((self.writer.length(), bytes));
+    }
+
+    /// Completes the answer.
+    pub(super) fn end(self) {
+        let mut bytes = self.writer.finish();
+        frame::end_response(&mut bytes, self.start, self.output.shared_length - self.shared_before);
+        self.output.bytes = bytes;
+    }
+}
+
+/// As many as one call takes on every system.
+const PIECES_AT_ONCE: usize = 64;
+
+/// Memory for output that a connection keeps.
+const KEPT_CAPACITY: usize = 64 * 1024;

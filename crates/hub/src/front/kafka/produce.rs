@@ -1,0 +1,162 @@
+//! From requests to logs. Hot path: a batch is checked where it arrived, and copied once, into the log.
+
+use access::Right;
+use kafka::ErrorCode;
+use kafka::fetch::TopicRef;
+use kafka::produce::{ProducePartition, ProduceRequest, ProduceResult};
+use kafka::record_batch::{BatchError, RecordBatch};
+use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
+use partition_log::{AppendError, ProduceError, Produced, ProducerError, UnixTime};
+
+use super::session::Session;
+use super::topics::{self, Topics};
+use crate::namespace::{Hub, Namespace};
+
+/// What became of the batches of one request.
+#[derive(Debug)]
+pub(super) struct Outcomes {
+    /// By the partitions of the request, in its order.
+    outcomes: Vec<Result<Stored, Refusal>>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    base_offset: u64,
+    log_start_offset: u64,
+    commit: CommitNumber,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    error: ErrorCode,
+    message: Option<String>,
+}
+
+impl Outcomes {
+    /// Appends the batches of a request, each by itself: one that is refused does not keep the others out.
+    pub(super) fn append(
+        namespace: &Namespace,
+        session: &Session,
+        request: &ProduceRequest<'_>,
+        now: UnixTime,
+    ) -> Self {
+        let mut topics = Topics::new(namespace, session, Right::Send);
+        let mut outcomes = Vec::with_capacity(request.partitions.len());
+        for partition in &request.partitions {
+            let hub = topics.find(TopicRef::Name(partition.topic)).map_err(Refusal::of);
+            outcomes.push(hub.and_then(|hub| append(namespace, &hub, request, partition, now)));
+        }
+        Self { outcomes }
+    }
+
+    /// None of the batches is stored.
+    pub(super) fn refused(request: &ProduceRequest<'_>, error: ErrorCode) -> Self {
+        Self { outcomes: request.partitions.iter().map(|_| Err(Refusal::of(error))).collect() }
+    }
+
+    /// The commit that all of them wait for.
+    pub(super) fn commit(&self) -> CommitNumber {
+        let stored = self.outcomes.iter().flatten();
+        stored.map(|stored| stored.commit).max().unwrap_or(CommitNumber::DONE)
+    }
+
+    /// The results for the client, in the order of its request, once commits are settled.
+    pub(super) fn results<'a>(
+        &self,
+        request: &[(&'a str, i32)],
+        commits: Option<&CommitWatch>,
+    ) -> Vec<ProduceResult<'a>> {
+        let failed = |stored: &Stored| {
+            let state = commits.map(|commits| commits.state_of(stored.commit));
+            state == Some(CommitState::Failed)
+        };
+        let result = |(outcome, (topic, index)): (&Result<_, _>, &(&'a str, i32))| match outcome {
+            Ok(stored) if !failed(stored) => ProduceResult {
+                topic,
+                index: *index,
+                error_code: ErrorCode::None.code(),
+                base_offset: stored.base_offset.cast_signed(),
+                log_start_offset: stored.log_start_offset.cast_signed(),
+                error_message: None,
+            },
+            Ok(_) => refused(topic, *index, ErrorCode::KafkaStorageError, None),
+            Err(Refusal { error, message }) => refused(topic, *index, *error, message.clone()),
+        };
+        self.outcomes.iter().zip(request).map(result).collect()
+    }
+}
+
+impl Refusal {
+    const fn of(error: ErrorCode) -> Self {
+        Self { error, message: None }
+    }
+}
+
+fn refused(topic: &str, index: i32, error: ErrorCode, error_message: Option<String>) -> ProduceResult<'_> {
+    let error_code = error.code();
+    ProduceResult { topic, index, error_code, base_offset: -1, log_start_offset: -1, error_message }
+}
+
+fn append(
+    namespace: &Namespace,
+    hub: &Hub,
+    request: &ProduceRequest<'_>,
+    partition: &ProducePartition<'_>,
+    now: UnixTime,
+) -> Result<Stored, Refusal> {
+    if !(-1..=1).contains(&request.acks) {
+        return Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
+    }
+    if request.transactional_id.is_some() {
+        return Err(Refusal::of(ErrorCode::InvalidTxnState));
+    }
+    let found = topics::partition(hub, partition.index).map_err(Refusal::of)?;
+    if partition.records.len() > LARGEST_BATCH {
+        let message =
+            format!("a batch may have {LARGEST_BATCH} bytes, this one has {}", partition.records.len());
+        return Err(Refusal { error: ErrorCode::MessageTooLarge, message: Some(message) });
+    }
+    let batch = RecordBatch::check(partition.records).map_err(unreadable)?;
+    if batch.is_transactional() {
+        return Err(Refusal::of(ErrorCode::InvalidTxnState));
+    }
+    namespace.admit_record_batches().map_err(|error| {
+        tracing::error!(%error, "the data directory can't be made to take record batches of Kafka");
+        Refusal::of(ErrorCode::KafkaStorageError)
+    })?;
+    let (base_offset, commit) = match found.append_record_batch(now, &batch) {
+        Ok(Produced::Stored(appended)) => (appended.first_sequence_number, appended.commit),
+        Ok(Produced::Duplicate { first_sequence_number, commit }) => (first_sequence_number, commit),
+        Err(ProduceError::Producer(error)) => {
+            let code = match error {
+                ProducerError::OutOfOrder { .. } => ErrorCode::OutOfOrderSequenceNumber,
+                ProducerError::OlderEpoch { .. } => ErrorCode::InvalidProducerEpoch,
+            };
+            return Err(Refusal { error: code, message: Some(error.to_string()) });
+        }
+        Err(ProduceError::Append(error)) => {
+            let code = match error {
+                AppendError::Encoding(never) => match never {},
+                AppendError::TooLong => ErrorCode::MessageTooLarge,
+                // Clients try again after both.
+                AppendError::Full { .. } => ErrorCode::RequestTimedOut,
+                AppendError::Unavailable(_) => ErrorCode::KafkaStorageError,
+            };
+            return Err(Refusal { error: code, message: Some(error.to_string()) });
+        }
+    };
+    Ok(Stored { base_offset, log_start_offset: found.log().stats().begin_sequence_number, commit })
+}
+
+fn unreadable(error: BatchError) -> Refusal {
+    let code = match error {
+        BatchError::Checksum | BatchError::Incomplete { .. } => ErrorCode::CorruptMessage,
+        BatchError::Compression(_) => ErrorCode::UnsupportedCompressionType,
+        BatchError::Magic { .. } => ErrorCode::UnsupportedForMessageFormat,
+        BatchError::MoreThanOne { .. } | BatchError::Invalid(_) => ErrorCode::InvalidRecord,
+    };
+    Refusal { error: code, message: Some(error.to_string()) }
+}
+
+/// Largest batch, in bytes: what Kafka takes by default (`max.message.bytes`).
+const LARGEST_BATCH: usize = 1024 * 1024 + 12;

@@ -1,0 +1,139 @@
+//! Topics are hubs: their names, their ids, and how clients see them.
+
+use std::sync::Arc;
+
+use access::Right;
+use kafka::ErrorCode;
+use kafka::fetch::TopicRef;
+use kafka::messages::metadata::{MetadataRequest, TopicMetadata};
+use kafka::read::Uuid;
+use partition_log::LEADER_EPOCH;
+
+use super::session::Session;
+use crate::namespace::{Hub, Namespace, Partition};
+
+/// The hub that a request names, for a client that may use `right` on it. A client without any right on it does not learn
+/// whether it exists.
+pub(super) fn find(
+    namespace: &Namespace,
+    session: &Session,
+    topic: TopicRef<'_>,
+    right: Right,
+) -> Result<Arc<Hub>, ErrorCode> {
+    let hub = match topic {
+        TopicRef::Name(name) => {
+            if !session.allows(name, right) {
+                return Err(ErrorCode::TopicAuthorizationFailed);
+            }
+            named(namespace, name).ok_or(ErrorCode::UnknownTopicOrPartition)?
+        }
+        TopicRef::Id(id) => {
+            let hub = namespace.hubs().iter().find(|hub| hub.id() == id).cloned();
+            let hub = hub.filter(|hub| session.knows(hub.name())).ok_or(ErrorCode::UnknownTopicId)?;
+            if !session.allows(hub.name(), right) {
+                return Err(ErrorCode::TopicAuthorizationFailed);
+            }
+            hub
+        }
+    };
+    Ok(hub)
+}
+
+/// Looks topics up for a request, whose partitions of one topic stand together: each topic once.
+#[derive(Debug)]
+pub(super) struct Topics<'a> {
+    namespace: &'a Namespace,
+    session: &'a Session,
+    right: Right,
+    latest: Option<(TopicRef<'a>, Result<Arc<Hub>, ErrorCode>)>,
+}
+
+impl<'a> Topics<'a> {
+    /// For a client that wants to use `right` on them.
+    pub(super) const fn new(namespace: &'a Namespace, session: &'a Session, right: Right) -> Self {
+        Self { namespace, session, right, latest: None }
+    }
+
+    /// As [`find`].
+    pub(super) fn find(&mut self, topic: TopicRef<'a>) -> Result<Arc<Hub>, ErrorCode> {
+        match &self.latest {
+            Some((latest, found)) if *latest == topic => found.clone(),
+            _ => {
+                let found = find(self.namespace, self.session, topic, self.right);
+                self.latest = Some((topic, found.clone()));
+                found
+            }
+        }
+    }
+}
+
+/// The hub of this name. Topics have their letter case; hubs do not.
+fn named(namespace: &Namespace, name: &str) -> Option<Arc<Hub>> {
+    namespace.hub(name).filter(|hub| hub.name() == name)
+}
+
+/// The partition with this number.
+pub(super) fn partition(hub: &Hub, index: i32) -> Result<&Arc<Partition>, ErrorCode> {
+    let partition = usize::try_from(index).ok().and_then(|index| hub.partitions().get(index));
+    partition.filter(|partition| !partition.is_deleted()).ok_or(ErrorCode::UnknownTopicOrPartition)
+}
+
+/// A hub that a client asked for, or why it can't have it.
+pub(super) enum Found<'a> {
+    Hub(Arc<Hub>),
+    Missing { name: Option<&'a str>, id: Uuid, error: ErrorCode },
+}
+
+/// The topics that a client asks for; where it asks for all, those that it may know of.
+pub(super) fn described<'a>(
+    namespace: &Namespace,
+    session: &Session,
+    request: &MetadataRequest<'a>,
+) -> Vec<Found<'a>> {
+    let hubs = namespace.hubs();
+    let Some(topics) = &request.topics else {
+        let known = hubs.iter().filter(|hub| session.knows(hub.name()));
+        return known.map(|hub| Found::Hub(Arc::clone(hub))).collect();
+    };
+    let described = topics.iter().map(|topic| match *topic {
+        TopicRef::Name(name) if !session.knows(name) => Found::Missing {
+            name: Some(name),
+            id: Uuid::default(),
+            error: ErrorCode::TopicAuthorizationFailed,
+        },
+        TopicRef::Name(name) => match named(namespace, name) {
+            Some(hub) => Found::Hub(hub),
+            None => {
+                let error = ErrorCode::UnknownTopicOrPartition;
+                Found::Missing { name: Some(name), id: Uuid::default(), error }
+            }
+        },
+        TopicRef::Id(id) => {
+            let hub = hubs.iter().find(|hub| hub.id() == id && session.knows(hub.name()));
+            let missing = Found::Missing { name: None, id, error: ErrorCode::UnknownTopicId };
+            hub.map_or(missing, |hub| Found::Hub(Arc::clone(hub)))
+        }
+    });
+    described.collect()
+}
+
+impl Found<'_> {
+    pub(super) fn metadata(&self) -> TopicMetadata<'_> {
+        match self {
+            Self::Hub(hub) => TopicMetadata {
+                error: ErrorCode::None,
+                name: Some(hub.name()),
+                id: hub.id(),
+                partitions: u32::try_from(hub.partitions().len()).unwrap_or(0),
+                leader_epoch: LEADER_EPOCH,
+            },
+            Self::Missing { name, id, error } => TopicMetadata {
+                error: *error,
+                name: *name,
+                id: *id,
+                partitions: 0,
+                leader_epoch: LEADER_EPOCH,
+            },
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The consumer groups of Kafka's clients: who belongs to them, and how far they have come.
+//!
+//! They have nothing to do with the consumer groups of hubs. They are there as soon as someone names them, and span all topics
+//! of the namespace.
+//!
+//! * `group` is one group, as a state machine.
+//! * `offsets` are what it has committed.
+//! * [`Groups`] are all of them: it gives each request its turn, has the machines do what is due, and wakes requests that wait.
+//!
+//! Groups are kept in memory.
+
+mod group;
+mod offsets;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kafka::ErrorCode;
+use kafka::messages::group::{JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest};
+use kafka::messages::group_admin::{DescribedGroup, ListGroupsRequest, ListedGroup};
+use kafka::messages::group_offsets::{AskedGroup, CommittedOffset, FetchedOffset, OffsetCommitRequest};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::Instant;
+use units::Random;
+
+pub(crate) use group::{Client, Reply};
+
+use group::{Group, Ticket};
+
+/// All groups of a namespace.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    registry: Mutex<Registry>,
+    /// A deadline may have come nearer.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Registry {
+    groups: BTreeMap<String, Group>,
+    waiting: HashMap<Ticket, oneshot::Sender<Reply>>,
+    next_ticket: Ticket,
+    ids: Random,
+}
+
+/// How many groups there are, and how many members in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupCounts {
+    pub(crate) groups: u64,
+    pub(crate) members: u64,
+}
+
+impl Groups {
+    /// None yet. Member ids follow from `seed`, which has to differ from one start to the next.
+    pub(crate) fn new(seed: u64) -> Arc<Self> {
+        let registry = Registry {
+            groups: BTreeMap::new(),
+            waiting: HashMap::new(),
+            next_ticket: 0,
+            ids: Random::from_seed(seed),
+        };
+        Arc::new(Self { registry: Mutex::new(registry), changed: Notify::new() })
+    }
+
+    /// Has the groups do what is due, until `stop` becomes true.
+    pub(crate) async fn drive(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        loop {
+            let next = self.lock().expire(Instant::now());
+            let next = async {
+                match next {
+                    Some(next) => tokio::time::sleep_until(next).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = next => {}
+                () = self.changed.notified() => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    /// Someone joins a group. The reply comes when the group is complete.
+    pub(crate) fn join(
+        &self,
+        request: &JoinGroupRequest<'_>,
+        client: Client<'_>,
+    ) -> oneshot::Receiver<Reply> {
+        let now = Instant::now();
+        let mut registry = self.lock();
+        let (ticket, receiver) = registry.ticket();
+        if !is_group_id(request.group_id) || !registry.has_room_for(request.group_id) {
+            let error = match is_group_id(request.group_id) {
+                true => ErrorCode::CoordinatorNotAvailable,
+                false => ErrorCode::InvalidGroupId,
+            };
+            registry.answer(ticket, Reply::Join(error, Default::default()));
+            return receiver;
+        }
+        let Registry { groups, ids, .. } = &mut *registry;
+        let group = groups.entry(request.group_id.to_owned()).or_insert_with(|| Group::new(now));
+        let prefix = request.instance_id.unwrap_or(client.id);
+        let new_id = || format!("{prefix}-{:016x}{:016x}", ids.next_u64(), ids.next_u64());
+        group.join(now, ticket, request, client, new_id);
+        self.settle(registry, request.group_id);
+        receiver
+    }
+
+    /// A member brings the assignment, or fetches its part. The reply comes when the leader has assigned.
+    pub(crate) fn sync(&self, request: &SyncGroupRequest<'_>) -> oneshot::Receiver<Reply> {
+        let mut registry = self.lock();
+        let (ticket, receiver) = registry.ticket();
+        match registry.groups.get_mut(request.member.group_id) {
+            Some(group) => group.sync(Instant::now(), ticket, request),
+            None => registry.answer(ticket, Reply::Sync(ErrorCode::UnknownMemberId, Default::default())),
+        }
+        self.settle(registry, request.member.group_id);
+        receiver
+    }
+
+    /// A member shows that it is there.
+    pub(crate) fn heartbeat(&self, member: &MemberRef<'_>) -> ErrorCode {
+        let mut registry = self.lock();
+        let group = registry.groups.get_mut(member.group_id);
+        group.map_or(ErrorCode::UnknownMemberId, |group| group.heartbeat(Instant::now(), member))
+    }
+
+    /// Members leave.
+    pub(crate) fn leave(&self, request: &LeaveGroupRequest<'_>) -> Vec<ErrorCode> {
+        let now = Instant::now();
+        let mut registry = self.lock();
+        let Some(group) = registry.groups.get_mut(request.group_id) else {
+            return vec![ErrorCode::UnknownMemberId; request.members.len()];
+        };
+        let errors = request.members.iter().map(|(id, instance)| group.leave(now, id, *instance)).collect();
+        self.settle(registry, request.group_id);
+        errors
+    }
+
+    /// Takes offsets. `exists` says whether the client may use a partition of a topic.
+    pub(crate) fn commit(
+        &self,
+        request: &OffsetCommitRequest<'_>,
+        exists: impl Fn(&str, i32) -> Result<(), ErrorCode>,
+    ) -> Vec<ErrorCode> {
+        let now = Instant::now();
+        let all = |error| vec![error; request.partitions.len()];
+        let mut registry = self.lock();
+        let group_id = request.member.group_id;
+        if !is_group_id(group_id) {
+            return all(ErrorCode::InvalidGroupId);
+        }
+        if !registry.groups.contains_key(group_id) && request.member.generation >= 0 {
+            return all(ErrorCode::IllegalGeneration);
+        }
+        if !registry.has_room_for(group_id) {
+            return all(ErrorCode::CoordinatorNotAvailable);
+        }
+        let group = registry.groups.entry(group_id.to_owned()).or_insert_with(|| Group::new(now));
+        if let Err(error) = group.check_commit(now, &request.member) {
+            return all(error);
+        }
+        let commit = |committed: &CommittedOffset<'_>| match exists(committed.topic, committed.index) {
+            Ok(()) => group.offsets.commit(committed),
+            Err(error) => error,
+        };
+        request.partitions.iter().map(commit).collect()
+    }
+
+    /// How far a group has come.
+    pub(crate) fn fetch(&self, asked: &AskedGroup<'_>) -> Vec<FetchedOffset> {
+        let registry = self.lock();
+        match registry.groups.get(asked.group_id) {
+            Some(group) => group.offsets.fetch(asked),
+            None => offsets::Offsets::default().fetch(asked),
+        }
+    }
+
+    /// What there is to say of groups. A group that is not there is `Dead`.
+    pub(crate) fn describe(&self, group_ids: &[&str]) -> Vec<DescribedGroup> {
+        let registry = self.lock();
+        let describe = |group_id: &&str| match registry.groups.get(*group_id) {
+            Some(group) => group.describe(group_id),
+            None => DescribedGroup {
+                group_id: (*group_id).to_owned(),
+                state: "Dead",
+                ..DescribedGroup::default()
+            },
+        };
+        group_ids.iter().map(describe).collect()
+    }
+
+    /// The groups in one of the states and of one of the types that are asked for.
+    pub(crate) fn list(&self, request: &ListGroupsRequest<'_>) -> Vec<ListedGroup> {
+        let has = |asked: &[&str], own: &str| {
+            asked.is_empty() || asked.iter().any(|asked| asked.eq_ignore_ascii_case(own))
+        };
+        let registry = self.lock();
+        let listed = registry.groups.iter().map(|(group_id, group)| ListedGroup {
+            group_id: group_id.clone(),
+            protocol_type: group.protocol_type().to_owned(),
+            state: group.state_name(),
+            group_type: CLASSIC,
+        });
+        listed.filter(|it| has(&request.states, it.state) && has(&request.types, it.group_type)).collect()
+    }
+
+    /// Deletes groups that have no member.
+    pub(crate) fn delete(&self, group_ids: &[&str]) -> Vec<ErrorCode> {
+        let mut registry = self.lock();
+        let delete = |group_id: &&str| match registry.groups.get(*group_id).map(Group::empty_since) {
+            None => ErrorCode::GroupIdNotFound,
+            Some(None) => ErrorCode::NonEmptyGroup,
+            Some(Some(_)) => {
+                registry.groups.remove(*group_id);
+                ErrorCode::None
+            }
+        };
+        group_ids.iter().map(delete).collect()
+    }
+
+    pub(crate) fn counts(&self) -> GroupCounts {
+        let registry = self.lock();
+        let members = registry.groups.values().map(|group| group.member_count() as u64).sum();
+        GroupCounts { groups: registry.groups.len() as u64, members }
+    }
+
+    /// Hands out what a group has decided.
+    fn settle(&self, mut registry: MutexGuard<'_, Registry>, group_id: &str) {
+        let replies = registry.groups.get_mut(group_id).map(Group::take_replies).unwrap_or_default();
+        replies.into_iter().for_each(|(ticket, reply)| registry.answer(ticket, reply));
+        drop(registry);
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        // What a panic leaves behind is at worst a group in which a member waits until its session is over.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registry {
+    fn ticket(&mut self) -> (Ticket, oneshot::Receiver<Reply>) {
+        let (sender, receiver) = oneshot::channel();
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.waiting.insert(ticket, sender);
+        (ticket, receiver)
+    }
+
+    fn answer(&mut self, ticket: Ticket, reply: Reply) {
+        if let Some(sender) = self.waiting.remove(&ticket) {
+            // Who has gone hears nothing, and is missed when its session is over.
+            let _ = sender.send(reply);
+        }
+    }
+
+    fn has_room_for(&self, group_id: &str) -> bool {
+        self.groups.len() < GROUPS_MAX || self.groups.contains_key(group_id)
+    }
+
+    /// Does what is due, and says when there is more.
+    fn expire(&mut self, now: Instant) -> Option<Instant> {
+        let mut replies = Vec::new();
+        for group in self.groups.values_mut() {
+            group.expire(now);
+            replies.append(&mut group.take_replies());
+        }
+        replies.into_iter().for_each(|(ticket, reply)| self.answer(ticket, reply));
+        self.groups.retain(|_id, group| {
+            let kept_until = |since: Instant| match group.offsets.is_empty() {
+                true => since + FORGOTTEN_WITHOUT_OFFSETS,
+                false => since + FORGOTTEN_AFTER,
+            };
+            group.empty_since().is_none_or(|since| now < kept_until(since))
+        });
+        self.groups.values().filter_map(Group::next_deadline).min()
+    }
+}
+
+/// Whether a group can be called that.
+fn is_group_id(group_id: &str) -> bool {
+    (1..=GROUP_ID_MAX).contains(&group_id.len())
+}
+
+/// How members of these groups agree, in contrast to those whose partitions the broker assigns.
+const CLASSIC: &str = "classic";
+
+/// The longest name of a group, as the service has it.
+const GROUP_ID_MAX: usize = 256;
+
+/// Groups that there may be.
+const GROUPS_MAX: usize = 100_000;
+
+/// A group without members is forgotten after this time, with its offsets (`offsets.retention.minutes`).
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// One that never committed anything has nothing to be remembered for.
+const FORGOTTEN_WITHOUT_OFFSETS: Duration = Duration::from_secs(60);
