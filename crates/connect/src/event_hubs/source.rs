@@ -32,6 +32,7 @@ use crate::service::Endpoint;
 use crate::service::Reconnecting;
 use crate::service::ServiceConnection;
 use crate::service::ServiceError;
+use crate::service::error::PROTOCOL;
 use crate::sink::ErrorClass;
 use crate::source::{ShutDown, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
@@ -162,8 +163,7 @@ impl EventHubsSource {
         };
         let session = connection.data();
         let Some(link) = connection.engine().attach_receiver(session, options) else {
-            let error =
-                ServiceError::of_connection("connection:protocol", "the service accepts no more links");
+            let error = ServiceError::of_connection(PROTOCOL, "the service accepts no more links");
             self.fail(partition, error);
             return;
         };

@@ -11,7 +11,7 @@ use amqp_tokio::Driver;
 use tokio::time::{Instant, Sleep};
 
 use super::endpoint::Endpoint;
-use super::error::{NO_ANSWER, ServiceError};
+use super::error::{NO_ANSWER, PROTOCOL, ServiceError, TIMEOUT};
 use super::request::{Request, RequestPair};
 use super::token;
 
@@ -76,10 +76,7 @@ impl ServiceConnection {
                     return Err(ServiceError::of_close(error));
                 }
             }
-            return Err(ServiceError::of_connection(
-                "connection:protocol",
-                "the service accepts only one session",
-            ));
+            return Err(ServiceError::of_connection(PROTOCOL, "the service accepts only one session"));
         };
         let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
         token_links.exchange(&mut driver, &token::put_token(&endpoint)).await?;
@@ -229,7 +226,7 @@ impl ServiceConnection {
 }
 
 fn timed_out(what: &str, limit: Duration) -> ServiceError {
-    ServiceError::of_connection("connection:timeout", format!("{what} within {limit:?}"))
+    ServiceError::of_connection(TIMEOUT, format!("{what} within {limit:?}"))
 }
 
 /// How long a renewal waits for credit before it looks again.

@@ -110,10 +110,7 @@ impl ServiceError {
 
     /// The end of a connection: the protocol's reason, or that there is none.
     pub(crate) fn of_close(error: Option<ConnectionError>) -> Self {
-        error.map_or_else(
-            || Self::of_connection("connection:lost", "the service ended the connection"),
-            Self::from,
-        )
+        error.map_or_else(|| Self::of_connection(LOST, "the service ended the connection"), Self::from)
     }
 }
 
@@ -141,7 +138,7 @@ impl From<ConnectionError> for ServiceError {
             ConnectionError::NotAmqp(first) => match Spoken::of(&first) {
                 Some(Spoken::Tls) => Self::fatal(NEEDS_TLS, "the service answers with TLS, not with AMQP"),
                 Some(Spoken::Http) => Self::fatal(IS_HTTP, "the service answers with HTTP, not with AMQP"),
-                Some(Spoken::Amqp) | None => {
+                Some(Spoken::Amqp | Spoken::Kafka) | None => {
                     Self::fatal(ErrorCondition::NOT_IMPLEMENTED.as_str(), error.to_string())
                 }
             },
@@ -157,14 +154,10 @@ impl From<ConnectionError> for ServiceError {
             | ConnectionError::NumberTooLarge { .. }
             | ConnectionError::TooManyLinks(_)
             | ConnectionError::PartialMessages(_)
-            | ConnectionError::LongLinkName { .. } => {
-                Self::of_connection("connection:protocol", error.to_string())
-            }
+            | ConnectionError::LongLinkName { .. } => Self::of_connection(PROTOCOL, error.to_string()),
             ConnectionError::IdleTimeout
             | ConnectionError::OutputTimeout
-            | ConnectionError::HandshakeTimeout => {
-                Self::of_connection("connection:timeout", error.to_string())
-            }
+            | ConnectionError::HandshakeTimeout => Self::of_connection(TIMEOUT, error.to_string()),
         }
     }
 }
@@ -174,7 +167,7 @@ impl From<DriveError> for ServiceError {
         match error {
             DriveError::Protocol(error) => error.into(),
             DriveError::Io(_) | DriveError::Disconnected | DriveError::Closed => {
-                Self::of_connection("connection:lost", error.to_string())
+                Self::of_connection(LOST, error.to_string())
             }
         }
     }
@@ -183,13 +176,13 @@ impl From<DriveError> for ServiceError {
 impl From<ConnectError> for ServiceError {
     fn from(error: ConnectError) -> Self {
         let condition = match &error {
-            ConnectError::Unreachable { .. } => "connection:unreachable",
+            ConnectError::Unreachable { .. } => UNREACHABLE,
             ConnectError::Tls { source, .. } => condition_of_tls(source),
             ConnectError::WebSocket { source, .. } => match source.kind() {
                 io::ErrorKind::InvalidData => NOT_WEB_SOCKET,
                 _ => "connection:web-socket",
             },
-            ConnectError::Timeout { .. } => "connection:timeout",
+            ConnectError::Timeout { .. } => TIMEOUT,
         };
         Self::of_connection(condition, error.to_string())
     }
@@ -251,6 +244,15 @@ fn class_of(condition: &ErrorCondition) -> ErrorClass {
         ErrorClass::Retryable
     }
 }
+
+/// The connection was lost, or ended without a reason.
+pub const LOST: &str = "connection:lost";
+/// There is no way to the service.
+pub const UNREACHABLE: &str = "connection:unreachable";
+/// The service did not answer in time.
+pub const TIMEOUT: &str = "connection:timeout";
+/// The service does not do what the protocol demands.
+pub const PROTOCOL: &str = "connection:protocol";
 
 // Conditions of ours that say what a user has to change.
 

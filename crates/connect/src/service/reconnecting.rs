@@ -11,7 +11,7 @@ use units::mix;
 
 use super::connection::ServiceConnection;
 use super::endpoint::Endpoint;
-use super::error::ServiceError;
+use super::error::{LOST, ServiceError};
 
 /// A connection, or the way to one. Nothing happens without being polled.
 pub(crate) struct Reconnecting {
@@ -98,7 +98,7 @@ impl Reconnecting {
                         let attempts = self.failures;
                         self.failures = 0;
                         return Poll::Ready(Err(ServiceError::fatal(
-                            "connection:lost",
+                            LOST,
                             format!("reconnecting failed {attempts} times in a row"),
                         )));
                     };

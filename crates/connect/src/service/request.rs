@@ -9,7 +9,7 @@ use amqp::performative::{DeliveryState, ErrorCondition, SenderSettleMode, Source
 use amqp::{Connection, DecodeError, Value};
 use amqp_tokio::Driver;
 
-use super::error::ServiceError;
+use super::error::{PROTOCOL, ServiceError};
 
 /// Both links to one node.
 #[derive(Debug)]
@@ -67,12 +67,8 @@ impl RequestPair {
             max_message_size: Some(REPLY_BYTES_MAX),
             ..LinkOptions::default()
         };
-        let no_room = || {
-            ServiceError::of_connection(
-                "connection:protocol",
-                format!("there is no room for links to {node}"),
-            )
-        };
+        let no_room =
+            || ServiceError::of_connection(PROTOCOL, format!("there is no room for links to {node}"));
         let sender = connection.attach_sender(session, to_node).ok_or_else(no_room)?;
         let receiver = connection.attach_receiver(session, from_node).ok_or_else(no_room)?;
         connection.set_credit(receiver, REPLY_CREDIT);

@@ -13,7 +13,7 @@ use amqp::performative::{DeliveryState, SenderSettleMode, Source, Target};
 
 use super::connection::ServiceConnection;
 use super::endpoint::Endpoint;
-use super::error::ServiceError;
+use super::error::{ServiceError, TIMEOUT};
 use super::forwarded::format_of;
 use super::outstanding::Outstanding;
 use super::reconnecting::Reconnecting;
@@ -89,7 +89,7 @@ impl Transmitter {
         let attached = std::future::poll_fn(|context| transmitter.poll_attached(context));
         tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
             let description = format!("the sender links were not attached within {limit:?}");
-            Err(ServiceError::of_connection("connection:timeout", description))
+            Err(ServiceError::of_connection(TIMEOUT, description))
         })?;
         Ok(transmitter)
     }

@@ -126,7 +126,8 @@ impl Container {
     pub(super) async fn list(&self, prefix: &str) -> Result<Vec<ListedBlob>, StoreError> {
         let options = BlobContainerClientListBlobsOptions {
             include: Some(vec![ListBlobsIncludeItem::Metadata]),
-            prefix: Some(prefix.to_owned()),
+            // A parameter without a value is signed by some, and not by others.
+            prefix: Some(prefix.to_owned()).filter(|prefix| !prefix.is_empty()),
             ..Default::default()
         };
         let mut pages =

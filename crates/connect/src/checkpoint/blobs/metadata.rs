@@ -39,9 +39,8 @@ pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Metadata {
 }
 
 pub(super) fn to_checkpoint(group: ConsumerGroup, partition: PartitionId, blob: ListedBlob) -> Checkpoint {
-    let value = |name| entry(&blob.metadata, name).filter(|value| !value.is_empty());
+    let value = |name| value(&blob.metadata, name);
     let unread = value(UNREAD).is_some();
-    let sequence_number = value(SEQUENCE_NUMBER).and_then(|number| number.parse().ok());
     let offset = match value(ESCAPED_OFFSET) {
         Some(escaped) => percent_decode_str(escaped).decode_utf8().ok().map(Into::into),
         None => value(OFFSET).map(str::to_owned),
@@ -49,10 +48,16 @@ pub(super) fn to_checkpoint(group: ConsumerGroup, partition: PartitionId, blob: 
     Checkpoint {
         group,
         partition,
-        sequence_number: sequence_number.filter(|_| !unread),
+        sequence_number: sequence_number(&blob.metadata),
         offset: offset.filter(|_| !unread),
         etag: Some(blob.etag),
     }
+}
+
+/// The last event that is done.
+pub(super) fn sequence_number(metadata: &Metadata) -> Option<i64> {
+    let is_unread = value(metadata, UNREAD).is_some();
+    value(metadata, SEQUENCE_NUMBER).filter(|_| !is_unread)?.parse().ok()
 }
 
 pub(super) fn of_ownership(ownership: &Ownership) -> Metadata {
@@ -74,6 +79,10 @@ pub(super) fn to_ownership(group: ConsumerGroup, partition: PartitionId, blob: L
 /// Services keep the case in which a name was written first, or don't.
 fn entry<'a>(metadata: &'a Metadata, wanted: &str) -> Option<&'a str> {
     metadata.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.as_str())
+}
+
+fn value<'a>(metadata: &'a Metadata, wanted: &str) -> Option<&'a str> {
+    entry(metadata, wanted).filter(|value| !value.is_empty())
 }
 
 /// Whether a text comes back as it was when it is sent as the value of a header.

@@ -48,7 +48,7 @@ mod transport;
 
 use container::{Condition, Container, ListedBlob, Written};
 use metadata::Metadata;
-use names::{GroupNames, Kind};
+use names::{GroupNames, Kind, partition_of_checkpoint};
 pub use options::{BlobStoreOptions, MissingContainer, Spelling};
 
 /// Checkpoints and ownership in the blobs of a container. Clones share their connections.
@@ -81,6 +81,24 @@ impl BlobCheckpointStore {
         again(|| container.probe()).await?;
         let inner = Inner { container, spelling: options.spelling, found: Mutex::default() };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// How far the checkpoints of a hub's consumer group are, by the sequence numbers of the last events that are done: in
+    /// whatever namespace and spelling processors write them. For one who watches processors, and writes nothing.
+    ///
+    /// # Errors
+    /// As those of [`open`](Self::open).
+    pub async fn progress_of(
+        &self,
+        hub: &str,
+        consumer_group: &str,
+    ) -> Result<Vec<(PartitionId, i64)>, StoreError> {
+        let listed = again(|| self.inner.container.list("")).await?;
+        let progress = listed.into_iter().filter_map(|blob| {
+            let partition = partition_of_checkpoint(&blob.name, hub, consumer_group)?;
+            Some((partition, metadata::sequence_number(&blob.metadata)?))
+        });
+        Ok(progress.collect())
     }
 }
 

@@ -54,6 +54,18 @@ impl GroupNames {
     }
 }
 
+/// The partition that a checkpoint is of, if its name is one of this hub and group: in any namespace, and in any case of
+/// letters.
+pub(super) fn partition_of_checkpoint(name: &str, hub: &str, group: &str) -> Option<PartitionId> {
+    let own = GroupNames::as_given(&ConsumerGroup::new("", hub, group)).of_kind(Kind::Checkpoint);
+    let own: Vec<&str> = own.split('/').collect();
+    let segments: Vec<&str> = name.split('/').collect();
+    let ([_, own @ .., _], [_, segments @ .., partition]) = (&own[..], &segments[..]) else { return None };
+    let is_own = own.len() == segments.len()
+        && own.iter().zip(segments).all(|(own, segment)| own.eq_ignore_ascii_case(segment));
+    is_own.then(|| partition.parse().ok().map(PartitionId))?
+}
+
 fn push_segment(name: &mut String, part: &str) {
     match part {
         // A service may take these for something else than names.

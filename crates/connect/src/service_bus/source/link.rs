@@ -9,6 +9,7 @@ use amqp::{Symbol, Value};
 use super::super::locks::State;
 use super::{Intake, Link, ServiceBusSource, receipt};
 use crate::service::ServiceError;
+use crate::service::error::PROTOCOL;
 use crate::service_bus::ReceiveOptions;
 use crate::sink::ErrorClass;
 use crate::source::Settlement;
@@ -32,9 +33,10 @@ impl ServiceBusSource {
             ..LinkOptions::default()
         };
         let session = connection.data();
-        let link = connection.engine().attach_receiver(session, options).ok_or_else(|| {
-            ServiceError::of_connection("connection:protocol", "the service accepts no more links")
-        })?;
+        let link = connection
+            .engine()
+            .attach_receiver(session, options)
+            .ok_or_else(|| ServiceError::of_connection(PROTOCOL, "the service accepts no more links"))?;
         self.link = Link::Attaching(link);
         Ok(())
     }

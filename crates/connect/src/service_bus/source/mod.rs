@@ -32,6 +32,7 @@ use super::locks::{Lock, LockToken, Locks};
 use super::management_requests::{ManagementRequests, remaining, unix_ms};
 use super::options::ReceiveOptions;
 use crate::event::{BatchPool, Encoding, EventBatch, PartitionId, Receipt};
+use crate::service::error::{PROTOCOL, TIMEOUT};
 use crate::service::{ClientOptions, Endpoint, Reconnecting, ServiceConnection, ServiceError};
 use crate::sink::ErrorClass;
 use crate::source::{Settlement, SettlingSource, ShutDown, Source, SourceError, SourceEvent, StartPosition};
@@ -131,7 +132,7 @@ impl ServiceBusSource {
         let attached = std::future::poll_fn(|context| source.poll_attached(context));
         tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
             let description = format!("the link was not attached within {limit:?}");
-            Err(ServiceError::of_connection("connection:timeout", description))
+            Err(ServiceError::of_connection(TIMEOUT, description))
         })?;
         Ok(source)
     }
@@ -297,9 +298,9 @@ impl ServiceBusSource {
                     lock
                 }
             };
-            self.locks.push(delivery.id, Lock { token: token.unwrap_or_default(), ..lock }).map_err(
-                |_| ServiceError::of_connection("connection:protocol", "delivery ids are not consecutive"),
-            )?;
+            self.locks
+                .push(delivery.id, Lock { token: token.unwrap_or_default(), ..lock })
+                .map_err(|_| ServiceError::of_connection(PROTOCOL, "delivery ids are not consecutive"))?;
             match located {
                 _ if self.intake != Intake::Open => {
                     self.due.push((delivery.id, Settlement::Release));

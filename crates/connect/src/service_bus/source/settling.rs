@@ -10,6 +10,7 @@ use super::super::locks::LockToken;
 use super::super::management_requests::{ManagementRequest, Outcome};
 use super::ServiceBusSource;
 use crate::service::ServiceError;
+use crate::service::error::TIMEOUT;
 use crate::source::{Settled, Settlement, SettlementResult, SourceEvent};
 
 impl ServiceBusSource {
@@ -76,7 +77,7 @@ impl ServiceBusSource {
             Some(due) if due <= now => {
                 self.answers_due = None;
                 let description = format!("a settlement was not answered within {patience:?}");
-                Err(ServiceError::of_connection("connection:timeout", description))
+                Err(ServiceError::of_connection(TIMEOUT, description))
             }
             _ => Ok(()),
         }

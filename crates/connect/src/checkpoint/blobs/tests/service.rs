@@ -48,6 +48,41 @@ async fn names_are_spelled_as_those_that_were_written_last() {
 }
 
 #[tokio::test]
+async fn progress_is_found_in_whatever_namespace_and_spelling_it_was_written() {
+    let (_store, keep) = a_store().await;
+    let write =
+        |namespace: &str, hub: &str, group: &str, partition: u32, sequence_number: Option<i64>| Checkpoint {
+            group: ConsumerGroup::new(namespace, hub, group),
+            partition: PartitionId(partition),
+            sequence_number,
+            offset: None,
+            etag: None,
+        };
+    let lower = reopened(&keep, Spelling::LowerCase).await;
+    let given = reopened(&keep, Spelling::AsGiven).await;
+    for (store, checkpoint) in [
+        (&lower, write("localhost", "Orders", "$Default", 0, Some(7))),
+        (&given, write("127.0.0.1:5672", "Orders", "$Default", 3, Some(9))),
+        (&given, write("localhost", "Orders", "Other", 1, Some(1))),
+        (&given, write("localhost", "Others", "$Default", 1, Some(1))),
+        (&given, write("localhost", "Orders", "$Default", 2, None)),
+    ] {
+        store.update_checkpoint(checkpoint).await.expect("it answers");
+    }
+    let claim = Ownership {
+        group: ConsumerGroup::new("localhost", "Orders", "$Default"),
+        partition: PartitionId(5),
+        owner_id: "one".to_owned(),
+        etag: None,
+        last_modified: None,
+    };
+    given.claim_ownership(vec![claim]).await.expect("it answers");
+    let mut progress = given.progress_of("Orders", "$Default").await.expect("it answers");
+    progress.sort_unstable();
+    assert_eq!(progress, [(PartitionId(0), 7), (PartitionId(3), 9)]);
+}
+
+#[tokio::test]
 async fn a_container_that_is_missing_is_named_with_what_to_do() {
     let (_store, keep) = a_store().await;
     let options = BlobStoreOptions::new(keep.connection_string.clone(), unused_container());
