@@ -61,6 +61,8 @@ pub enum Phase {
     Starting,
     /// A backlog is written before the pipeline starts.
     Filling,
+    /// The load runs faster than it will, to use up the burst credit of a quota.
+    Leading,
     /// The load runs and nothing is recorded yet.
     WarmUp,
     /// The load runs and is recorded.
@@ -96,6 +98,7 @@ impl Phase {
         match self {
             Self::Starting => "starting",
             Self::Filling => "filling",
+            Self::Leading => "using up burst credit",
             Self::WarmUp => "warming up",
             Self::Measuring => "measuring",
             Self::Draining => "draining",

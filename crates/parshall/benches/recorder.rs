@@ -64,7 +64,7 @@ struct Figures {
 impl Figures {
     fn add(&mut self, case: &Case, recording: LatencyRecording) {
         let delivery = case.delivery.unwrap();
-        assert_eq!((delivery.lost, delivery.corrupted), (0, 0), "{:?}", case.findings);
+        assert_eq!((delivery.lost, delivery.corrupted), (0, Some(0)), "{:?}", case.findings);
         assert_eq!(
             case.latency_us.is_some(),
             recording == LatencyRecording::On,

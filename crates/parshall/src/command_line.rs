@@ -72,7 +72,7 @@ Results go to standard output, everything else to standard error.
 
 Exit status:
   0    everything passed
-  1    a case failed: an event was lost or damaged, or a process ended early
+  1    a case failed: an event was lost or damaged, or a process ended early; or no case could be run
   2    the command line or a file is wrong
   3    the service can't be reached or refuses, a port is taken, a directory can't be used
   130  interrupted";

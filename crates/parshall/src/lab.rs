@@ -94,7 +94,7 @@ async fn check(arguments: &CheckArguments, quiet: bool) -> Result<Exit, CommandE
     let cancellation = signals::cancellation()?;
     let program = std::env::current_exe().map_err(CommandError::System)?;
     let identity = RunIdentity {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: env!("PARSHALL_VERSION").to_owned(),
         command: "parshall lab check".to_owned(),
         target: "embedded".to_owned(),
         seed: 1,

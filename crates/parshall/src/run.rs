@@ -121,7 +121,7 @@ async fn measure(
         description: Some(scenario.description().to_owned()),
         prices,
         identity: RunIdentity {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: env!("PARSHALL_VERSION").to_owned(),
             command: command(),
             target: cases.first().map_or_else(String::new, |case| target::name(&case.parameters.target)),
             seed: cases.first().map_or(0, |case| case.parameters.load.seed),

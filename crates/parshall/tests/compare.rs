@@ -202,6 +202,11 @@ fn two_programs_run_in_turn_until_it_is_decided() {
     names.sort();
     assert_eq!(names[..2], ["a-001", "a-002"]);
     assert_eq!(names.len() % 2, 0);
+    // Before anything runs: the trials that are there stay as they are.
+    let again = ["--binaries", "./a", "./b", "--scenario", "./tiny.yaml", "--out", "kept"];
+    let (status, _, error) = compare(folder.path(), &again);
+    assert_eq!(status, Some(2), "{error}");
+    assert!(error.contains("kept already contains") && error.contains("of another run"), "{error}");
 }
 
 #[test]
@@ -234,6 +239,25 @@ fn several_scenarios_are_compared_one_after_the_other_each_by_itself() {
     let (status, _, error) = with(&["--set", "load.mode=capacity"]);
     assert_eq!(status, Some(2));
     assert!(error.contains("searches for a rate"), "{error}");
+}
+
+#[test]
+fn a_quiet_comparison_asks_no_program_for_an_option_that_an_older_one_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("results.json"), results(&BEFORE[..1]).to_string()).unwrap();
+    let program = folder.path().join("old");
+    let text = "#!/bin/sh\necho progress >&2\ncase \"$*\" in *quiet*) exit 2;; esac\n\
+                [ -e results.json ] && cat results.json || { echo a bad flag >&2; exit 2; }\n";
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let both = ["--quiet", "--binaries", "./old", "./old", "--scenario", "fan-out"];
+    let (status, _, error) = compare(folder.path(), &both);
+    assert_eq!((status, error.as_str()), (Some(0), ""));
+    // What a program says of its failure is not silenced.
+    std::fs::remove_file(folder.path().join("results.json")).unwrap();
+    let (status, _, error) = compare(folder.path(), &both);
+    assert_eq!(status, Some(3));
+    assert!(error.contains("a bad flag"), "{error}");
 }
 
 #[test]

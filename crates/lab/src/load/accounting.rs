@@ -349,6 +349,7 @@ mod tests {
         let plan = plan(Pace::Open {
             rate: Rate::per_second(1e6).expect("a positive rate"),
             arrivals: Arrivals::Constant,
+            lead: None,
         });
         let mut accounting = Accounting::new(&plan);
         accounting.begin_measurement(at(0), LatencyRecording::On);
@@ -374,6 +375,7 @@ mod tests {
         let plan = plan(Pace::Open {
             rate: Rate::per_second(1e3).expect("a positive rate"),
             arrivals: Arrivals::Constant,
+            lead: None,
         });
         let of_phase = |slept: Attendance| {
             let mut accounting = Accounting::new(&plan);
@@ -390,7 +392,7 @@ mod tests {
         assert_eq!(late, Punctuality { sent: 30, late: 30, ..Punctuality::default() });
         let mut waited = Attendance::default();
         waited.sleep(at(0), at(58_000), at(0));
-        waited.wake(at(58_000));
+        waited.awake(at(58_000));
         let held_back = of_phase(waited);
         let expected =
             Punctuality { sent: 30, held_back: 30, held_back_longest_us: 49_000, ..Punctuality::default() };
@@ -402,6 +404,7 @@ mod tests {
         let plan = plan(Pace::Open {
             rate: Rate::per_second(1e6).expect("a positive rate"),
             arrivals: Arrivals::Constant,
+            lead: None,
         });
         let mut accounting = Accounting::new(&plan);
         // Stream 0 is due at 0, 2, 4, …, 18 and stream 1 at 1, 3, 5, …, 19.

@@ -1,9 +1,10 @@
 //! Why an event left late: its worker was not there to send it, or it waited for the service.
 //!
 //! A worker that has nothing to send, or too many unanswered sends, sleeps until an instant that it chose. If it wakes
-//! much later, it was not scheduled, and what was due meanwhile is late by its own fault. The time that it slept as
-//! planned while something was due is time that the service took: no place among the unanswered sends, or no credit. So
-//! is the time that it took to wake and see that there still was none.
+//! much later, it was not scheduled, and what was due meanwhile is late by its own fault. So it is if much time passes
+//! between two looks at the clock while it is awake. The time that it slept as planned while something was due is time
+//! that the service took: no place among the unanswered sends, or no credit. So is the time that it took to wake and see
+//! that there still was none.
 //!
 //! Catching up takes time as well, and events that become due meanwhile wait for it. It is counted to what made the
 //! worker fall behind: time slept for the service counts for every event until the worker has nothing left to send.
@@ -17,6 +18,8 @@ use crate::clock::RunTime;
 #[derive(Debug, Clone, Default)]
 pub struct Attendance {
     asleep: Option<Asleep>,
+    /// When it was last known to be awake.
+    awake_at: Option<RunTime>,
     /// Since when it is awake, in vain as long as nothing leaves.
     awake_since: Option<RunTime>,
     /// For how long it slept as planned while something was due.
@@ -61,16 +64,20 @@ impl Attendance {
         self.asleep = Some(Asleep { due: next_due.max(now), until });
     }
 
-    /// The worker is awake at `now`.
-    pub fn wake(&mut self, now: RunTime) {
-        let Some(Asleep { due, until }) = self.asleep.take() else {
-            return;
+    /// The worker is awake at `now`: it woke, or it has been awake since the last call.
+    pub fn awake(&mut self, now: RunTime) {
+        let expected = match self.asleep.take() {
+            Some(Asleep { due, until }) => {
+                self.waited_us += micros_between(due, now.min(until));
+                self.awake_since = Some(now.min(until));
+                until
+            }
+            None => self.awake_at.unwrap_or(now),
         };
-        self.waited_us += micros_between(due, now.min(until));
-        self.awake_since = Some(now.min(until));
-        if now.saturating_since(until) > LATE_AFTER {
-            self.awake_since = Some(now);
-            let start = self.absence.take().map_or(until, |absence| absence.time.start);
+        self.awake_at = Some(now);
+        if now.saturating_since(expected) > LATE_AFTER {
+            self.awake_since = self.awake_since.map(|_| now);
+            let start = self.absence.take().map_or(expected, |absence| absence.time.start);
             self.absence = Some(Absence { time: start..now, is_in_vain: false });
         }
     }
@@ -118,7 +125,7 @@ mod tests {
     fn a_worker_that_wakes_on_time_is_late_by_no_fault_of_its_own() {
         let mut attendance = Attendance::default();
         attendance.sleep(at(0), at(20), at(20));
-        attendance.wake(at(21));
+        attendance.awake(at(21));
         assert_eq!(attendance.own_lateness_us(at(20), at(21)), 1_000, "the time to wake is its own");
     }
 
@@ -126,13 +133,29 @@ mod tests {
     fn what_was_due_while_a_worker_was_not_scheduled_is_late_by_its_own_fault() {
         let mut attendance = Attendance::default();
         attendance.sleep(at(0), at(20), at(20));
-        attendance.wake(at(520));
+        attendance.awake(at(520));
         attendance.send();
         // It has many sends in flight at once then, and waits for answers before it can catch up.
         attendance.sleep(at(521), at(523), at(120));
-        attendance.wake(at(523));
+        attendance.awake(at(523));
         assert_eq!(attendance.own_lateness_us(at(120), at(523)), 401_000, "without the wait for answers");
         assert_eq!(attendance.own_lateness_us(at(519), at(523)), 2_000);
+    }
+
+    #[test]
+    fn a_worker_that_is_stopped_while_it_is_awake_was_not_scheduled_either() {
+        let mut attendance = Attendance::default();
+        attendance.sleep(at(0), at(20), at(20));
+        attendance.awake(at(20));
+        attendance.awake(at(520));
+        attendance.send();
+        // It catches up slowly, since it waits for answers.
+        for now in (520..900).step_by(2) {
+            attendance.sleep(at(now), at(now + 2), at(120));
+            attendance.awake(at(now + 2));
+        }
+        assert_eq!(attendance.own_lateness_us(at(120), at(900)), 400_000);
+        assert_eq!(attendance.own_lateness_us(at(519), at(900)), 1_000);
     }
 
     #[test]
@@ -141,17 +164,17 @@ mod tests {
         // A service that stands still for half a second: the worker looks every 5 ms.
         for now in (0..500).step_by(5) {
             attendance.sleep(at(now), at(now + 2), at(1));
-            attendance.wake(at(now + 4));
+            attendance.awake(at(now + 4));
         }
         attendance.sleep(at(500), at(500), at(1));
-        attendance.wake(at(500));
+        attendance.awake(at(500));
         attendance.send();
         assert_eq!(attendance.own_lateness_us(at(1), at(505)), 5_000);
         assert_eq!(attendance.own_lateness_us(at(400), at(520)), 0);
         assert_eq!(attendance.own_lateness_us(at(560), at(580)), 0, "due after the stall, in its wake");
         // It has caught up: what the service took is over.
         attendance.sleep(at(600), at(610), at(610));
-        attendance.wake(at(611));
+        attendance.awake(at(611));
         assert_eq!(attendance.own_lateness_us(at(610), at(650)), 40_000);
     }
 
@@ -160,9 +183,9 @@ mod tests {
         let absent = || {
             let mut attendance = Attendance::default();
             attendance.sleep(at(0), at(2), at(1));
-            attendance.wake(at(302));
+            attendance.awake(at(302));
             attendance.sleep(at(302), at(304), at(1));
-            attendance.wake(at(304));
+            attendance.awake(at(304));
             attendance
         };
         // The answer had come, and was seen a moment after it woke.
@@ -173,7 +196,7 @@ mod tests {
         // It had not, so that the absence did no harm.
         let mut in_vain = absent();
         in_vain.sleep(at(304), at(306), at(1));
-        in_vain.wake(at(306));
+        in_vain.awake(at(306));
         in_vain.send();
         assert_eq!(in_vain.own_lateness_us(at(100), at(307)), 0);
         assert_eq!(in_vain.own_lateness_us(at(1), at(307)), 1_000);
@@ -185,7 +208,7 @@ mod tests {
         // Two thirds of the time it waits for answers; without them it would still be a hundred times too slow.
         for now in (0..900).step_by(9) {
             attendance.sleep(at(now), at(now + 6), at(1));
-            attendance.wake(at(now + 6));
+            attendance.awake(at(now + 6));
             attendance.send();
         }
         assert_eq!(attendance.own_lateness_us(at(9), at(900)), 292_000);

@@ -20,5 +20,5 @@ mod schedule;
 pub use accounting::{Accounting, LoadCounts, LoadRecordings, PendingSend, Punctuality};
 pub use attendance::Attendance;
 pub use health::{LATE_AFTER, LoadFacts, judge};
-pub use plan::{Arrivals, LoadPlan, Pace, StreamPlan, Worker};
+pub use plan::{Arrivals, Lead, LoadPlan, Pace, StreamPlan, Worker};
 pub use schedule::{Run, Schedule};

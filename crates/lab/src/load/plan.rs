@@ -8,6 +8,11 @@
 //!   due `n` intervals after the start;
 //! * `poisson`: each stream is a Poisson process of its share of the rate with its own random numbers;
 //!   together they are a Poisson process of the whole rate.
+//!
+//! Both place events on an axis that counts events instead of time, and a [`Course`] maps that axis to instants. So a
+//! load may begin with a [`Lead`] at another rate, whatever the arrivals.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use units::{Random, Rate};
@@ -40,6 +45,9 @@ pub enum Pace {
         rate: Rate,
         /// How the instants are spread.
         arrivals: Arrivals,
+        /// What comes before the rate.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lead: Option<Lead>,
     },
     /// A worker sends again when a send was answered.
     Closed,
@@ -51,6 +59,16 @@ pub enum Pace {
         /// How many, of all streams together.
         events: u64,
     },
+}
+
+/// How an open load begins, if not at its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lead {
+    /// Events per second of all streams together.
+    pub rate: Rate,
+    /// For how long.
+    pub length: Duration,
 }
 
 /// How the instants of an open load are spread.
@@ -68,24 +86,71 @@ pub enum Arrivals {
 pub struct StreamPlan {
     /// The sequence number of the next event.
     sequence: u32,
-    instants: Instants,
+    course: Course,
+    positions: Positions,
+}
+
+/// When what is due, as a function of a position: how many events of the whole plan are due before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Course {
+    start_us: f64,
+    /// What [`Lead::length`] lasts, and how many events are due in it.
+    lead_us: f64,
+    lead_events: f64,
+    lead_interval_us: f64,
+    interval_us: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Instants {
+enum Positions {
     Constant {
         /// The next event's number in the whole plan.
         number: u64,
         /// How far apart the events of one stream are in it.
         streams: u64,
-        interval_us: f64,
-        start_us: f64,
     },
     Poisson {
         random: Random,
-        mean_us: f64,
-        next_us: f64,
+        /// The mean distance of two events of one stream, in events of the whole plan.
+        mean: f64,
+        next: f64,
     },
+}
+
+impl Course {
+    fn new(rate: Rate, lead: Option<Lead>, start: RunTime) -> Self {
+        let interval_us = |rate: Rate| 1e6 / rate.events_per_second();
+        let lead_us = lead.map_or(0.0, |lead| lead.length.as_secs_f64() * 1e6);
+        let lead_interval_us = interval_us(lead.map_or(rate, |lead| lead.rate));
+        Self {
+            start_us: start.as_micros() as f64,
+            lead_us,
+            lead_events: lead_us / lead_interval_us,
+            lead_interval_us,
+            interval_us: interval_us(rate),
+        }
+    }
+
+    /// When the event at `position` is due. One multiplication from the start of either part: a sum of intervals would
+    /// drift.
+    #[inline]
+    fn instant_us(&self, position: f64) -> f64 {
+        if position < self.lead_events {
+            self.start_us + position * self.lead_interval_us
+        } else {
+            self.start_us + self.lead_us + (position - self.lead_events) * self.interval_us
+        }
+    }
+
+    /// The position of what is due at an instant; below 0 before the start.
+    fn position(&self, instant_us: f64) -> f64 {
+        let since_start_us = instant_us - self.start_us;
+        if since_start_us < self.lead_us {
+            since_start_us / self.lead_interval_us
+        } else {
+            self.lead_events + (since_start_us - self.lead_us) / self.interval_us
+        }
+    }
 }
 
 impl StreamPlan {
@@ -93,24 +158,20 @@ impl StreamPlan {
     /// have no schedule.
     #[must_use]
     pub fn new(plan: &LoadPlan, stream: u16, start: RunTime) -> Option<Self> {
-        let Pace::Open { rate, arrivals } = plan.pace else {
+        let Pace::Open { rate, arrivals, lead } = plan.pace else {
             return None;
         };
-        let interval_us = 1e6 / rate.events_per_second();
-        let start_us = start.as_micros() as f64;
         let streams = u64::from(plan.streams);
-        let instants = match arrivals {
-            Arrivals::Constant => {
-                Instants::Constant { number: u64::from(stream), streams, interval_us, start_us }
-            }
+        let positions = match arrivals {
+            Arrivals::Constant => Positions::Constant { number: u64::from(stream), streams },
             Arrivals::Poisson => {
                 let mut random = Random::for_concern(plan.seed, u64::from(stream));
-                let mean_us = interval_us * streams as f64;
-                let next_us = start_us + random.exponential(mean_us);
-                Instants::Poisson { random, mean_us, next_us }
+                let mean = streams as f64;
+                let next = random.exponential(mean);
+                Positions::Poisson { random, mean, next }
             }
         };
-        Some(Self { sequence: 0, instants })
+        Some(Self { sequence: 0, course: Course::new(rate, lead, start), positions })
     }
 
     /// The next event's sequence number.
@@ -123,34 +184,32 @@ impl StreamPlan {
     #[inline]
     #[must_use]
     pub fn intended(&self) -> RunTime {
-        RunTime::from_micros(match &self.instants {
-            // One multiplication from the start: a sum of intervals would drift.
-            Instants::Constant { number, interval_us, start_us, .. } => {
-                start_us + *number as f64 * interval_us
-            }
-            Instants::Poisson { next_us, .. } => *next_us,
-        } as u64)
+        let position = match &self.positions {
+            Positions::Constant { number, .. } => *number as f64,
+            Positions::Poisson { next, .. } => *next,
+        };
+        RunTime::from_micros(self.course.instant_us(position) as u64)
     }
 
     /// The intended instant of any event of the stream, where it does not follow from those before it.
     #[inline]
     #[must_use]
     pub fn intended_of(&self, sequence: u32) -> Option<RunTime> {
-        let Instants::Constant { number, streams, interval_us, start_us } = &self.instants else {
+        let Positions::Constant { number, streams } = &self.positions else {
             return None;
         };
         let distance = i128::from(sequence) - i128::from(self.sequence);
         let number = u64::try_from(i128::from(*number) + distance * i128::from(*streams)).ok()?;
-        Some(RunTime::from_micros((start_us + number as f64 * interval_us) as u64))
+        Some(RunTime::from_micros(self.course.instant_us(number as f64) as u64))
     }
 
     /// Goes on to the event after the next one.
     #[inline]
     pub fn advance(&mut self) {
         self.sequence = self.sequence.saturating_add(1);
-        match &mut self.instants {
-            Instants::Constant { number, streams, .. } => *number += *streams,
-            Instants::Poisson { random, mean_us, next_us } => *next_us += random.exponential(*mean_us),
+        match &mut self.positions {
+            Positions::Constant { number, streams } => *number += *streams,
+            Positions::Poisson { random, mean, next } => *next += random.exponential(*mean),
         }
     }
 
@@ -168,12 +227,10 @@ impl StreamPlan {
 
     /// Skips events at equal distances that are due by `now`, all but the last few, and returns how many.
     fn skip_nearly_to(&mut self, now: RunTime) -> u64 {
-        let Instants::Constant { number, streams, interval_us, start_us } = &mut self.instants else {
+        let Positions::Constant { number, streams } = &mut self.positions else {
             return 0;
         };
-        let next_us = *start_us + *number as f64 * *interval_us;
-        let distance_us = *interval_us * *streams as f64;
-        let due = (now.as_micros() as f64 - next_us) / distance_us;
+        let due = (self.course.position(now.as_micros() as f64) - *number as f64) / *streams as f64;
         // A cast of what is negative or infinite ends at the type's limits, and few enough are left for rounding.
         let skipped = (due as u64).saturating_sub(2);
         *number += skipped * *streams;
@@ -223,8 +280,18 @@ mod tests {
             streams: 4,
             batch: 10,
             in_flight: 100,
-            pace: Pace::Open { rate: Rate::per_second(rate).expect("a positive rate"), arrivals },
+            pace: Pace::Open { rate: per_second(rate), arrivals, lead: None },
         }
+    }
+
+    /// 10,000/s for 1.5 s, then 3,000/s.
+    fn with_lead(arrivals: Arrivals) -> LoadPlan {
+        let lead = Some(Lead { rate: per_second(10_000.0), length: Duration::from_millis(1_500) });
+        LoadPlan { pace: Pace::Open { rate: per_second(3_000.0), arrivals, lead }, ..open(1.0, arrivals) }
+    }
+
+    fn per_second(rate: f64) -> Rate {
+        Rate::per_second(rate).expect("a positive rate")
     }
 
     fn instants(plan: &LoadPlan, stream: u16, count: usize) -> Vec<u64> {
@@ -274,6 +341,52 @@ mod tests {
         let stream = StreamPlan::new(&plan, 0, RunTime::EPOCH).expect("an open load");
         for (now, due) in [(0, 0), (1, 1), (400, 1), (401, 2), (4_001, 11)] {
             assert_eq!(stream.due_before(RunTime::from_micros(now)), due, "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_constant_lead_goes_over_into_the_rate_without_a_jump_or_drift() {
+        let plan = with_lead(Arrivals::Constant);
+        // 15,000 events in the lead: the last of stream 3 is number 14,999, and event 3,750 of stream 0 opens the rate.
+        assert_eq!(instants(&plan, 3, 3_750)[3_749], 1_000 + 1_499_900);
+        assert_eq!(instants(&plan, 0, 3_751)[3_750], 1_000 + 1_500_000);
+        let all = instants(&plan, 1, 30_000);
+        assert!(all.is_sorted());
+        // Event 29,999 of stream 1 is number 119,997: 104,997 intervals of the rate after the lead.
+        assert_eq!(all[29_999], 1_000 + 1_500_000 + 34_999_000);
+        let stream = StreamPlan::new(&plan, 1, RunTime::from_micros(1_000)).expect("an open load");
+        for sequence in [0, 1, 3_749, 3_750, 3_751, 29_999] {
+            let intended = stream.intended_of(sequence).expect("at equal distances");
+            assert_eq!(intended.as_micros(), all[sequence as usize]);
+        }
+    }
+
+    #[test]
+    fn a_lead_has_its_own_mean_rate_whatever_the_arrivals() {
+        for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+            let plan = with_lead(arrivals);
+            let due = |seconds: f64| -> u64 {
+                let now = RunTime::from_micros((seconds * 1e6) as u64);
+                let stream = |stream| StreamPlan::new(&plan, stream, RunTime::EPOCH).expect("an open load");
+                (0..4).map(|number| stream(number).due_before(now)).sum()
+            };
+            // Five standard deviations of a Poisson process.
+            let is_near = |due: u64, mean: f64| (due as f64 - mean).abs() <= 5.0 * mean.sqrt();
+            assert!(is_near(due(1.5), 15_000.0), "{arrivals:?}: {}", due(1.5));
+            assert!(is_near(due(11.5) - due(1.5), 30_000.0), "{arrivals:?}: {}", due(11.5));
+            assert!((0..4).all(|stream| instants(&plan, stream, 9_000).is_sorted()));
+        }
+    }
+
+    #[test]
+    fn due_events_are_counted_across_the_end_of_a_lead() {
+        let plan = with_lead(Arrivals::Constant);
+        let stream = StreamPlan::new(&plan, 2, RunTime::EPOCH).expect("an open load");
+        let all: Vec<_> = (0..9_000).filter_map(|sequence| stream.intended_of(sequence)).collect();
+        for now in [0, 199, 1_499_800, 1_500_666, 1_500_667, 1_502_001, 4_000_000] {
+            let now = RunTime::from_micros(now);
+            let counted = all.iter().filter(|intended| **intended < now).count() as u64;
+            assert_eq!(stream.due_before(now), counted, "at {}", now.as_micros());
         }
     }
 

@@ -285,19 +285,19 @@ impl HeldTime {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, time::Duration};
 
     use units::Rate;
 
     use super::*;
-    use crate::load::Arrivals;
+    use crate::load::{Arrivals, Lead};
 
     fn plan(pace: Pace) -> LoadPlan {
         LoadPlan { seed: 9, streams: 6, batch: 10, in_flight: 4, pace }
     }
 
     fn open(rate: f64, arrivals: Arrivals) -> Pace {
-        Pace::Open { rate: Rate::per_second(rate).expect("a positive rate"), arrivals }
+        Pace::Open { rate: Rate::per_second(rate).expect("a positive rate"), arrivals, lead: None }
     }
 
     const fn at(microseconds: u64) -> RunTime {
@@ -345,6 +345,19 @@ mod tests {
             assert!(alone.len() > 4_500, "{}", alone.len());
             assert_eq!(alone, offered(plan, 8, 100_000));
             assert_eq!(alone, offered(plan, 3, 100_000));
+        }
+    }
+
+    #[test]
+    fn any_number_of_workers_offers_the_same_lead() {
+        for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+            let rate = |rate| Rate::per_second(rate).expect("a positive rate");
+            let lead = Some(Lead { rate: rate(80_000.0), length: Duration::from_millis(40) });
+            let pace = Pace::Open { rate: rate(20_000.0), arrivals, lead };
+            let plan = LoadPlan { in_flight: 100, ..plan(pace) };
+            let alone = offered(plan, 1, 100_000);
+            assert!((4_000..4_800).contains(&alone.len()), "{}", alone.len());
+            assert_eq!(alone, offered(plan, 8, 100_000));
         }
     }
 

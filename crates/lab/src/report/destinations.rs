@@ -28,7 +28,7 @@ fn row(name: &str, figures: &DestinationSummary) -> DestinationRow {
     };
     let delivery = figures.delivery.as_ref();
     let count =
-        |of: fn(&Delivery) -> u64| delivery.map(|delivery| figure::count(of(delivery))).unwrap_or_default();
+        |of: fn(&Delivery) -> Option<u64>| delivery.and_then(of).map(figure::count).unwrap_or_default();
     DestinationRow {
         cells: [
             name.to_owned(),
@@ -36,11 +36,11 @@ fn row(name: &str, figures: &DestinationSummary) -> DestinationRow {
             time(|latency| latency.p50),
             time(|latency| latency.p99),
             count(|delivery| delivery.received),
-            count(|delivery| delivery.lost),
+            count(|delivery| Some(delivery.lost)),
             count(|delivery| delivery.duplicated),
             count(|delivery| delivery.reordered),
             count(|delivery| delivery.corrupted),
         ],
-        alarming: delivery.is_some_and(|delivery| delivery.lost > 0 || delivery.corrupted > 0),
+        alarming: delivery.is_some_and(|delivery| delivery.lost > 0 || delivery.corrupted > Some(0)),
     }
 }

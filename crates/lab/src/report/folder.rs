@@ -53,7 +53,7 @@ pub enum FolderError {
         /// The folder.
         path: PathBuf,
         /// What is there.
-        entry: &'static str,
+        entry: String,
     },
     /// Files in it can't be written.
     #[error("{} in {} can't be written: {source}", files.join(", "), path.display())]
@@ -79,7 +79,7 @@ impl ResultsFolder {
     pub fn create(path: &Path) -> Result<Self, FolderError> {
         make(path, create_directories)?;
         if let Some(entry) = ENTRIES.into_iter().find(|entry| path.join(entry).exists()) {
-            return Err(FolderError::Occupied { path: path.to_owned(), entry });
+            return Err(FolderError::Occupied { path: path.to_owned(), entry: entry.to_owned() });
         }
         Self::checked(path.to_owned(), None)
     }
@@ -93,7 +93,7 @@ impl ResultsFolder {
         make(parent, create_directories)?;
         let latest = parent.join(LATEST);
         if fs::symlink_metadata(&latest).is_ok_and(|latest| !latest.is_symlink()) {
-            return Err(FolderError::Occupied { path: parent.to_owned(), entry: LATEST });
+            return Err(FolderError::Occupied { path: parent.to_owned(), entry: LATEST.to_owned() });
         }
         // Names of folders with a colon have to be quoted in shells and can't be copied to every file system.
         let date = iso_date(now).replace(':', "");
@@ -330,11 +330,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         ResultsFolder::create(directory.path()).unwrap().write(&sample::complete()).unwrap();
         let error = ResultsFolder::create(directory.path()).unwrap_err();
-        assert!(matches!(error, FolderError::Occupied { entry: "results.json", .. }), "{error}");
+        assert!(matches!(&error, FolderError::Occupied { entry, .. } if entry == "results.json"), "{error}");
         let taken = directory.path().join("taken");
         fs::create_dir_all(taken.join("latest")).unwrap();
         let error = ResultsFolder::create_dated(&taken, SystemTime::now()).unwrap_err();
-        assert!(matches!(error, FolderError::Occupied { entry: "latest", .. }), "{error}");
+        assert!(matches!(&error, FolderError::Occupied { entry, .. } if entry == "latest"), "{error}");
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::results::{
 use crate::scenario::LoadMode;
 
 /// One of each kind.
-pub(crate) fn all() -> [Results; 8] {
-    [complete(), quick(), failed(), interrupted(), begun(), repeated(), skipping(), searched()]
+pub(crate) fn all() -> [Results; 9] {
+    [complete(), quick(), failed(), interrupted(), begun(), repeated(), skipping(), searched(), consumed()]
 }
 
 /// A full run of trials enough for intervals.
@@ -61,6 +61,8 @@ pub(crate) fn searched() -> Results {
         lag_growth_at_least_per_s: Some(if reason.is_empty() { -3.0 } else { 7_100.0 }),
         throttled: Some(0),
         lost: Some(0),
+        lead: None,
+        above_quota_percent: None,
         outcome: Some(match reason {
             "" => ProbeOutcome::Passed,
             _ => ProbeOutcome::Failed,
@@ -125,6 +127,28 @@ pub(crate) fn quick() -> Results {
     results
 }
 
+/// Of consumers that forward nothing.
+pub(crate) fn consumed() -> Results {
+    let mut results = begun();
+    for (index, plan) in plans(1).iter().enumerate() {
+        let mut record = record(index, 1);
+        let trial = &mut record.trial;
+        (trial.consumed_per_s, trial.received_per_s) = (trial.forwarded_per_s.take(), None);
+        for interval in &mut trial.intervals {
+            interval.received_per_s = interval.forwarded_per_s.take();
+        }
+        trial.delivery = trial.delivery.map(|Delivery { sent, acknowledged, unknown, .. }| Delivery {
+            sent,
+            acknowledged,
+            done: Some(sent),
+            unknown,
+            ..Delivery::default()
+        });
+        results.put(Case::from_trials(plan, &[record]));
+    }
+    results
+}
+
 /// A run in which one case lost events, one had an overloaded generator, and one only needs a remark.
 pub(crate) fn failed() -> Results {
     let mut results = begun();
@@ -134,7 +158,7 @@ pub(crate) fn failed() -> Results {
         match index {
             1 => {
                 let delivery = trial.delivery.as_mut().expect("samples count deliveries");
-                (delivery.lost, delivery.corrupted, delivery.unknown) = (1_204, 1, Some(17));
+                (delivery.lost, delivery.corrupted, delivery.unknown) = (1_204, Some(1), Some(17));
             }
             2 => {
                 let health = trial.generator.as_mut().expect("samples have a generator");
@@ -287,8 +311,10 @@ fn record(case: usize, number: u32) -> TrialRecord {
         delivery: Some(Delivery {
             sent: events,
             acknowledged: Some(events),
-            received: events + 384,
-            duplicated: 384,
+            received: Some(events + 384),
+            duplicated: Some(384),
+            reordered: Some(0),
+            corrupted: Some(0),
             unknown: Some(0),
             ..Delivery::default()
         }),

@@ -1,7 +1,7 @@
 //! The rates that a search for the highest sustainable one tried, as rows for every report that shows them.
 
 use crate::figure;
-use crate::results::{Capacity, ProbeOutcome};
+use crate::results::{Capacity, Probe, ProbeOutcome};
 
 /// The headings above [`rows`].
 pub(super) const HEADINGS: [&str; 9] =
@@ -26,10 +26,10 @@ pub(super) fn rows(capacity: &Capacity) -> Vec<ProbeRow> {
     };
     let rate = |rate: Option<f64>| rate.map_or_else(String::new, figure::rate);
     let count = |count: Option<u64>| count.map_or_else(String::new, figure::count);
-    let row = |probe: &crate::results::Probe| ProbeRow {
+    let row = |probe: &Probe| ProbeRow {
         cells: [
             probe.number.to_string(),
-            probe.purpose.name().to_owned(),
+            purpose(probe),
             figure::rate(probe.rate_per_s),
             rate(probe.achieved_per_s),
             duration(probe.p50_us),
@@ -45,8 +45,37 @@ pub(super) fn rows(capacity: &Capacity) -> Vec<ProbeRow> {
     capacity.probes.iter().map(row).collect()
 }
 
+/// What it was tried for, and what its load began with.
+fn purpose(probe: &Probe) -> String {
+    let name = probe.purpose.name();
+    match probe.lead {
+        Some(lead) => format!(
+            "{name} after {}/s for {}",
+            figure::rate(lead.rate_per_s),
+            figure::duration_us(lead.length_s * 1e6)
+        ),
+        None => name.to_owned(),
+    }
+}
+
 /// A lag may shrink as well.
 fn signed(growth: f64) -> String {
     let size = figure::rate(growth.abs());
     if growth < 0.0 && size != "0.0" { format!("−{size}") } else { size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use crate::results::Lead;
+
+    #[test]
+    fn a_probe_says_what_its_load_began_with() {
+        let results = sample::searched();
+        let mut capacity = results.cases[0].capacity.clone().unwrap();
+        capacity.probes[1].lead = Some(Lead { rate_per_s: 40_000.0, length_s: 1.25 });
+        let purposes: Vec<_> = rows(&capacity).into_iter().map(|row| row.cells[1].clone()).collect();
+        assert_eq!(purposes[..2], ["bracket", "bracket after 40,000/s for 1.25 s"]);
+    }
 }

@@ -328,12 +328,16 @@ fn overall(results: &Results) -> Status {
 }
 
 fn delivery_line(delivery: &Delivery, noun: Noun) -> String {
-    let mut parts = vec![
-        format!("{} lost", count(delivery.lost)),
-        format!("{} corrupted", count(delivery.corrupted)),
-        format!("{} reordered", count(delivery.reordered)),
-        format!("{} duplicated", count(delivery.duplicated)),
+    let mut parts = vec![format!("{} lost", count(delivery.lost))];
+    let known = [
+        ("corrupted", delivery.corrupted),
+        ("reordered", delivery.reordered),
+        ("duplicated", delivery.duplicated),
+        ("done", delivery.done),
     ];
+    for (name, value) in known {
+        parts.extend(value.map(|value| format!("{} {name}", count(value))));
+    }
     let rare = [
         ("unknown", delivery.unknown),
         ("unexpected", delivery.unexpected),
@@ -379,6 +383,15 @@ mod tests {
         let line = lines.iter().find(|line| line.contains('×')).unwrap();
         assert!(line.contains("(A study of a Java client, 1 core, 1 GB)"), "{line}");
         assert!(line.contains("fan_out=1 16,119 (181×), fan_out=32 11,859 (203×)"), "{line}");
+    }
+
+    #[test]
+    fn of_a_consumer_nothing_is_said_but_what_it_has_done() {
+        let results = sample::consumed();
+        let line = Verdict::on(&results).delivery.unwrap();
+        let sent: u64 = results.cases.iter().map(|case| case.delivery.unwrap().sent).sum();
+        let sent = count(sent);
+        assert_eq!(line, format!("0 lost, {sent} done of {sent} events"));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, CasePlan, Finding, FindingKind, Severity, Status, TrialRecord};
+use super::{Case, CasePlan, Finding, FindingKind, Lead, Severity, Status, TrialRecord};
 use crate::figure;
 
 /// A search for the highest sustainable rate.
@@ -76,6 +76,14 @@ pub struct Probe {
     /// How long it was measured, in seconds.
     #[schemars(range(min = 0.0))]
     pub duration_s: f64,
+    /// How its load began, if not at the rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Lead>,
+    /// Where it passed and another probe was throttled: by how much of itself, in percent, the rate may be above the quota at
+    /// most, as far as the burst credit can have carried it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub above_quota_percent: Option<f64>,
     /// Events that the load really offered per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_per_s: Option<f64>,
@@ -151,7 +159,7 @@ impl Case {
             })
             .collect();
         let mut case = Self::from_trials(&plan, &held);
-        case.findings.extend(capacity.finding());
+        case.findings.extend(capacity.finding().into_iter().chain(capacity.credit_finding()));
         if case.status != Status::Failed {
             case.status = match capacity.conclusion {
                 Conclusion::Searching => Status::Incomplete,
@@ -186,9 +194,12 @@ impl Capacity {
         );
         let rate = |rate: Option<f64>| figure::rate(rate.unwrap_or(0.0));
         let held = rate(self.highest_passed_per_s);
+        // Burst credit makes a hold longer than what was asked for.
+        let shortest = self.holds().map(|probe| probe.duration_s).reduce(f64::min);
+        let seconds = shortest.unwrap_or(0.0).max(self.hold_s);
         let times = match self.repeat {
-            1 => format!("held for {:.0} s", self.hold_s),
-            repeat => format!("held {repeat} times for {:.0} s", self.hold_s),
+            1 => format!("held for {seconds:.0} s"),
+            repeat => format!("held {repeat} times for {seconds:.0} s"),
         };
         match self.conclusion {
             Conclusion::Searching => match self.highest_passed_per_s {
@@ -209,6 +220,29 @@ impl Capacity {
             ),
             Conclusion::NoneHeld => format!("no rate held ({condition})"),
         }
+    }
+
+    /// The probes that held the highest rate.
+    fn holds(&self) -> impl Iterator<Item = &Probe> {
+        let passed = Some(ProbeOutcome::Passed);
+        self.probes.iter().filter(move |probe| {
+            Some(probe.rate_per_s) == self.highest_passed_per_s
+                && (probe.purpose, probe.outcome) == (ProbePurpose::Hold, passed)
+        })
+    }
+
+    /// A credit that may have carried the result further than the precision.
+    fn credit_finding(&self) -> Option<Finding> {
+        let held = self.highest_passed_per_s?;
+        let above = self.holds().filter_map(|probe| probe.above_quota_percent).reduce(f64::max)?;
+        (above > self.precision_percent).then(|| {
+            let message = format!(
+                "the burst credit of a quota outlasts the hold: {}/s may be above the quota by up to {above:.0} %",
+                figure::rate(held)
+            );
+            let advice = "hold longer (`load.capacity.hold`), or search less precisely (`load.capacity.precision`)";
+            Finding::new(Severity::Warning, FindingKind::LimitedByQuota, message).with_hint(advice)
+        })
     }
 
     fn finding(&self) -> Option<Finding> {
@@ -270,5 +304,27 @@ impl ProbeOutcome {
             Self::Failed => "failed",
             Self::GeneratorLimited => "generator-limited",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::sample;
+
+    use super::*;
+
+    #[test]
+    fn a_result_that_burst_credit_may_have_carried_beyond_the_precision_is_a_warning_with_advice() {
+        let mut capacity = sample::searched().cases[0].capacity.clone().unwrap();
+        let hold = capacity.probes.iter_mut().rev().find(|probe| probe.outcome == Some(ProbeOutcome::Passed));
+        let hold = hold.unwrap();
+        (hold.duration_s, hold.above_quota_percent) = (300.4, Some(50.0));
+        assert_eq!(capacity.credit_finding(), None, "that is the precision");
+        assert!(capacity.sentence().contains("held for 300 s"), "{}", capacity.sentence());
+        capacity.precision_percent = 5.0;
+        let finding = capacity.credit_finding().unwrap();
+        assert_eq!((finding.severity, finding.kind), (Severity::Warning, FindingKind::LimitedByQuota));
+        assert!(finding.message.contains("up to 50 %"), "{}", finding.message);
+        assert!(finding.hint.unwrap().contains("load.capacity.hold"));
     }
 }

@@ -79,7 +79,8 @@ pub use side_by_side::{MeasuredSystem, ParshallRatio, RatioRange};
 pub use stage::{Direction, Stage};
 pub use summary::Summary;
 pub use trial::{
-    CpuSampling, Distributions, EntityCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord,
+    CpuSampling, Distributions, EntityCounters, Interval, IntervalDistribution, Lead, Refusals, Trial,
+    TrialRecord,
 };
 
 use schemars::JsonSchema;

@@ -30,6 +30,13 @@ pub struct Trial {
     /// Length of the measured phase in seconds.
     #[schemars(range(min = 0.0))]
     pub duration_s: f64,
+    /// How the load began, if not at its rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Lead>,
+    /// Seconds from the load's start until a role was first seen to be throttled; absent if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub throttled_after_s: Option<f64>,
     /// Events that the load offered to the service per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
@@ -51,7 +58,8 @@ pub struct Trial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub produced_per_s: Option<f64>,
-    /// Different events that the sink received per second, where no pipeline is measured.
+    /// Different events that the sink received per second, where no pipeline is measured; or that a consumer has done which
+    /// forwards nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub consumed_per_s: Option<f64>,
@@ -118,6 +126,19 @@ pub struct Trial {
     pub latency_intervals: Vec<LatencyInterval>,
 }
 
+/// The beginning of a load in a search for the highest rate: a faster part, which uses up most of the burst credit of a
+/// quota before the warm-up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Lead {
+    /// Its rate in events per second.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub rate_per_s: f64,
+    /// Its length in seconds.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub length_s: f64,
+}
+
 /// What a service refused a role.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -170,7 +191,8 @@ pub struct Interval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub offered_per_s: Option<f64>,
-    /// Events received by the pipeline per second, or by the sink where there is none.
+    /// Events received by the pipeline per second, or by the sink where there is none; or done by a consumer that forwards
+    /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub received_per_s: Option<f64>,

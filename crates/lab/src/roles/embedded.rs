@@ -17,7 +17,7 @@ use units::ByteSize;
 
 use super::backend::RunningService;
 use super::network::BackendError;
-use super::protocol::{EntryPoint, ServiceConfig};
+use super::protocol::{EntryPoint, SINK_CONSUMER_GROUP, ServiceConfig};
 use super::tls;
 use crate::results::EntityCounters;
 use crate::scenario::{self, Connection, Entity, Hub, Secret, Topic, Transport};
@@ -155,10 +155,11 @@ const fn security(connection: Connection) -> TransportSecurity {
 }
 
 fn of_scenario(hub: &Hub, config: &ServiceConfig) -> Result<HubConfig, BackendError> {
-    let group = Some(hub.consumer_group.clone());
-    let group = group.filter(|group| !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP));
+    let is_there = [hub::namespace::DEFAULT_CONSUMER_GROUP, SINK_CONSUMER_GROUP];
+    let is_there = is_there.iter().any(|name| name.eq_ignore_ascii_case(&hub.consumer_group));
+    let own = (!is_there).then(|| hub.consumer_group.clone());
     Ok(HubConfig {
-        consumer_groups: group.into_iter().collect(),
+        consumer_groups: own.into_iter().chain([SINK_CONSUMER_GROUP.to_owned()]).collect(),
         log: LogLimits {
             bytes: hub.share_of(config.size_of_each),
             when_full: match config.when_full {

@@ -95,6 +95,17 @@ pub enum RoleError {
     /// The receiver's connection can't go on.
     #[error("receiving can't continue")]
     Receive(#[source] connect::source::SourceError),
+    /// A consumer that is watched has fallen too far behind.
+    #[error(
+        "too much waits for the consumer: {events} events that were read and are not done, and {marks} signs that more is \
+         done than was read"
+    )]
+    Undone {
+        /// Events.
+        events: usize,
+        /// Signs.
+        marks: usize,
+    },
     /// The payloads are impossible.
     #[error(transparent)]
     Payload(#[from] ImpossibleLength),
@@ -184,12 +195,12 @@ async fn work<B: Backend>(
 ) -> Result<Report, RoleError> {
     match config {
         RoleConfig::Service(config) => service::run(backend, *config, channel).await,
-        RoleConfig::Load(config) => load::run(backend, config, channel).await,
+        RoleConfig::Load(config) => load::run(backend, *config, channel).await,
         RoleConfig::Relay(config) => relay::run(backend, *config, channel).await,
         RoleConfig::External(config) | RoleConfig::ServiceCommand(config) => {
             external::run(*config, channel).await
         }
-        RoleConfig::Sink(config) => sink::run(backend, config, channel).await,
+        RoleConfig::Sink(config) => sink::run(backend, *config, channel).await,
     }
 }
 

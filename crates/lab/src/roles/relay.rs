@@ -38,7 +38,7 @@ pub(super) async fn run<B: Backend>(
             Some(Command::Stop) => {
                 return Ok(measurement.finish(&RelayReading::default(), clock.now()));
             }
-            Some(Command::Allow { .. } | Command::Expect { .. }) => {}
+            Some(Command::Allow { .. } | Command::Expect { .. } | Command::Done { .. }) => {}
             None => return Err(RoleError::Abandoned),
         }
     }
@@ -76,7 +76,9 @@ async fn carry<R: RelayPipeline>(
                     stop = None;
                     continue;
                 }
-                Some(Command::Start | Command::Allow { .. } | Command::Expect { .. }) => continue,
+                Some(
+                    Command::Start | Command::Allow { .. } | Command::Expect { .. } | Command::Done { .. },
+                ) => continue,
                 None => return Err(RoleError::Abandoned),
             },
             _ = ticks.tick() => None,

@@ -43,6 +43,7 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
             opened: metrics.opened_partitions,
             owned: metrics.owned_partitions,
             missed: metrics.missed_events,
+            throttled: metrics.throttled_sends,
             first_forwarded: metrics.first_forwarded_at.map(run_time),
             last_forwarded: metrics.last_forwarded_at.map(run_time),
         },

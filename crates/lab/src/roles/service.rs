@@ -28,7 +28,9 @@ pub(super) async fn run<B: Backend>(
                 }
                 Some(Command::Stop) => break,
                 // A service works from the moment that it is there.
-                Some(Command::Start | Command::Allow { .. } | Command::Expect { .. }) => {}
+                Some(
+                    Command::Start | Command::Allow { .. } | Command::Expect { .. } | Command::Done { .. },
+                ) => {}
                 None => return Err(RoleError::Abandoned),
             },
             _ = ticks.tick() => channel.reporter.send(&Report::Progress(counted())),

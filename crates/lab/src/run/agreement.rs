@@ -2,7 +2,7 @@
 //!
 //! Exact where it can be, an interval where it cannot: a send that was given up may or may not have been appended. A
 //! command in the relay's place tells no counters. Of it can be known that the service handed out every event that
-//! arrived, and accepted as many as arrived: more of both is what *at least once* allows.
+//! arrived, or that it says it has done, and accepted as many as arrived: more of both is what *at least once* allows.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl RelayCounters {
 
 impl SinkCounters {
     const fn seen(&self) -> u64 {
-        self.events.received + self.events.corrupted + self.events.foreign
+        self.events.received + self.events.corrupted + self.events.foreign + self.undone
     }
 }
 
@@ -210,6 +210,7 @@ mod tests {
         opened: 0,
         owned: 0,
         missed: 0,
+        throttled: 0,
         first_forwarded: None,
         last_forwarded: None,
     };
@@ -312,6 +313,21 @@ mod tests {
         assert_eq!(found((95, 95)), 0, "the entity that nobody uses is not looked at");
         assert_eq!(found((89, 95)), 1, "the load had more of it acknowledged");
         assert_eq!(found((95, 94)), 1, "the sink saw more");
+    }
+
+    #[test]
+    fn a_consumer_has_done_no_more_than_was_handed_out_to_it_beside_the_sink() {
+        let mut topology = hubs();
+        topology.pipeline = Some(Pipeline { from: topology.load.clone(), to: Vec::new() });
+        topology.sinks = vec![topology.load.clone()];
+        let mut clients = clients();
+        clients.pipeline = PipelineCounters::Unknown;
+        let events = Counts { received: 60, ..Counts::default() };
+        clients.sinks = vec![SinkCounters { events, distinct: 60, undone: 35, ..SinkCounters::default() }];
+        let found = |outgoing| disagreements(&topology, &service((95, outgoing), (0, 0)), &clients).len();
+        assert_eq!(found(95 + 60), 0, "the sink has read 95, the consumer 60");
+        assert_eq!(found(95 + 95), 0);
+        assert_eq!(found(95 + 59), 1);
     }
 
     #[test]

@@ -6,9 +6,10 @@ use super::{
     agreement::{ClientCounters, PipelineCounters, disagreements},
     bounds::allowed,
     clock_correction::{ClockCorrection, clock_finding, remote_roles},
+    delivery::{delivery, settled},
     error::TrialError,
     findings::{
-        limit_findings, missed_by_sink, outside_findings, placement_findings, sink_finding,
+        ahead_finding, limit_findings, missed_by_sink, outside_findings, placement_findings, sink_finding,
         unidentified_finding, what_limited,
     },
     goodput::first_arrivals,
@@ -25,13 +26,13 @@ use crate::{
     probe::Work,
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
-        Delivery, Destination, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
-        LatencyDistribution, OwnFigures, Refusals, RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
-        Trial, TrialRecord,
+        Destination, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
+        LatencyDistribution, Lead, OwnFigures, Refusals, RelayActivity, RemoteRole, Role, RoleUsage, Size,
+        Stage, Trial, TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters, SinkCounters},
     scenario::LoadMode,
-    verify,
+    verify::{self, StreamSends},
 };
 
 /// What is known only at the end of a trial.
@@ -110,7 +111,10 @@ pub(super) fn collect(
                 load: load_counters(supervisor),
                 pipeline: match pipeline {
                     Pipeline::Ours { .. } => PipelineCounters::Own(relay_counters(supervisor)),
-                    Pipeline::Between(_) | Pipeline::Unobserved => PipelineCounters::Unknown,
+                    Pipeline::Between(_)
+                    | Pipeline::Unobserved
+                    | Pipeline::Consumer
+                    | Pipeline::Settling(_) => PipelineCounters::Unknown,
                     Pipeline::Absent => PipelineCounters::Absent,
                 },
                 sinks: sinks_counters(supervisor),
@@ -123,10 +127,12 @@ pub(super) fn collect(
         let ends = (0..).zip(&plan.topology.sinks);
         let verdicts =
             ends.filter_map(|(instance, end)| Some((end, outcomes.sinks.get(&instance)?.delivery?)));
+        let verdicts = verdicts.filter(|_| plan.done().is_none());
         findings.extend(verdicts.flat_map(|(end, delivery)| placement_findings(plan, end, delivery)));
+        findings.extend(ahead_finding(plan, supervisor));
         findings.extend(unidentified_finding(plan, supervisor));
         let missed = sinks_counters(supervisor).iter().map(|sink| sink.missed).sum();
-        findings.extend(missed_by_sink(missed, plan.noun()));
+        findings.extend(missed_by_sink(missed, plan));
     }
     let hub = service_growth(supervisor);
     let relay = RelayActivity::sum(outcomes.activities.iter().copied());
@@ -157,6 +163,11 @@ pub(super) fn collect(
     let trial = Trial {
         started_s: begin_of(supervisor).map(|begin| begin.as_micros() as f64 / 1e6),
         duration_s: rates.duration_s,
+        lead: plan.course.lead.map(|lead| Lead {
+            rate_per_s: lead.rate.events_per_second(),
+            length_s: lead.length.as_secs_f64(),
+        }),
+        throttled_after_s: monitor.throttled_after().map(|after| after.as_secs_f64()),
         offered_per_s: rates.offered_per_s,
         received_per_s: rates.received_per_s,
         forwarded_per_s: rates.forwarded_per_s,
@@ -165,7 +176,10 @@ pub(super) fn collect(
         consumed_per_s: rates.consumed_per_s,
         lag,
         roles,
-        delivery: outcomes.first().delivery.map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
+        delivery: match &pipeline {
+            Pipeline::Settling(address) => settled(outcomes.streams, ending.hub.get(address)),
+            _ => outcomes.first().delivery.map(|verdict| delivery(plan, verdict, &ending.hub)),
+        },
         destinations,
         hub,
         relay,
@@ -174,7 +188,7 @@ pub(super) fn collect(
         other_cpu_seconds,
         cpu_sampling: machine.map(|machine| machine.sampling),
         remote,
-        own_figures: own_figures(supervisor, rates.forwarded_per_s),
+        own_figures: own_figures(supervisor, rates.throughput_per_s()),
         generator: has_measured.then_some(generator),
         findings,
         intervals: monitor.intervals.clone(),
@@ -187,6 +201,8 @@ pub(super) fn collect(
 #[derive(Debug, Default)]
 struct Outcomes<'a> {
     punctuality: Punctuality,
+    /// What the load sent.
+    streams: &'a [StreamSends],
     load: Option<&'a LoadRecordings>,
     relays: Vec<&'a BTreeMap<Stage, Recording>>,
     sizes: Vec<&'a BTreeMap<Size, EncodedDistribution>>,
@@ -214,7 +230,8 @@ impl<'a> Outcomes<'a> {
         for (member, outcome) in supervisor.all().filter_map(finished) {
             match outcome {
                 Outcome::Service => {}
-                Outcome::Load { punctuality, recordings, .. } => {
+                Outcome::Load { streams, punctuality, recordings } => {
+                    all.streams = streams;
                     all.punctuality = *punctuality;
                     all.load = recordings.as_ref();
                 }
@@ -357,17 +374,17 @@ impl Rates {
             .edges(if *pipeline == Pipeline::Absent { plan.topology.measured_role() } else { Role::Relay })
             .map(|(began, ended)| ended.at.saturating_since(began.at).as_secs_f64())
             .reduce(f64::max);
-        let without_pipeline = |role, figure: fn(&Counters) -> Option<u64>| {
-            (*pipeline == Pipeline::Absent).then(|| rate(supervisor, role, figure)).flatten()
-        };
+        let acknowledged = |told: &Counters| Some(told.load()?.events.acknowledged);
+        let produced_per_s = rate(supervisor, Role::Load, acknowledged);
+        let carried_per_s = pipeline.carried_per_s(supervisor).map(once);
         let rates = Self {
             duration_s: duration.unwrap_or(0.0),
             first_arrivals,
             offered_per_s: rate(supervisor, Role::Load, |told| Some(told.load()?.events.sent)),
             received_per_s: pipeline.received_per_s(supervisor),
-            forwarded_per_s: pipeline.forwarded_per_s(supervisor).map(once),
-            produced_per_s: without_pipeline(Role::Load, |told| Some(told.load()?.events.acknowledged)),
-            consumed_per_s: without_pipeline(Role::Sink, |told| Some(told.sink()?.events.received)).map(once),
+            forwarded_per_s: carried_per_s.filter(|_| pipeline.forwards()),
+            produced_per_s: produced_per_s.filter(|_| *pipeline == Pipeline::Absent),
+            consumed_per_s: carried_per_s.filter(|_| !pipeline.forwards()),
         };
         match (plan.mode(), pipeline) {
             (LoadMode::Backlog, Pipeline::Ours { destinations }) => {
@@ -495,7 +512,7 @@ fn usages(
 
 /// What a command told of itself about the measured phase. It speaks when it likes, so that its rates are of the time
 /// between what it said last before either edge.
-fn own_figures(supervisor: &Supervisor, forwarded_per_s: Option<f64>) -> Option<OwnFigures> {
+fn own_figures(supervisor: &Supervisor, throughput_per_s: Option<f64>) -> Option<OwnFigures> {
     let (began, ended) = supervisor.edges(Role::Relay).next()?;
     let (began, ended) = (began.counters.external()?, ended.counters.external()?);
     let us = ended.at.saturating_since(began.at).as_secs_f64() * 1e6;
@@ -503,8 +520,8 @@ fn own_figures(supervisor: &Supervisor, forwarded_per_s: Option<f64>) -> Option<
         let grown = figure(&ended.figures)?.checked_sub(figure(&began.figures)?)?;
         (us > 0.0).then(|| grown as f64 / us)
     };
-    let forwarded_per_s = forwarded_per_s.filter(|rate| *rate > 0.0);
-    let allocated = per_us(|figures| figures.allocated_bytes).zip(forwarded_per_s);
+    let throughput_per_s = throughput_per_s.filter(|rate| *rate > 0.0);
+    let allocated = per_us(|figures| figures.allocated_bytes).zip(throughput_per_s);
     Some(OwnFigures {
         allocated_bytes_per_event: allocated.map(|(per_us, rate)| per_us * 1e6 / rate),
         collecting_percent: per_us(|figures| figures.collecting_us).map(|share| share * 100.0),
@@ -536,42 +553,9 @@ fn destinations(
                     .and_then(|(began, ended)| rate_between(began, ended, received))
                     .map(|rate| rate * first_arrivals(supervisor, Some(member.instance))),
                 latency_us: None,
-                delivery: verdict.map(|verdict| delivery(verdict, source_of(plan, hub))),
+                delivery: verdict.map(|verdict| delivery(plan, verdict, hub)),
             };
             Some((end.to_string(), destination))
         })
         .collect()
-}
-
-/// What the embedded service counted over the whole trial of what the pipeline reads, if that is a queue.
-fn source_of(plan: &TrialPlan<'_>, hub: &BTreeMap<String, EntityCounters>) -> Option<EntityCounters> {
-    let from = &plan.topology.pipeline.as_ref()?.from;
-    let is_log = plan.topology.entity(from).is_log();
-    (!is_log).then(|| hub.get(&plan.topology.address(from)).copied())?
-}
-
-fn delivery(verdict: &verify::Delivery, source: Option<EntityCounters>) -> Delivery {
-    // The last failed delivery of a message puts it into the dead-letter queue, each of the others is followed by
-    // another one.
-    let redelivered = source.and_then(|source| {
-        let dead_lettered = source.dead_lettered.unwrap_or(0);
-        Some(source.failed_deliveries?.saturating_sub(dead_lettered))
-    });
-    Delivery {
-        redelivered,
-        dead_lettered: source.map(|_| verdict.dead_lettered),
-        sent: verdict.sent,
-        acknowledged: Some(verdict.acknowledged),
-        received: verdict.counts.received,
-        lost: verdict.lost,
-        duplicated: verdict.counts.duplicated,
-        reordered: verdict.counts.reordered,
-        corrupted: verdict.counts.corrupted,
-        unidentified: (verdict.counts.unidentified > 0).then_some(verdict.counts.unidentified),
-        unknown: Some(verdict.unknown),
-        unexpected: Some(verdict.unexpected),
-        foreign: Some(verdict.counts.foreign),
-        misplaced: Some(verdict.counts.misplaced),
-        reached_partitions: Some(u64::from(verdict.reached)),
-    }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     roles::protocol::{CHECKPOINT_CONTAINER, ExternalConfig, Ready},
-    scenario::{Entity, Hub, Relay, Secret},
+    scenario::{Done, Entity, Hub, Relay, Secret},
 };
 
 impl TrialPlan<'_> {
@@ -29,6 +29,7 @@ impl TrialPlan<'_> {
             name: sut.name.clone(),
             command: command.collect(),
             environment,
+            done_lines: (sut.done == Some(Done::Line)).then(|| self.topology.of_load().partitions()),
             ready: sut.ready.clone(),
             ready_within: sut.ready_within,
             stop_within: sut.stop_within,
@@ -39,11 +40,10 @@ impl TrialPlan<'_> {
         let parameters = self.parameters;
         let pipeline = self.topology.pipeline.as_ref()?;
         let source = self.endpoint(embedded, &pipeline.from);
-        // The checks of the scenario leave a command one.
-        let destination = self.endpoint(embedded, pipeline.to.first()?);
+        // The checks of the scenario leave a command at most one.
+        let destination = pipeline.to.first().map(|to| self.endpoint(embedded, to));
         let mut variables = Variables::default();
         variables.secret("SOURCE_CONNECTION_STRING", source.connection_string);
-        variables.secret("DESTINATION_CONNECTION_STRING", destination.connection_string);
         variables.text("TRANSPORT", transport_name(pipeline.from.connection));
         if let Some(authority) = source.certificate_authority {
             variables.text("TLS_CA_FILE", absolute(&authority));
@@ -79,7 +79,10 @@ impl TrialPlan<'_> {
                 variables.settling(&parameters.relay);
             }
         }
-        variables.sending_to(&destination.entity, &parameters.relay);
+        if let Some(destination) = destination {
+            variables.secret("DESTINATION_CONNECTION_STRING", destination.connection_string);
+            variables.sending_to(&destination.entity, &parameters.relay);
+        }
         Some(variables.0)
     }
 }

@@ -12,10 +12,11 @@ use crate::{
     limits::RoleGroup,
     payload::{HEADER_PROPERTY, Header},
     results::{
-        Distributions, Finding, FindingKind, LatencyDistribution, MeasuredComponent, Noun, Role, RoleUsage,
+        Distributions, Finding, FindingKind, LatencyDistribution, MeasuredComponent, Role, RoleUsage,
         Severity, Stage,
     },
-    scenario::{End, LoadMode, Payload},
+    roles::protocol::CHECKPOINTS_EVERY,
+    scenario::{Done, End, LoadMode, Payload},
     verify::Delivery,
 };
 
@@ -44,14 +45,36 @@ pub(super) fn outside_findings(plan: &TrialPlan<'_>, was_killed: bool) -> Vec<Fi
     if sut.is_ours() {
         return Vec::new();
     }
-    let basis = match plan.is_embedded() {
-        true => "received is what the service delivered to it, forwarded what the service accepted from it",
-        false => "forwarded is what reached the sink; what was received is unknown",
-    };
-    let message = format!(
-        "measured from outside: {basis}. Loss and corruption are checked for every {}; it has no counters to cross-check",
+    let checked = format!(
+        "Loss and corruption are checked for every {}; it has no counters to cross-check",
         plan.noun().one()
     );
+    let one = plan.noun().one();
+    let unseen = format!(
+        "How often, in what order and with what content it does each {one} is not seen: only loss is checked"
+    );
+    let basis = match (plan.done(), plan.is_embedded()) {
+        (Some(Done::Line), _) => {
+            format!("an event is done when the lab has read a line of its output that covers it. {unseen}")
+        }
+        (Some(Done::Checkpoint), _) => format!(
+            "an event is done when a checkpoint covers it. Checkpoints are read every {}, and latencies are too long by up to \
+             that. {unseen}",
+            units::duration::text(CHECKPOINTS_EVERY)
+        ),
+        (Some(Done::Settlement), _) => {
+            format!(
+                "a message is done when it is completed, which the service counts: there are no latencies. {unseen}"
+            )
+        }
+        (None, true) => format!(
+            "received is what the service delivered to it, forwarded what the service accepted from it. {checked}"
+        ),
+        (None, false) => {
+            format!("forwarded is what reached the sink; what was received is unknown. {checked}")
+        }
+    };
+    let message = format!("measured from outside: {basis}");
     let mut findings = vec![Finding::new(Severity::Note, FindingKind::Other, message)];
     if was_killed {
         findings.push(Finding::new(
@@ -199,15 +222,33 @@ pub(super) fn placement_findings(plan: &TrialPlan<'_>, end: &End, delivery: &Del
     foreign.into_iter().chain(few).collect()
 }
 
-/// What the destination's retention took before the sink read it counts as lost, and what is measured is not to blame.
-pub(super) fn missed_by_sink(missed: u64, noun: Noun) -> Option<Finding> {
+/// A consumer says that it has done more than there is, or than the sink could read in time.
+pub(super) fn ahead_finding(plan: &TrialPlan<'_>, supervisor: &Supervisor) -> Option<Finding> {
+    let partitions: u64 = sinks_counters(supervisor).iter().map(|sink| sink.ahead).sum();
+    (partitions > 0).then(|| {
+        let message = format!(
+            "{} says of {} that it has done more than the lab has read there",
+            plan.measured(),
+            figure::counted(partitions, "partition", "partitions")
+        );
+        let advice = "what is done is named by the sequence number of the last event that is done, not of the next one";
+        Finding::new(Severity::Failure, FindingKind::CountersDisagree, message).with_hint(advice)
+    })
+}
+
+/// What retention took before the sink read it counts as lost, and what is measured is not to blame.
+pub(super) fn missed_by_sink(missed: u64, plan: &TrialPlan<'_>) -> Option<Finding> {
     (missed > 0).then(|| {
+        let (from, fate) = match plan.done() {
+            None => ("the destination", "though forwarded"),
+            Some(_) => ("the source", "though it may be done"),
+        };
         Finding::new(
             Severity::Invalid,
             FindingKind::SinkOverloaded,
             format!(
-                "retention removed {} from the destination before the sink read {}: counted as lost, though forwarded",
-                noun.counted(missed),
+                "retention removed {} from {from} before the sink read {}: counted as lost, {fate}",
+                plan.noun().counted(missed),
                 if missed == 1 { "it" } else { "them" }
             ),
         )

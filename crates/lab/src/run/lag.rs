@@ -31,6 +31,11 @@ fn waiting_at(edge: Edge, supervisor: &Supervisor, pipeline: &Pipeline) -> Optio
         members.filter_map(move |(_, running)| Some(&running.marks.get(&edge)?.counters))
     };
     let acknowledged = at(Role::Load).find_map(Counters::load)?.events.acknowledged;
+    if let Pipeline::Settling(address) = pipeline {
+        let counted = at(Role::Service).find_map(Counters::service)?.get(address)?;
+        let done = counted.completed? + counted.dead_lettered.unwrap_or(0);
+        return Some(acknowledged.saturating_sub(done));
+    }
     // The first sink is the one whose figures are those of the case.
     let sink = at(Role::Sink).find_map(Counters::sink)?;
     let done = match pipeline {
@@ -38,7 +43,7 @@ fn waiting_at(edge: Edge, supervisor: &Supervisor, pipeline: &Pipeline) -> Optio
             let relays = at(Role::Relay).filter_map(Counters::relay);
             relays.fold(RelayCounters::default(), |sum, relay| sum.plus(relay)).done()
         }
-        Pipeline::Between(_) | Pipeline::Unobserved | Pipeline::Absent => sink.distinct,
+        _ => sink.distinct,
     };
     Some(acknowledged.saturating_sub(done + sink.dead_lettered))
 }

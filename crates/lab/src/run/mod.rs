@@ -22,6 +22,7 @@ mod clock_correction;
 mod clock_track;
 mod collect;
 mod command;
+mod delivery;
 mod error;
 mod findings;
 mod goodput;
@@ -46,7 +47,7 @@ use self::{
     monitor::{Place, SECOND},
     paced::PacedTrial,
     peers::Peers,
-    plan::{TrialPlan, case_plan},
+    plan::{Course, TrialPlan, case_plan},
     trial::{TrialContext, run_trial, trial_folder},
 };
 use crate::{
@@ -189,7 +190,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
                 least_remaining: Some(probe.least_remaining),
                 ..self.place(case_number, case, probe.number, 0)
             };
-            let (record, error) = self.trial(&probe.parameters, place, probe.interval).await;
+            let (record, error) = self.trial(&probe.parameters, probe.course, place, probe.interval).await;
             search.record(record, error.as_ref());
             self.keep(search.case());
             if let Some(TrialError::Cancelled) = error {
@@ -207,7 +208,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
                 return Ended::Cancelled;
             }
             let place = self.place(case_number, case, trial, plan.trials);
-            let (record, error) = self.trial(&case.parameters, place, SECOND).await;
+            let (record, error) = self.trial(&case.parameters, Course::default(), place, SECOND).await;
             records.push(record);
             self.keep(results::Case::from_trials(plan, &records));
             match error {
@@ -245,7 +246,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
         }
         let last = plan.trials + 1;
         let place = Place { tried_per_s: Some(paced.rate), ..self.place(case_number, case, last, last) };
-        let (record, error) = self.trial(&paced.parameters, place, SECOND).await;
+        let (record, error) = self.trial(&paced.parameters, Course::default(), place, SECOND).await;
         self.keep(trials.with_paced(plan, paced.share.percent(), paced.rate, &record));
         match error {
             Some(TrialError::Cancelled) => Ended::Cancelled,
@@ -270,11 +271,12 @@ impl<L: RoleLauncher> Runner<'_, L> {
     async fn trial(
         &mut self,
         parameters: &Parameters,
+        course: Course,
         place: Place,
         interval: Duration,
     ) -> (TrialRecord, Option<TrialError>) {
         self.run_number = self.run_number.wrapping_add(1);
-        let plan = TrialPlan::new(parameters, self.clock, self.run_number);
+        let plan = TrialPlan::new(parameters, self.clock, self.run_number).with_course(course);
         let case = place.case.clone();
         let context = TrialContext {
             launcher: self.launcher,

@@ -28,6 +28,9 @@ pub(super) struct Monitor<'a> {
     /// What each role's CPU is relative to.
     allowed_cores: BTreeMap<Role, f64>,
     before: Totals,
+    load_started: Option<RunTime>,
+    /// When a role was first seen to be throttled.
+    throttled_at: Option<RunTime>,
     measuring_since: Option<RunTime>,
     pub(super) machine: MachineProbe,
     pub(super) intervals: Vec<Interval>,
@@ -99,6 +102,8 @@ impl<'a> Monitor<'a> {
             probes: BTreeMap::new(),
             allowed_cores: BTreeMap::new(),
             before: Totals::default(),
+            load_started: None,
+            throttled_at: None,
             measuring_since: None,
             machine: MachineProbe::new(CpuList::available().unwrap_or_default()),
             intervals: Vec::new(),
@@ -121,6 +126,16 @@ impl<'a> Monitor<'a> {
         self.progress.phase_length = length;
         self.progress.phase_elapsed = Duration::ZERO;
         self.observer.progress(&self.progress);
+    }
+
+    /// The load starts now.
+    pub(super) fn start_load(&mut self) {
+        self.load_started = Some(self.clock.now());
+    }
+
+    /// How long after the load's start a role was first seen to be throttled.
+    pub(super) fn throttled_after(&self) -> Option<Duration> {
+        Some(self.throttled_at?.saturating_since(self.load_started?))
     }
 
     /// The measured phase begins.
@@ -165,6 +180,9 @@ impl<'a> Monitor<'a> {
     pub(super) fn tick(&mut self, supervisor: &Supervisor) -> Option<(Role, Command)> {
         let now = self.clock.now();
         self.lag_peak_of_second = self.lag_peak_of_second.max(self.waiting(supervisor));
+        if self.throttled_at.is_none() && is_throttled(supervisor) {
+            self.throttled_at = Some(now);
+        }
         if now.saturating_since(self.before.at) >= self.interval {
             self.show(supervisor, now);
         }
@@ -172,7 +190,7 @@ impl<'a> Monitor<'a> {
         // A sink that falls behind holds the load back, too: otherwise its destination's log would overflow, and the
         // pipeline be blamed for the loss.
         let sinks = sinks_counters(supervisor);
-        let seen = sinks.iter().map(|sink| sink.distinct + sink.missed).min().unwrap_or(0);
+        let seen = sinks.iter().map(|sink| sink.distinct + sink.missed).min().unwrap_or(u64::MAX);
         let sink = sink_counters(supervisor);
         let relay = self.pipeline.counters(supervisor);
         // These will never arrive: the dead letters, what retention took, and what the service refused to take.
@@ -213,7 +231,7 @@ impl<'a> Monitor<'a> {
             _ => relay.forwarded,
         };
         let slowest = sinks_counters(supervisor).iter().map(|sink| sink.events.received).min();
-        let waiting_for_sink = forwarded.saturating_sub(slowest.unwrap_or(0));
+        let waiting_for_sink = slowest.map_or(0, |slowest| forwarded.saturating_sub(slowest));
         let progress = &mut self.progress;
         progress.phase_elapsed = now.saturating_since(self.phase_began);
         progress.offered_per_s = Some(rate(totals.sent, self.before.sent));
@@ -222,7 +240,7 @@ impl<'a> Monitor<'a> {
         let arrived = totals.arrived.saturating_sub(self.before.arrived).max(1) as f64;
         let forwarded_per_s =
             rate(totals.forwarded, self.before.forwarded) * (1.0 - repeated / arrived).max(0.0);
-        progress.forwarded_per_s = (self.pipeline != Pipeline::Absent).then_some(forwarded_per_s);
+        progress.forwarded_per_s = self.pipeline.forwards().then_some(forwarded_per_s);
         if let Some(lead) = &mut self.max_lag {
             lead.note(forwarded_per_s);
         }
@@ -300,6 +318,17 @@ pub(super) fn owned_partitions(supervisor: &Supervisor) -> Vec<u64> {
     latest(supervisor, Role::Relay).filter_map(Counters::relay).map(|relay| relay.owned).collect()
 }
 
+/// Whether a quota has refused anyone anything so far, by what service and clients told last.
+pub(super) fn is_throttled(supervisor: &Supervisor) -> bool {
+    let of_sinks = || sinks_counters(supervisor).iter().any(|sink| sink.throttled > 0);
+    let of_service =
+        || latest(supervisor, Role::Service).filter_map(Counters::service).flat_map(BTreeMap::values);
+    load_counters(supervisor).events.throttled > 0
+        || relay_counters(supervisor).throttled > 0
+        || of_sinks()
+        || of_service().any(|entity| entity.throttled > Some(0))
+}
+
 /// What the embedded service told last; empty without one.
 pub(super) fn service_counters(supervisor: &Supervisor) -> BTreeMap<String, EntityCounters> {
     latest(supervisor, Role::Service).filter_map(Counters::service).next().cloned().unwrap_or_default()
@@ -364,6 +393,7 @@ impl RelayCounters {
             opened: self.opened + other.opened,
             owned: self.owned + other.owned,
             missed: self.missed + other.missed,
+            throttled: self.throttled + other.throttled,
             first_forwarded: earliest,
             last_forwarded: self.last_forwarded.max(other.last_forwarded),
         }

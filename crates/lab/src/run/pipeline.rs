@@ -4,17 +4,18 @@
 //! the service accepted into the destination is what it *forwarded*. A service that is not ours tells nothing either;
 //! then what reached the sink is all there is, and what was received stays unknown. How far a command has come is what
 //! the sink saw of different events, since it may deliver one more than once. Where nothing is between load and sink,
-//! the sink is all that can be ahead or behind.
+//! the sink is all that can be ahead or behind. Of a consumer that forwards nothing, an event arrives at the sink when the
+//! consumer has done it; of one that completes messages, the service counts those.
 
 use super::{
-    monitor::{rate_between, relay_counters, service_counters, sink_counters},
+    monitor::{rate_between, relay_counters, service_counters, sink_counters, sinks_counters},
     plan::TrialPlan,
     supervisor::Supervisor,
 };
 use crate::{
     results::Role,
     roles::protocol::{Counted, Counters, RelayCounters},
-    scenario::Topology,
+    scenario::{Done, Topology},
 };
 
 /// Where the figures of the measured pipeline come from in a trial.
@@ -29,6 +30,10 @@ pub(super) enum Pipeline {
     Between(Ends),
     /// A command between two entities of a service that is not ours: the sink tells some of them.
     Unobserved,
+    /// A consumer of a log that forwards nothing: the sink tells what it has done.
+    Consumer,
+    /// A consumer that completes messages and forwards nothing: the embedded service tells, under this address.
+    Settling(String),
     /// There is none: the sink receives what the load sends.
     Absent,
 }
@@ -43,6 +48,12 @@ pub(super) struct Ends {
 impl Pipeline {
     pub(super) fn of(plan: &TrialPlan<'_>) -> Self {
         let ends = Ends::of(&plan.topology);
+        if let (Some(done), Some(pipeline)) = (plan.done(), &plan.topology.pipeline) {
+            return match done {
+                Done::Settlement => Self::Settling(plan.topology.address(&pipeline.from)),
+                Done::Checkpoint | Done::Line => Self::Consumer,
+            };
+        }
         match (ends, plan.is_external(), plan.is_embedded()) {
             (None, _, _) => Self::Absent,
             (Some(_), false, _) => Self::Ours { destinations: plan.topology.destinations().count() as u64 },
@@ -64,7 +75,14 @@ impl Pipeline {
                 let of = |name: &str| counters.get(name).copied().unwrap_or_default();
                 (of(&ends.source).outgoing_events, of(&ends.destination).incoming_events)
             }
-            Self::Unobserved | Self::Absent => (sink.events.received, sink.events.received),
+            Self::Settling(address) => {
+                let counted = service_counters(supervisor).get(address).copied().unwrap_or_default();
+                let (completed, missed) =
+                    (counted.completed.unwrap_or(0), counted.dead_lettered.unwrap_or(0));
+                let (received, forwarded) = (completed, completed);
+                return RelayCounters { received, forwarded, completed, missed, ..RelayCounters::default() };
+            }
+            Self::Unobserved | Self::Consumer | Self::Absent => (sink.events.received, sink.events.received),
         };
         RelayCounters { received, forwarded, completed: sink.distinct, ..RelayCounters::default() }
     }
@@ -76,41 +94,55 @@ impl Pipeline {
             Self::Between(ends) => rate(supervisor, Role::Service, |told| {
                 Some(told.service()?.get(&ends.source)?.outgoing_events)
             }),
-            Self::Unobserved | Self::Absent => None,
+            Self::Unobserved | Self::Consumer | Self::Settling(_) | Self::Absent => None,
         }
     }
 
-    /// Events forwarded per second in the measured phase.
-    pub(super) fn forwarded_per_s(&self, supervisor: &Supervisor) -> Option<f64> {
-        if *self == Self::Absent {
-            return None;
+    /// Whether there is something that forwards events. What comes through is consumed otherwise.
+    pub(super) const fn forwards(&self) -> bool {
+        match self {
+            Self::Ours { .. } | Self::Between(_) | Self::Unobserved => true,
+            Self::Consumer | Self::Settling(_) | Self::Absent => false,
         }
-        rate(supervisor, self.teller(), |told| self.forwarded_in(told))
     }
 
-    /// Events that came through in the measured phase: forwarded, or received by the sink where nothing forwards them.
+    /// Events that came through per second in the measured phase.
+    pub(super) fn carried_per_s(&self, supervisor: &Supervisor) -> Option<f64> {
+        rate(supervisor, self.teller(), |told| self.carried_in(told))
+    }
+
+    /// How many of so many acknowledged events have not come through yet, as soon as that is known.
+    pub(super) fn missing(&self, supervisor: &Supervisor, acknowledged: u64) -> Option<u64> {
+        match self {
+            Self::Settling(_) => Some(acknowledged.saturating_sub(self.counters(supervisor).done())),
+            _ => sinks_counters(supervisor).into_iter().map(|sink| sink.missing).sum(),
+        }
+    }
+
+    /// Events that came through in the measured phase.
     pub(super) fn carried(&self, supervisor: &Supervisor) -> u64 {
-        let of = |counted: &Counted| self.forwarded_in(&counted.counters).unwrap_or(0);
+        let of = |counted: &Counted| self.carried_in(&counted.counters).unwrap_or(0);
         let grown = headline_edges(supervisor, self.teller())
             .map(|(began, ended)| of(ended).saturating_sub(of(began)));
         grown.sum()
     }
 
-    /// Who tells what was forwarded.
+    /// Who tells what came through.
     const fn teller(&self) -> Role {
         match self {
             Self::Ours { .. } => Role::Relay,
-            Self::Between(_) => Role::Service,
-            Self::Unobserved | Self::Absent => Role::Sink,
+            Self::Between(_) | Self::Settling(_) => Role::Service,
+            Self::Unobserved | Self::Consumer | Self::Absent => Role::Sink,
         }
     }
 
-    /// What was forwarded, of what that role tells.
-    fn forwarded_in(&self, told: &Counters) -> Option<u64> {
+    /// What came through, of what that role tells: forwarded, or received by the sink, or done where nothing forwards it.
+    fn carried_in(&self, told: &Counters) -> Option<u64> {
         Some(match self {
             Self::Ours { destinations } => told.relay()?.forwarded / destinations,
             Self::Between(ends) => told.service()?.get(&ends.destination)?.incoming_events,
-            Self::Unobserved | Self::Absent => told.sink()?.events.received,
+            Self::Settling(address) => told.service()?.get(address)?.completed?,
+            Self::Unobserved | Self::Consumer | Self::Absent => told.sink()?.events.received,
         })
     }
 }

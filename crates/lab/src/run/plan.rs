@@ -14,18 +14,18 @@ use serde_json::Value;
 use super::peers::Peers;
 use crate::{
     clock::RunClock,
-    load::{Arrivals, LoadPlan, Pace},
+    load::{Arrivals, Lead, LoadPlan, Pace},
     results::{
         CasePlan, MeasuredComponent, MeasuredSystem, Noun, OrderExpectation, PipelineShape, Role, Shape,
         SourceShape,
     },
     roles::protocol::{
-        CHECKPOINT_CONTAINER, Endpoint, EntryPoint, ExternalConfig, LoadConfig, ReadFrom, Ready, RelayConfig,
-        ServiceAddress, ServiceConfig, SinkConfig,
+        CHECKPOINT_CONTAINER, DoneBy, Endpoint, EntryPoint, ExternalConfig, LoadConfig, ReadFrom, Ready,
+        RelayConfig, SINK_CONSUMER_GROUP, ServiceAddress, ServiceConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Connection, End, Entity, LoadMode, Parameters, Payload, Queue, Readiness, RoleLimits,
-        Secret, ServiceCommand, SystemUnderTest, Target, Topic, Topology, Transport, WhenFull,
+        self, Case, Connection, Done, End, Entity, LoadMode, Parameters, Payload, Queue, Readiness,
+        RoleLimits, Secret, ServiceCommand, SystemUnderTest, Target, Topic, Topology, Transport, WhenFull,
     },
     verify::{Expectation, Placement},
 };
@@ -39,11 +39,26 @@ pub(super) struct TrialPlan<'a> {
     pub(super) clock: RunClock,
     /// Tells this trial's events from those of others.
     pub(super) run: u8,
+    pub(super) course: Course,
+}
+
+/// What a search wants of a trial beyond its parameters.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Course {
+    /// How its load begins, before the warm-up.
+    pub(super) lead: Option<Lead>,
+    /// A role that was throttled ends the measured phase after this time.
+    pub(super) throttled_ends_after: Option<Duration>,
 }
 
 impl<'a> TrialPlan<'a> {
     pub(super) fn new(parameters: &'a Parameters, clock: RunClock, run: u8) -> Self {
-        Self { parameters, topology: parameters.topology(), clock, run }
+        Self { parameters, topology: parameters.topology(), clock, run, course: Course::default() }
+    }
+
+    /// The same for a probe of a search.
+    pub(super) fn with_course(self, course: Course) -> Self {
+        Self { course, ..self }
     }
 
     pub(super) fn mode(&self) -> LoadMode {
@@ -58,6 +73,11 @@ impl<'a> TrialPlan<'a> {
     /// Whether a command is measured, and not our relay.
     pub(super) fn is_external(&self) -> bool {
         !self.parameters.sut.is_ours()
+    }
+
+    /// What shows that an event is done, if a consumer is measured that forwards nothing.
+    pub(super) fn done(&self) -> Option<Done> {
+        self.parameters.sut.done
     }
 
     /// What is measured, for sentences about it.
@@ -119,6 +139,7 @@ impl<'a> TrialPlan<'a> {
             name: service.name().to_owned(),
             command: command.collect(),
             environment: service.env.iter().map(|(name, value)| (name.clone(), secret(value))).collect(),
+            done_lines: None,
             ready: service.ready.clone(),
             ready_within: service.ready_within,
             stop_within: service.stop_within,
@@ -236,7 +257,7 @@ impl<'a> TrialPlan<'a> {
         let destinations = narrow(self.topology.entity(end).partitions());
         let fan_out = narrow(relay.fan_out).min(destinations);
         match &self.topology.pipeline {
-            _ if !self.topology.entity(end).is_log() => Placement::Anywhere,
+            _ if !self.topology.entity(end).is_log() || self.done().is_some() => Placement::Anywhere,
             None => Placement::Same { sources: destinations, fan_out: destinations },
             Some(_) if self.is_external() && relay.route != Route::SamePartition => Placement::Anywhere,
             Some(pipeline) if relay.route == Route::SamePartition => Placement::Same {
@@ -270,10 +291,16 @@ impl<'a> TrialPlan<'a> {
         let parameters = self.parameters;
         let partitions = self.topology.entity(end).partitions();
         let destinations = u16::try_from(partitions).unwrap_or(u16::MAX);
+        let mut destination = self.endpoint(embedded, end);
+        let done_by = self.done_by(embedded, &destination.entity);
+        if let (Some(_), Entity::Hub(hub)) = (&done_by, &mut destination.entity) {
+            SINK_CONSUMER_GROUP.clone_into(&mut hub.consumer_group);
+        }
         SinkConfig {
             clock: self.clock,
-            destination: self.endpoint(embedded, end),
+            destination,
             dead_letters,
+            done_by,
             expectation: Expectation {
                 run: self.run,
                 streams: self.load_plan().streams,
@@ -287,6 +314,18 @@ impl<'a> TrialPlan<'a> {
             read_from: self.read_from(),
             payload: parameters.load.payload.clone(),
             latency_recording: parameters.latency_recording,
+        }
+    }
+
+    /// How the sink learns what a consumer of that entity has done.
+    fn done_by(&self, embedded: Option<&Ready>, read: &Entity) -> Option<DoneBy> {
+        match (self.done()?, read) {
+            (Done::Checkpoint, Entity::Hub(hub)) => Some(DoneBy::Checkpoints {
+                storage: embedded?.storage_connection_string.clone()?,
+                hub: hub.name.clone(),
+                consumer_group: hub.consumer_group.clone(),
+            }),
+            (Done::Checkpoint | Done::Line | Done::Settlement, _) => Some(DoneBy::Reports),
         }
     }
 
@@ -321,6 +360,7 @@ impl<'a> TrialPlan<'a> {
                         scenario::Arrivals::Constant => Arrivals::Constant,
                         scenario::Arrivals::Poisson => Arrivals::Poisson,
                     },
+                    lead: self.course.lead,
                 },
                 // The scenario's own checks demand a rate of an open load.
                 // A search for a capacity is made of open loads and never a trial itself.
@@ -339,7 +379,9 @@ impl<'a> TrialPlan<'a> {
         let events = match (load.mode, load.rate) {
             (LoadMode::Backlog, _) => load.backlog,
             (LoadMode::Open, Some(rate)) => {
-                rate.events_in(phases.warm_up + phases.measure + SLACK).saturating_mul(2)
+                let lead = self.course.lead.map_or(0, |lead| lead.rate.events_in(lead.length));
+                let events = rate.events_in(phases.warm_up + phases.measure + SLACK);
+                events.saturating_add(lead).saturating_mul(2)
             }
             // More than a machine can send; the memory follows what is seen, not this bound.
             _ => u64::MAX,

@@ -25,8 +25,8 @@ use super::{
     error::TrialError,
     max_lag::MaxLag,
     monitor::{
-        Monitor, Place, load_counters, owned_partitions, relay_counters, service_counters, sink_counters,
-        sinks_counters,
+        Monitor, Place, is_throttled, load_counters, owned_partitions, relay_counters, service_counters,
+        sink_counters, sinks_counters,
     },
     peers::Peers,
     pipeline::Pipeline,
@@ -180,7 +180,10 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let own = self.start_service(&data, &tls, &peers).await?;
         let own = own.as_ref();
         let plan = self.plan;
-        self.launch(Role::Load, 0, |clock| RoleConfig::Load(LoadConfig { clock, ..plan.load(own) })).await?;
+        self.launch(Role::Load, 0, |clock| {
+            RoleConfig::Load(Box::new(LoadConfig { clock, ..plan.load(own) }))
+        })
+        .await?;
         for instance in 0..self.plan.relay_processes() {
             if let Some(config) = plan.external(own, &checkpoints, &peers) {
                 self.launch(Role::Relay, instance, |_| RoleConfig::External(Box::new(config))).await?;
@@ -190,7 +193,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             }
         }
         for (instance, config) in (0..).zip(plan.sinks(own)) {
-            let config = |clock| RoleConfig::Sink(SinkConfig { clock, ..config });
+            let config = |clock| RoleConfig::Sink(Box::new(SinkConfig { clock, ..config }));
             self.launch(Role::Sink, instance, config).await?;
         }
         self.until_ready("connecting the roles").await?;
@@ -250,6 +253,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
         if self.plan.claims_partitions() {
             self.until_claimed().await?;
         }
+        self.monitor.start_load();
         self.supervisor.tell(Role::Load, &Command::Start).await;
         if let Some(events) = self.monitor.first_allowance() {
             self.supervisor.tell(Role::Load, &Command::Allow { events }).await;
@@ -257,13 +261,17 @@ impl<L: RoleLauncher> Trial<'_, L> {
         if self.plan.is_external() {
             self.until_first_event().await?;
         }
+        if let Some(lead) = self.plan.course.lead {
+            self.monitor.enter(Phase::Leading, Some(lead.length));
+            self.pass(lead.length).await?;
+        }
         self.monitor.enter(Phase::WarmUp, Some(phases.warm_up));
         self.pass(phases.warm_up).await?;
         self.supervisor.read_usages().await?;
         self.monitor.begin_measurement(&self.supervisor);
         self.mark(Edge::Begin, &Role::ALL).await?;
         self.monitor.enter(Phase::Measuring, Some(phases.measure));
-        self.pass(phases.measure).await?;
+        self.measure(phases.measure).await?;
         self.mark(Edge::End, &Role::ALL).await?;
         self.supervisor.read_usages().await?;
         self.monitor.end_measurement(&self.supervisor);
@@ -318,10 +326,15 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let patience =
             Patience { what: "carrying the first event", total: Some(sut.ready_within), stalled: None };
         let monitor = &mut self.monitor;
+        let pipeline = Pipeline::of(self.plan);
         let arrived = |supervisor: &Supervisor| {
             let events = sink_counters(supervisor).events;
+            let settled = match pipeline {
+                Pipeline::Settling(_) => pipeline.counters(supervisor).done(),
+                _ => 0,
+            };
             // A command that changes every event carries them all the same: the verdict says what it does to them.
-            match events.received + events.corrupted {
+            match events.received + events.corrupted + settled {
                 0 => State::At(0),
                 _ => State::Met,
             }
@@ -331,8 +344,11 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let Err(TrialError::TimedOut { .. }) = waited else {
             return waited;
         };
-        let reason =
-            format!("no event of `{}` arrived within {}", sut.name, units::duration::text(sut.ready_within));
+        let within = units::duration::text(sut.ready_within);
+        let reason = match sut.done {
+            None => format!("no event of `{}` arrived within {within}", sut.name),
+            Some(_) => format!("`{}` has done no event within {within}", sut.name),
+        };
         let relay = Member { role: Role::Relay, instance: 0 };
         Err(self.supervisor.failed(relay, reason).await)
     }
@@ -379,7 +395,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
         streams: Vec<StreamSends>,
         drained_by: Instant,
     ) -> Result<(), TrialError> {
+        let acknowledged = streams.iter().map(|stream| stream.acknowledged.count()).sum();
         self.supervisor.tell(Role::Sink, &Command::Expect { streams }).await;
+        let pipeline = Pipeline::of(self.plan);
         let patience = Patience {
             what: "draining",
             // What was acknowledged last may need a moment more than the load had for its answers.
@@ -391,13 +409,10 @@ impl<L: RoleLauncher> Trial<'_, L> {
             .supervisor
             .wait_until(
                 patience,
-                |supervisor| {
-                    let missing = sinks_counters(supervisor).into_iter().map(|sink| sink.missing);
-                    match missing.sum::<Option<u64>>() {
-                        Some(0) => State::Met,
-                        Some(missing) if nothing_more_comes(supervisor, missing) => State::Met,
-                        missing => State::At(missing.unwrap_or(u64::MAX)),
-                    }
+                |supervisor| match pipeline.missing(supervisor, acknowledged) {
+                    Some(0) => State::Met,
+                    Some(missing) if nothing_more_comes(supervisor, missing) => State::Met,
+                    missing => State::At(missing.unwrap_or(u64::MAX)),
                 },
                 |supervisor| monitor.tick(supervisor),
             )
@@ -467,15 +482,33 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.supervisor.wait_until(patience, all_ready, |_| None).await
     }
 
+    /// Lets the measured phase pass, or what of it is enough.
+    async fn measure(&mut self, time: Duration) -> Result<(), TrialError> {
+        let Some(enough) = self.plan.course.throttled_ends_after.filter(|enough| *enough < time) else {
+            return self.pass(time).await;
+        };
+        self.pass(enough).await?;
+        self.pass_until(time - enough, |supervisor| match is_throttled(supervisor) {
+            true => State::Met,
+            false => State::At(0),
+        })
+        .await
+    }
+
     /// Lets time pass while the roles work.
     async fn pass(&mut self, time: Duration) -> Result<(), TrialError> {
+        self.pass_until(time, |_| State::At(0)).await
+    }
+
+    /// The same, but only until a condition is met.
+    async fn pass_until(
+        &mut self,
+        time: Duration,
+        condition: impl FnMut(&Supervisor) -> State,
+    ) -> Result<(), TrialError> {
         let monitor = &mut self.monitor;
         let patience = Patience { what: "passing the time", total: Some(time), stalled: None };
-        match self
-            .supervisor
-            .wait_until(patience, |_| State::At(0), |supervisor| monitor.tick(supervisor))
-            .await
-        {
+        match self.supervisor.wait_until(patience, condition, |supervisor| monitor.tick(supervisor)).await {
             Err(TrialError::TimedOut { .. }) => Ok(()),
             other => other,
         }

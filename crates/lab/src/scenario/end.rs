@@ -224,7 +224,7 @@ impl<'de, T: Named + Deserialize<'de>> Deserialize<'de> for ByName<T> {
 }
 
 /// Names of entities: one, or a list of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OneOrMore(pub Vec<String>);
 
 impl Serialize for OneOrMore {

@@ -48,6 +48,6 @@ pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Dispatch, Ownership, Own
 pub use prefetch::Prefetch;
 pub use relay::{CheckpointStore, Relay};
 pub use roles::{Launch, Roles};
-pub use system::{Readiness, SystemTransport, SystemUnderTest};
+pub use system::{Done, Readiness, SystemTransport, SystemUnderTest};
 pub use target::{Namespace, ServiceCommand, Target};
 pub use topology::{Measured, Pipeline, PipelineSection, Topology, TopologySection};

@@ -126,6 +126,9 @@ fn impossible(
             "its instances share claims and checkpoints, and not the files of one machine",
             "choose `relay.checkpoint_store: blob`",
         ),
+        Role::Sink if parameters.sut.done.is_some() => {
+            ("what a consumer has done is dated by the clock of the lab's machine", "leave it out")
+        }
         _ if is_encrypted(topology, role) => (
             "the certificate is on the lab's machine",
             "leave `tls` out, or choose `sut.transport: tcp`, or an encrypted network",

@@ -1,7 +1,8 @@
 //! Which system is measured: our relay, or any command in its place.
 //!
 //! The section `suts` defines systems by name, and the parameter `sut` chooses one of them, or describes one in place.
-//! What a command is told, and how, is written down in `docs/external-systems.md`.
+//! What a command is told, and how, is written down in `docs/external-systems.md`. One that forwards nothing, such as a
+//! consumer that writes to a database, says by [`Done`] what shows that it has done an event.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,6 +26,9 @@ pub struct SystemUnderTest {
     /// Environment variables beside the lab's own and those that tell the command what to do.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, Secret>,
+    /// What shows that it has done an event, if it forwards nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<Done>,
     /// How it is known to be ready.
     pub ready: Readiness,
     /// How long it may take to be ready, and then again until its first event arrives.
@@ -50,6 +54,18 @@ pub enum SystemTransport {
     Tcp,
     /// AMQP over TLS.
     Tls,
+}
+
+/// What shows that a consumer has done an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Done {
+    /// A checkpoint in the storage account of the embedded service covers it.
+    Checkpoint,
+    /// The message is completed.
+    Settlement,
+    /// A line of its standard output says so.
+    Line,
 }
 
 /// When a command counts as ready, so that the load begins. Written as `first-event`, `{line: listening}` or
@@ -100,6 +116,7 @@ impl Default for SystemUnderTest {
             transport: SystemTransport::Tcp,
             command: None,
             env: BTreeMap::new(),
+            done: None,
             ready: Readiness::FirstEvent,
             ready_within: Duration::from_secs(60),
             stop_within: Duration::from_secs(10),

@@ -3,6 +3,8 @@
 //! ```text
 //! load ──▶ in ──▶ pipeline ──▶ out ──▶ sink        with a pipeline
 //! load ──▶ in ─────────────────────────▶ sink      without
+//! load ──▶ in ─┬▶ pipeline                         with a pipeline that forwards nothing: the sink reads what it reads
+//!              └───────────────────────▶ sink
 //!
 //! load ──▶ in ──▶ pipeline ─┬▶ out ──▶ sink        to several destinations, each of which gets every event
 //!                           └▶ audit ─▶ sink       and has a sink of its own
@@ -33,7 +35,8 @@ pub struct Topology {
     pub load: End,
     /// What forwards events; `None` where the load's entity is also the sink's.
     pub pipeline: Option<Pipeline>,
-    /// Where the sinks receive, one end for each; the figures of the case are of the first.
+    /// Where the sinks receive, one end for each; the figures of the case are of the first. Where a pipeline takes messages
+    /// of a queue and forwards nothing, there is none.
     pub sinks: Vec<End>,
     /// What is measured.
     pub measure: Measured,
@@ -44,7 +47,7 @@ pub struct Topology {
 pub struct Pipeline {
     /// What it reads.
     pub from: End,
-    /// Where it sends: every event to each of these.
+    /// Where it sends: every event to each of these. Empty where it is a consumer that forwards nothing.
     pub to: Vec<End>,
 }
 
@@ -91,7 +94,8 @@ pub struct TopologySection {
 pub struct PipelineSection {
     /// What it reads: an entity, and of a topic a subscription after a `/`.
     pub from: String,
-    /// The entity that it sends to, or several, each of which gets every event.
+    /// The entity that it sends to, or several, each of which gets every event; none where it forwards nothing.
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub to: OneOrMore,
     /// What is spoken.
     #[serde(default, skip_serializing_if = "is_usual")]
@@ -138,11 +142,18 @@ impl Topology {
             }
             Entities::Topology(section) => {
                 let entities = section.entities.iter();
+                let pipeline = section.pipeline.as_ref().map(|pipeline| pipeline.resolve(tls));
+                // What a consumer has done shows in its progress through a log, which the sink reads as well.
+                let consumed = pipeline.iter().filter(|pipeline| pipeline.to.is_empty());
+                let is_log = |end: &End| section.entities.get(&end.entity).is_some_and(|it| it.0.is_log());
+                let read = consumed
+                    .map(|pipeline| End { connection: Connection::default(), ..pipeline.from.clone() });
+                let sinks = section.sinks().map(End::from).chain(read.filter(is_log)).collect();
                 Self {
                     entities: entities.map(|(name, entity)| (name.clone(), entity.0.clone())).collect(),
                     load: End::from(&section.load.0),
-                    pipeline: section.pipeline.as_ref().map(|pipeline| pipeline.resolve(tls)),
-                    sinks: section.sinks().map(End::from).collect(),
+                    pipeline,
+                    sinks,
                     measure: section.measure,
                 }
             }

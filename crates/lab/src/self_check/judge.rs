@@ -131,9 +131,9 @@ impl Damage {
     fn found(delivery: &Delivery) -> Self {
         Self {
             lost: delivery.lost,
-            corrupted: delivery.corrupted,
-            duplicated: delivery.duplicated,
-            reordered: delivery.reordered,
+            corrupted: delivery.corrupted.unwrap_or(0),
+            duplicated: delivery.duplicated.unwrap_or(0),
+            reordered: delivery.reordered.unwrap_or(0),
             foreign: delivery.foreign.unwrap_or(0),
             misplaced: delivery.misplaced.unwrap_or(0),
             unexpected: delivery.unexpected.unwrap_or(0),

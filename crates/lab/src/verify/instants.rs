@@ -109,13 +109,18 @@ const REMEMBERED: usize = 8_192;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use units::Rate;
 
     use super::*;
-    use crate::load::{Arrivals, Pace};
+    use crate::load::{Arrivals, Lead, Pace};
 
     fn plan(arrivals: Arrivals) -> LoadPlan {
-        let pace = Pace::Open { rate: Rate::per_second(30_000.0).unwrap(), arrivals };
+        let rate = |rate| Rate::per_second(rate).unwrap();
+        // It ends between the first and the last of the events below.
+        let lead = Some(Lead { rate: rate(70_000.0), length: Duration::from_millis(50) });
+        let pace = Pace::Open { rate: rate(30_000.0), arrivals, lead };
         LoadPlan { seed: 5, streams: 4, batch: 10, in_flight: 1, pace }
     }
 

@@ -7,6 +7,7 @@ use lab::scenario::{CaseOptions, Scenario};
 use serde_json::{Map, Value, json};
 use settings::{Content, Document, Node};
 
+use super::systems::CONSUMER;
 use super::{cases, set};
 
 #[test]
@@ -43,6 +44,8 @@ fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
     let errors: Vec<String> =
         validator.iter_errors(&Value::Object(file)).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:#?}");
+    let consumer = Document::parse("s.yaml", &format!("scenario: s\n{CONSUMER}")).unwrap();
+    assert!(validator.is_valid(&json(consumer.root())));
     let prices = json!({"currency": "EUR", "core_hour": 0.04, "gib_hour": 0.005, "throughput_unit_hour": 0.03,
                         "million_operations": 0});
     assert!(validator.is_valid(&json!({"scenario": "s", "prices": prices})));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::scenario::{CaseOptions, Readiness, ScenarioError, SystemTransport, SystemUnderTest};
+use lab::scenario::{CaseOptions, Done, End, Readiness, ScenarioError, SystemTransport, SystemUnderTest};
 use serde_json::json;
 
 use super::{cases, names, set, told};
@@ -114,4 +114,79 @@ fn mistakes_are_reported_with_advice() {
         assert!(told.contains(expected), "{text}: {told}");
     }
     assert!(told("", &["suts.mine.command=[x]"]).contains("a case has no such parameter"));
+}
+
+pub(crate) const CONSUMER: &str = "\
+topology:
+  entities: {in: {hub: events, partitions: 4}, orders: {queue: orders}, rest: {hub: rest, partitions: 4}}
+  load: in
+  pipeline: {from: in}
+sut: {command: [x], done: line}
+";
+
+#[test]
+fn a_consumer_that_forwards_nothing_says_what_shows_that_it_has_done_an_event() {
+    let parameters = super::topology::parameters(CONSUMER, &[]);
+    assert_eq!(parameters.sut.done, Some(Done::Line));
+    let topology = parameters.topology();
+    assert_eq!(topology.destinations().count(), 0);
+    assert_eq!(
+        topology.sinks.iter().map(End::to_string).collect::<Vec<_>>(),
+        ["in"],
+        "read by a sink as well"
+    );
+    let json = serde_json::to_string(&parameters).unwrap();
+    assert_eq!(serde_json::from_str::<lab::scenario::Parameters>(&json).unwrap(), parameters);
+    let tls = super::topology::parameters(CONSUMER, &["sut.transport=tls", "sut.done=checkpoint"]).topology();
+    assert!(tls.pipeline.unwrap().from.connection.tls && !tls.sinks[0].connection.tls);
+
+    let of_queue = ["topology.load=orders", "topology.pipeline.from=orders", "sut.done=settlement"];
+    let of_queue = super::topology::parameters(CONSUMER, &of_queue).topology();
+    assert_eq!(of_queue.sinks, [], "the service counts what is completed");
+}
+
+#[test]
+fn what_a_consumer_has_done_is_asked_where_it_can_be_known() {
+    let queue = ["topology.load=orders", "topology.pipeline.from=orders"];
+    let settled = [queue[0], queue[1], "sut.done=settlement"];
+    for (arguments, expected) in [
+        (&["sut={command: [x]}"][..], "`topology.pipeline.to`: the pipeline sends to nothing"),
+        (&["sut={done: line}"], "`sut.done`: the relay of Parshall forwards what it reads"),
+        (&["topology.pipeline.to=rest"], "`sut.done`: is for a consumer that forwards nothing"),
+        (&["topology.pipeline=null"], "`sut.done`: is for a consumer that forwards nothing"),
+        (&["topology.sink=rest"], "`topology.sink`: nothing arrives there"),
+        (&["topology.sinks=[rest]"], "`topology.sinks`: nothing arrives there"),
+        (&["sut.done=settlement"], "`sut.done`: events of a hub are not settled"),
+        (&queue, "`sut.done`: there are no positions in a queue"),
+        (&[queue[0], queue[1], "sut.done=checkpoint"], "`sut.done`: there are no positions in a queue"),
+        (&["sut.done=eventually"], "`sut.done`"),
+        (&["topology.load=rest"], "`topology.pipeline`: the pipeline does not connect"),
+        (&["topology.pipeline.from=nowhere"], "`topology.pipeline.from`: there is no entity `nowhere`"),
+        (
+            &[
+                "target={command: [x], connection_string: Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=aw==, \
+            ready: {after: 1 s}}",
+            ],
+            "`sut.done`: what a consumer has done is seen in the embedded service only",
+        ),
+        (&["roles.sink={launch: [ssh, far, --]}"], "`roles.sink`: what a consumer has done is dated"),
+        (&[settled[0], settled[1], settled[2], "load.mode=capacity"], "`load.mode`: a search for a capacity"),
+        (
+            &[settled[0], settled[1], settled[2], "load.latency_at=50 %"],
+            "`load.latency_at`: settlements have",
+        ),
+        (
+            &[settled[0], settled[1], settled[2], "topology.measure=sink"],
+            "`topology.measure`: there is no sink",
+        ),
+    ] {
+        let told = told(CONSUMER, arguments);
+        assert!(told.contains(expected), "{arguments:?}: {told}");
+    }
+    let short = told("sut: {command: [x], done: checkpoint}\n", &[]);
+    assert!(short.contains("`sut.done`: is for a consumer that forwards nothing"), "{short}");
+    // The place in the file is that of the key.
+    let defined = "suts:\n  mine:\n    command: [x]\n    done: checkpoint\nsut: mine\n";
+    let place = told(defined, &[]);
+    assert!(place.contains(":5:"), "{place}");
 }

@@ -15,7 +15,7 @@ const WITHOUT_PIPELINE: &str = "topology:
   measure: load
 ";
 
-fn parameters(text: &str, arguments: &[&str]) -> Parameters {
+pub(crate) fn parameters(text: &str, arguments: &[&str]) -> Parameters {
     let cases = cases(&format!("scenario: s\n{text}"), &set(arguments)).unwrap();
     cases.into_iter().next().unwrap().parameters
 }

@@ -80,9 +80,10 @@ impl<'a> Interleaved<'a> {
             .args(["run", self.plan.scenario, "--trials", "1", "--format", "json", "--out"])
             .arg(folder)
             .args(self.plan.selection.arguments())
-            .args(self.plan.quiet.then_some("--quiet"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            // Not by `--quiet`, which a program may be too old to know.
+            .stderr(if self.plan.quiet { Stdio::piped() } else { Stdio::inherit() })
             // Ctrl-C is told to a whole group; a run that is told twice ends without its results.
             .process_group(0);
         let child = tokio::process::Command::from(command)
@@ -107,7 +108,9 @@ impl<'a> Interleaved<'a> {
         }
         // 1 is a case that failed: its results say so.
         if !matches!(output.status.code(), Some(0 | 1)) {
-            return Err(unavailable(format!("can't run {}: {}", self.plan.scenario, output.status)));
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let reason = format!("can't run {}: {}\n{errors}", self.plan.scenario, output.status);
+            return Err(unavailable(reason.trim_end().to_owned()));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         parse(&text, &format!("the output of {}", path.display())).map(Some)

@@ -5,12 +5,13 @@
 
 mod interleaved;
 
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use lab::comparison::{self, Comparison, Difference, Side};
-use lab::report::results_file;
+use lab::report::{FolderError, results_file};
 use lab::results::{Figure, Results};
 use lab::scenario::{LoadMode, Scenario};
 use lab::statistics::Design;
@@ -219,7 +220,10 @@ fn interleave_all(
     }
     let temporary;
     let folder = match &arguments.out {
-        Some(folder) => folder,
+        Some(folder) => {
+            reject_occupied(folder)?;
+            folder
+        }
         None => {
             temporary = tempfile::tempdir().map_err(CommandError::System)?;
             temporary.path()
@@ -243,6 +247,18 @@ fn interleave_all(
         }
     }
     Ok((comparisons, false))
+}
+
+/// Trials of an earlier comparison are neither overwritten nor mixed with others.
+fn reject_occupied(folder: &Path) -> Result<(), FolderError> {
+    let entry = fs::read_dir(folder).ok().and_then(|mut entries| entries.next()?.ok());
+    match entry {
+        None => Ok(()),
+        Some(entry) => Err(FolderError::Occupied {
+            path: folder.to_owned(),
+            entry: entry.file_name().to_string_lossy().into_owned(),
+        }),
+    }
 }
 
 /// What a scenario is called in the names of folders.

@@ -120,7 +120,9 @@ impl Course {
 
 /// The trial whose throughput is the median, or the lower of the middle two.
 fn typical_trial(case: &Case) -> Option<&Trial> {
-    let rate = |trial: &Trial| trial.forwarded_per_s.or(trial.received_per_s).unwrap_or(0.0);
+    let rate = |trial: &Trial| {
+        trial.forwarded_per_s.or(trial.consumed_per_s).or(trial.received_per_s).unwrap_or(0.0)
+    };
     let mut trials: Vec<&Trial> = case.completed_trials().collect();
     trials.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
     trials.get(trials.len().saturating_sub(1) / 2).copied()
@@ -137,6 +139,7 @@ fn trials(case: &Case) -> Option<Grid> {
         "offered/s",
         "received/s",
         "forwarded/s",
+        "consumed/s",
         "CPU %",
         "memory peak",
         "p50",
@@ -154,6 +157,7 @@ fn trials(case: &Case) -> Option<Grid> {
             trial.offered_per_s.map(figure::rate),
             trial.received_per_s.map(figure::rate),
             trial.forwarded_per_s.map(figure::rate),
+            trial.consumed_per_s.map(figure::rate),
             usage.map(|usage| figure::percent(usage.cpu_percent)),
             usage.map(|usage| figure::bytes(usage.memory_peak_bytes as f64)),
             time(|summary| summary.p50),
@@ -238,6 +242,7 @@ fn delivery(case: &Case) -> Option<Grid> {
         "sent",
         "acknowledged",
         "received",
+        "done",
         "lost",
         "duplicated",
         "reordered",
@@ -256,10 +261,9 @@ fn delivery(case: &Case) -> Option<Grid> {
     for (name, counts) in trials.chain(all) {
         let Some(counts) = counts else { continue };
         grid.push(name, delivery_cells(&counts));
-        let rare = [counts.unexpected, counts.foreign, counts.misplaced].map(Option::unwrap_or_default);
-        let [unexpected, foreign, misplaced] = rare;
-        let damage =
-            [(3, counts.lost), (6, counts.corrupted), (8, unexpected), (9, foreign), (10, misplaced)];
+        let rare = [counts.corrupted, counts.unexpected, counts.foreign, counts.misplaced];
+        let [corrupted, unexpected, foreign, misplaced] = rare.map(Option::unwrap_or_default);
+        let damage = [(4, counts.lost), (7, corrupted), (9, unexpected), (10, foreign), (11, misplaced)];
         if let Some(row) = grid.rows.last_mut() {
             damage.into_iter().for_each(|(column, count)| row.cells[column].alarming = count > 0);
         }
@@ -279,15 +283,16 @@ fn destination_grid(case: &Case) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-fn delivery_cells(counts: &Delivery) -> [Option<String>; 14] {
+fn delivery_cells(counts: &Delivery) -> [Option<String>; 15] {
     [
         Some(counts.sent),
         counts.acknowledged,
-        Some(counts.received),
+        counts.received,
+        counts.done,
         Some(counts.lost),
-        Some(counts.duplicated),
-        Some(counts.reordered),
-        Some(counts.corrupted),
+        counts.duplicated,
+        counts.reordered,
+        counts.corrupted,
         counts.unknown,
         counts.unexpected,
         counts.foreign,
@@ -481,9 +486,11 @@ fn counters(trial: &Trial, noun: Noun) -> Option<Grid> {
 }
 
 fn throughput(trial: &Trial, noun: Noun) -> Option<String> {
+    // Where nothing forwards, what comes through is consumed.
+    let received = if trial.consumed_per_s.is_some() { "consumed" } else { "received" };
     let series = [
         ("offered", "s0 dashed", (|interval| interval.offered_per_s) as fn(&Interval) -> Option<f64>),
-        ("received", "s2", |interval| interval.received_per_s),
+        (received, "s2", |interval| interval.received_per_s),
         ("forwarded", "s1", |interval| interval.forwarded_per_s),
     ];
     let series = series.into_iter().map(|(name, class, figure)| over_time(trial, name, class, figure));

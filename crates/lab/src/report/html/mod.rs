@@ -279,6 +279,17 @@ mod tests {
     }
 
     #[test]
+    fn of_a_consumer_nothing_is_shown_but_what_it_has_done() {
+        let results = sample::consumed();
+        let page = render(&results);
+        assert!(page.contains("events consumed per second"));
+        assert!(page.contains("<th scope=\"col\">done</th>"));
+        for claim in ["corrupted", "duplicated", "reordered", "forwarded per second"] {
+            assert!(!text(&page).contains(claim), "{claim}");
+        }
+    }
+
+    #[test]
     fn a_failed_run_says_so_before_any_figure() {
         let text = text(&render(&sample::failed()));
         let lost = text.find("1,204 events of").expect("the loss is told");

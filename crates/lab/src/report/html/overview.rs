@@ -31,10 +31,14 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
     });
     let ratios = ratio_to_peers(passed()).or_else(|| ratio_to_published(passed()));
     let delivery = Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()));
-    let lost = delivery.map(|delivery| Card {
-        value: figure::count(delivery.lost + delivery.corrupted),
-        label: format!("{noun} lost or corrupted of {}", figure::compact(delivery.sent as f64)),
-        class: if delivery.lost + delivery.corrupted == 0 { "good" } else { "bad" },
+    let lost = delivery.map(|delivery| {
+        let harmed = delivery.lost + delivery.corrupted.unwrap_or(0);
+        let harm = if delivery.corrupted.is_some() { "lost or corrupted" } else { "lost" };
+        Card {
+            value: figure::count(harmed),
+            label: format!("{noun} {harm} of {}", figure::compact(delivery.sent as f64)),
+            class: if harmed == 0 { "good" } else { "bad" },
+        }
     });
     let generators =
         || cases.iter().flat_map(Case::completed_trials).filter_map(|trial| trial.generator.as_ref());
@@ -120,8 +124,10 @@ fn throughput_chart(results: &Results) -> Option<String> {
         });
         Group { name: case.name.clone(), bars: measured.into_iter().chain(published).collect() }
     });
-    let is_forwarded = results.shape().pipeline.is_some();
-    let done = if is_forwarded { "forwarded" } else { "produced" };
+    let throughput = |case| Figure::THROUGHPUT.into_iter().find(|figure| figure.summary(case).is_some());
+    let heading =
+        results.cases.iter().find_map(throughput).unwrap_or(Figure::ForwardedPerS).definition().heading[0];
+    let done = heading.trim_end_matches("/s");
     BarChart {
         caption: "Throughput",
         unit: &format!("{} {done} per second", results.shape().noun),

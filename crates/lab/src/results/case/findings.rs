@@ -82,7 +82,7 @@ fn delivery_findings_at(
     // It is expected of a queue whose messages are worked on side by side, so that its column says enough.
     let reordered = match plan.shape.source() {
         Some(SourceShape::Queue { .. }) => 0,
-        Some(SourceShape::Log { .. }) | None => delivery.reordered,
+        Some(SourceShape::Log { .. }) | None => delivery.reordered.unwrap_or(0),
     };
     let noun = plan.shape.noun;
     let missing = if trial.interrupted { Severity::Note } else { Severity::Failure };
@@ -94,12 +94,15 @@ fn delivery_findings_at(
             FindingKind::EventsLost,
             format!(
                 "{}{}",
-                of_sent("were acknowledged and never arrived"),
+                of_sent(match delivery.done {
+                    None => "were acknowledged and never arrived",
+                    Some(_) => "were acknowledged and never done",
+                }),
                 taken_by_retention(trial, delivery.lost)
             ),
         ),
         (
-            delivery.corrupted - delivery.unidentified.unwrap_or(0).min(delivery.corrupted),
+            delivery.corrupted.unwrap_or(0).saturating_sub(delivery.unidentified.unwrap_or(0)),
             Severity::Failure,
             FindingKind::EventsCorrupted,
             of_sent("arrived with changed content"),
@@ -117,7 +120,7 @@ fn delivery_findings_at(
             "arrived at another partition than they were to go to".to_owned(),
         ),
         (
-            Some(delivery.duplicated).filter(|count| is_hundredth(*count, delivery.sent)).unwrap_or(0),
+            delivery.duplicated.filter(|count| is_hundredth(*count, delivery.sent)).unwrap_or(0),
             Severity::Warning,
             FindingKind::EventsDuplicated,
             format!("{}; the throughput counts each event once", of_sent("arrived again")),

@@ -26,7 +26,7 @@ fn record(number: u32, forwarded_per_s: f64, latencies: impl IntoIterator<Item =
         number,
         duration_s: 10.0,
         forwarded_per_s: Some(forwarded_per_s),
-        delivery: Some(Delivery { sent: 100, received: 100, ..Delivery::default() }),
+        delivery: Some(Delivery { sent: 100, received: Some(100), ..Delivery::default() }),
         ..Trial::default()
     };
     TrialRecord::new(trial, distributions)
@@ -66,7 +66,7 @@ fn every_destination_has_its_figures_and_an_event_lost_at_any_of_them_fails_the_
     let destination = |lost, rate| Destination {
         consumed_per_s: Some(rate),
         latency_us: None,
-        delivery: Some(Delivery { sent: 100, received: 100 - lost, lost, ..Delivery::default() }),
+        delivery: Some(Delivery { sent: 100, received: Some(100 - lost), lost, ..Delivery::default() }),
     };
     let record = |number, lost| {
         let mut record = record(number, 1.0, []);
@@ -89,7 +89,7 @@ fn every_destination_has_its_figures_and_an_event_lost_at_any_of_them_fails_the_
     let audit = &case.destinations["audit"];
     assert_eq!(audit.consumed_per_s.unwrap().median, 1.5);
     assert_eq!(audit.latency_us.as_ref().unwrap().count, 200);
-    assert_eq!((audit.delivery.unwrap().received, case.delivery.unwrap().received), (200, 200));
+    assert_eq!((audit.delivery.unwrap().received, case.delivery.unwrap().received), (Some(200), Some(200)));
 
     let case = Case::from_trials(&plan(2), &[record(1, 0), record(2, 3)]);
     assert_eq!((case.status, case.delivery.unwrap().lost), (Status::Failed, 0));
@@ -152,7 +152,7 @@ fn events_that_retention_took_fail_a_case_and_are_not_the_relays_loss() {
 #[test]
 fn disorder_fails_a_case_only_if_order_was_promised() {
     let mut disordered = record(1, 1.0, []);
-    disordered.trial.delivery.as_mut().unwrap().reordered = 3;
+    disordered.trial.delivery.as_mut().unwrap().reordered = Some(3);
     let unordered = CasePlan { order: OrderExpectation::NotPromised, ..plan(1) };
     let records = [disordered];
     assert_eq!(Case::from_trials(&plan(1), &records).status, Status::Failed);

@@ -334,7 +334,7 @@ fn checkpoint_errors(relay: &RelayActivity) -> Option<Symptom> {
 }
 
 fn duplicates_after_loss(relay: &RelayActivity, trial: &Trial) -> Option<Symptom> {
-    let duplicated = trial.delivery.as_ref()?.duplicated;
+    let duplicated = trial.delivery.as_ref()?.duplicated?;
     let lost_partitions = relay.whole_trial.lost_partitions;
     (duplicated > 0 && lost_partitions > 0)
         .then_some(Symptom::DuplicatesAfterLoss { duplicated, lost_partitions })

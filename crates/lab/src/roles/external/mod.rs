@@ -8,8 +8,8 @@
 //!
 //! The process in between is put under the role's limits before it starts the command, so that nothing of the command
 //! ever runs without them. It adopts whatever the command leaves behind, so that all of it can be counted and ended. It
-//! counts nothing itself: a command is measured from the outside. What the command reports about itself is passed on. When the
-//! orchestrator goes, so does the command.
+//! counts nothing itself: a command is measured from the outside. What the command reports about itself, and says that it has
+//! done, is passed on. When the orchestrator goes, so does the command.
 
 mod output;
 
@@ -26,11 +26,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::output::copy_output;
+use self::output::{Said, copy_output};
 use super::{
     RoleError,
-    channel::RoleChannel,
-    protocol::{Command, Counted, Counters, ExternalConfig, ExternalReading, Outcome, Ready, Report},
+    channel::{Reporter, RoleChannel},
+    protocol::{
+        Command, Counted, Counters, DoneMark, ExternalConfig, ExternalReading, Outcome, Ready, Report,
+    },
 };
 use crate::{probe::descendants, scenario::Readiness};
 
@@ -57,6 +59,17 @@ pub enum CommandError {
         /// How.
         status: ExitStatus,
     },
+    /// It wrote a line that begins like one about what it has done, and is none.
+    #[error(
+        "`{name}` wrote `{line}`, which does not say how far it has done a partition of the source: expected is \
+         `parshall-done {{\"partition\": \"3\", \"sequence_number\": 1234}}`"
+    )]
+    NotDone {
+        /// The system under test.
+        name: String,
+        /// The line.
+        line: String,
+    },
     /// It did not become ready in time.
     #[error("`{name}` wrote no line with `{line}` within {}", units::duration::text(*within))]
     NotReady {
@@ -75,10 +88,14 @@ pub(super) async fn run(config: ExternalConfig, channel: &mut RoleChannel) -> Re
     if let Err(error) = set_child_subreaper(Some(rustix::process::getpid())) {
         tracing::warn!(%error, "child processes that detach from the command are not tracked");
     }
-    let mut running = Running::start(&config)?;
+    let mut running = Running::start(&config, &channel.reporter)?;
     let result = running.carry(&config, channel).await;
     running.end_rest().await;
-    result
+    let not_done = running.not_done.borrow_and_update().clone();
+    match not_done {
+        Some(line) if result.is_ok() => Err(CommandError::NotDone { name: config.name, line }.into()),
+        _ => result,
+    }
 }
 
 /// The command while it runs.
@@ -92,10 +109,12 @@ struct Running {
     reading: watch::Receiver<Option<ExternalReading>>,
     /// Ready when a line contains what was asked for.
     seen: tokio::sync::oneshot::Receiver<()>,
+    /// The first line about what is done that can't be understood.
+    not_done: watch::Receiver<Option<String>>,
 }
 
 impl Running {
-    fn start(config: &ExternalConfig) -> Result<Self, CommandError> {
+    fn start(config: &ExternalConfig, reporter: &Reporter) -> Result<Self, CommandError> {
         let (program, arguments) = config.command.split_first().expect("a scenario's command has a program");
         let environment = config.environment.iter().map(|(name, value)| (name, value.reveal()));
         let mut child = Program::new(program)
@@ -121,13 +140,29 @@ impl Running {
         };
         let (see, seen) = tokio::sync::oneshot::channel();
         let (tell, reading) = watch::channel(None);
+        let (complain, not_done) = watch::channel(None);
         let output = child.stdout.take().expect("it was asked to be a pipe");
         let clock = config.clock;
-        let output = copy_output(output, line, see, move |figures| {
+        let reporter = reporter.clone();
+        let output = copy_output(output, line, see, config.done_lines, move |said| {
             let at = clock.now();
-            tell.send_replace(Some(ExternalReading { at, figures }));
+            match said {
+                Said::Figures(figures) => {
+                    tell.send_replace(Some(ExternalReading { at, figures }));
+                }
+                Said::Done { partition, sequence_number } => {
+                    reporter.send(&Report::Done { mark: DoneMark { partition, sequence_number, at } });
+                }
+                Said::NotDone(line) => {
+                    complain.send_if_modified(|first| {
+                        let is_first = first.is_none();
+                        first.get_or_insert(line);
+                        is_first
+                    });
+                }
+            }
         });
-        Ok(Self { child, group, output: Some(tokio::spawn(output)), reading, seen })
+        Ok(Self { child, group, output: Some(tokio::spawn(output)), reading, seen, not_done })
     }
 
     async fn carry(
@@ -155,12 +190,19 @@ impl Running {
                 status = self.child.wait() => {
                     return Err(ended(config, "unexpectedly", status).into());
                 }
+                // With an output that has ended, nothing more is said.
+                Ok(()) = self.not_done.changed() => {
+                    let line = self.not_done.borrow_and_update().clone().unwrap_or_default();
+                    return Err(CommandError::NotDone { name: config.name.clone(), line }.into());
+                }
                 command = channel.next() => match command {
                     Some(Command::Mark { edge }) => {
                         channel.reporter.send(&Report::Marked { edge, counted: self.counted(config) });
                     }
                     Some(Command::Stop) => return Ok(self.stop(config).await),
-                    Some(Command::Start | Command::Allow { .. } | Command::Expect { .. }) => {}
+                    Some(
+                        Command::Start | Command::Allow { .. } | Command::Expect { .. } | Command::Done { .. },
+                    ) => {}
                     None => return Err(RoleError::Abandoned),
                 },
             }

@@ -41,7 +41,7 @@ pub(super) async fn run<B: Backend>(
                     ledger.report_mark(channel);
                 }
                 Some(Command::Stop) => workers.ask(&WorkerCommand::Stop),
-                Some(Command::Expect { .. }) => {}
+                Some(Command::Expect { .. } | Command::Done { .. }) => {}
                 None => return Err(RoleError::Abandoned),
             },
             answer = workers.next() => match answer {

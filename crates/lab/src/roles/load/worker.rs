@@ -160,10 +160,10 @@ struct Stopped {
 
 impl<C: MessageCodec> Generator<C> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<WorkerOutcome, RoleError>> {
-        self.attendance.wake(self.clock.now());
         for _ in 0..ROUNDS_PER_POLL {
-            self.hear(context)?;
             let now = self.clock.now();
+            self.attendance.awake(now);
+            self.hear(context)?;
             while self.ticks.poll_tick(context).is_ready() {
                 self.accounting.tick(now);
                 if let Some(error) = self.sink.outage() {
@@ -272,6 +272,7 @@ impl<C: MessageCodec> Generator<C> {
             && let Some(mut run) = self.waiting.pop_front()
         {
             let now = self.clock.now();
+            self.attendance.awake(now);
             let token = self.free.pop().unwrap_or_else(|| {
                 self.pending.push(None);
                 self.pending.len() - 1

@@ -72,7 +72,9 @@ impl Sink for MemorySink {
         self.sends += 1;
         let sends = self.sends;
         let hits = |every: Option<u64>| every.is_some_and(|every| sends.is_multiple_of(every));
-        let is_refused = hits(self.faults.refuse_every);
+        let events = outgoing.messages().count() as u64;
+        let is_throttled = self.hub.bucket.as_ref().is_some_and(|bucket| !bucket.take(events));
+        let is_refused = is_throttled || hits(self.faults.refuse_every);
         if !is_refused && !hits(self.faults.forget_every) {
             let partition = PartitionId(outgoing.destination());
             for message in outgoing.messages() {
@@ -80,7 +82,10 @@ impl Sink for MemorySink {
             }
         }
         let refusal = || SendError {
-            class: ErrorClass::Fatal,
+            class: match is_throttled {
+                true => ErrorClass::Throttled { retry_after: Duration::ZERO },
+                false => ErrorClass::Fatal,
+            },
             condition: "test:refused".to_owned(),
             description: "refused by injection".to_owned(),
         };

@@ -6,11 +6,13 @@
 
 mod ends;
 mod launcher;
+mod quota;
 mod relay;
 mod tampering;
 
 pub use ends::{CountedSource, MemorySink, Observed};
 pub use launcher::ThreadLauncher;
+pub use quota::Quota;
 pub use relay::{Delay, MemoryMetrics, MemoryRelay};
 pub use tampering::{FlippedBit, Tally, Tampering};
 
@@ -32,7 +34,7 @@ use connect::{
     source::{AnySource, BatchOptions, SourceOptions, StartPosition},
 };
 
-use self::relay::Kept;
+use self::{quota::Bucket, relay::Kept};
 use super::{
     backend::{Backend, DecodedMessage, MessageCodec, OpenedSource, RunningService},
     protocol::{Endpoint, EntryPoint, ReadFrom, RelayConfig, ServiceConfig},
@@ -66,6 +68,8 @@ pub struct Faults {
     pub refuse_every: Option<u64>,
     /// The source takes every send of this number and never answers it.
     pub ignore_every: Option<u64>,
+    /// What the source takes.
+    pub quota: Option<Quota>,
     /// The source acknowledges every send of this number and forgets it.
     pub forget_every: Option<u64>,
     /// The source answers every send only after this time.
@@ -125,6 +129,7 @@ struct MemoryHub {
     clock: RunClock,
     incoming: Arc<AtomicU64>,
     outgoing: Arc<AtomicU64>,
+    bucket: Option<Arc<Bucket>>,
 }
 
 impl MemoryHub {
@@ -201,6 +206,7 @@ impl Backend for MemoryBackend {
                 clock: config.clock,
                 incoming: Arc::default(),
                 outgoing: Arc::default(),
+                bucket: self.faults.quota.map(|quota| Arc::new(Bucket::new(quota))),
             };
             hubs.insert(name, hub);
         }

@@ -9,7 +9,7 @@ use crate::{
     load::LoadPlan,
     record::LatencyRecording,
     results::Role,
-    roles::service_config::ServiceConfig,
+    roles::{protocol::DoneBy, service_config::ServiceConfig},
     scenario::{self, Entity, Payload, Protocol, Readiness, Secret, Transport},
     verify::Expectation,
 };
@@ -23,13 +23,13 @@ pub enum RoleConfig {
     /// A command in the embedded service's place.
     ServiceCommand(Box<ExternalConfig>),
     /// The generator.
-    Load(LoadConfig),
+    Load(Box<LoadConfig>),
     /// The pipeline.
     Relay(Box<RelayConfig>),
     /// A command in the pipeline's place.
     External(Box<ExternalConfig>),
     /// The receiver that verifies.
-    Sink(SinkConfig),
+    Sink(Box<SinkConfig>),
 }
 
 /// One end of a role: an entity, where it is, and how to get in.
@@ -124,6 +124,9 @@ pub struct ExternalConfig {
     pub command: Vec<String>,
     /// Its variables, beside the environment of this process.
     pub environment: BTreeMap<String, Secret>,
+    /// Of how many partitions its lines say what it has done; `None` if they are not looked at for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_lines: Option<u32>,
     /// How it is known to be ready.
     pub ready: Readiness,
     /// How long that may take.
@@ -145,6 +148,9 @@ pub struct SinkConfig {
     /// The dead-letter queue of the source, where that is the lab's own: what is in it is not lost.
     #[serde(default)]
     pub dead_letters: Option<Endpoint>,
+    /// Where the destination is what a consumer reads: how it is known what that has done. An event arrives when it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_by: Option<DoneBy>,
     /// What the run can contain.
     pub expectation: Expectation,
     /// What the load sends: the sink holds each intended instant against it.

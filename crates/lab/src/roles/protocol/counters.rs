@@ -149,6 +149,9 @@ pub struct RelayCounters {
     /// Events that the source's retention took before they were read. They will never be completed.
     #[serde(default)]
     pub missed: u64,
+    /// Sends that the destination refused because a quota was exhausted.
+    #[serde(default)]
+    pub throttled: u64,
     /// When the first send was accepted.
     pub first_forwarded: Option<RunTime>,
     /// When the last one was.
@@ -177,6 +180,12 @@ pub struct SinkCounters {
     /// Events that the destination's retention took before they were read.
     #[serde(default)]
     pub missed: u64,
+    /// Events that were read and that the consumer has not done yet.
+    #[serde(default)]
+    pub undone: u64,
+    /// Partitions of which the consumer says that it has done more than was read.
+    #[serde(default)]
+    pub ahead: u64,
     /// Acknowledged events that have not been seen yet; known after [`Command::Expect`].
     pub missing: Option<u64>,
 }

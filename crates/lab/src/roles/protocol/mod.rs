@@ -21,6 +21,7 @@
 
 mod config;
 mod counters;
+mod done;
 mod remote;
 
 use std::{collections::BTreeMap, path::PathBuf};
@@ -31,6 +32,7 @@ pub use self::config::{Endpoint, ExternalConfig, LoadConfig, ReadFrom, RelayConf
 pub use self::counters::{
     Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters, SocketUse,
 };
+pub use self::done::{CHECKPOINTS_EVERY, DoneBy, DoneMark};
 pub use self::remote::{Assignment, Build, ClockAnswer, ClockQuestion, Hello, Line};
 pub use super::service_config::{ServiceAddress, ServiceConfig};
 
@@ -62,6 +64,11 @@ pub enum Command {
     Expect {
         /// Per stream, in their order.
         streams: Vec<StreamSends>,
+    },
+    /// Sink: a consumer has done events.
+    Done {
+        /// Which ones.
+        mark: DoneMark,
     },
     /// End what is under way, report, exit.
     Stop,
@@ -95,6 +102,11 @@ pub enum Report {
         edge: Edge,
         /// What was counted at it.
         counted: Counted,
+    },
+    /// A command in the pipeline's place says that it has done events.
+    Done {
+        /// Which ones.
+        mark: DoneMark,
     },
     /// The role has done everything and exits.
     Finished {
@@ -197,6 +209,9 @@ impl Report {
     }
 }
 
+/// The consumer group of the embedded service's hubs by which a sink reads what another role reads as well.
+pub const SINK_CONSUMER_GROUP: &str = "parshall-sink";
+
 /// The container for checkpoints and ownership in the embedded service's storage account.
 pub const CHECKPOINT_CONTAINER: &str = "checkpoints";
 
@@ -209,6 +224,8 @@ mod tests {
     };
 
     use super::*;
+
+    const MARK: DoneMark = DoneMark { partition: 3, sequence_number: 1234, at: RunTime::EPOCH };
 
     fn comes_back<T>(value: &T)
     where
@@ -228,6 +245,7 @@ mod tests {
             Command::Allow { events: 7 },
             Command::Mark { edge: Edge::Begin },
             Command::Expect { streams: vec![sends] },
+            Command::Done { mark: MARK },
             Command::Stop,
         ] {
             comes_back(&command);
@@ -249,6 +267,7 @@ mod tests {
             }],
             storage_connection_string: Some(Secret::new("AccountName=x")),
         }));
+        comes_back(&Report::Done { mark: MARK });
         comes_back(&Report::Progress(Counted {
             at: RunTime::EPOCH,
             counters: Counters::Service([("source".to_owned(), EntityCounters::default())].into()),

@@ -5,18 +5,28 @@
 //!
 //! Between queues the first worker looks into the dead-letter queue of the source as well: a message that the service
 //! has put there has not arrived, and is not lost.
+//!
+//! Where a consumer is measured that forwards nothing, a sink reads what that reads, by a consumer group of its own, and an
+//! event arrives when the consumer has done it.
 
+mod checkpoints;
 mod dead_letters;
+mod undone;
 mod worker;
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+
+use self::checkpoints::Checkpoints;
 use self::worker::{WorkerCommand, WorkerCounters, WorkerEvent, WorkerOutcome};
 use super::{
     RoleError,
     backend::Backend,
     channel::RoleChannel,
-    protocol::{Command, Counted, Counters, Edge, Outcome, Ready, Report, SinkConfig, SinkCounters},
+    protocol::{
+        Command, Counted, Counters, DoneBy, DoneMark, Edge, Outcome, Ready, Report, SinkConfig, SinkCounters,
+    },
     workers::{Answer, Workers},
 };
 use crate::{
@@ -41,6 +51,17 @@ pub(super) async fn run<B: Backend>(
         expected: None,
         done: Vec::new(),
     };
+    let checkpoints = match &config.done_by {
+        Some(DoneBy::Checkpoints { storage, hub, consumer_group }) => {
+            let (hub, consumer_group) = (hub.clone(), consumer_group.clone());
+            Some(Checkpoints::open(storage, hub, consumer_group, config.clock).await?)
+        }
+        Some(DoneBy::Reports) | None => None,
+    };
+    let (find, mut found) = mpsc::channel(1);
+    if let Some(checkpoints) = checkpoints.clone() {
+        tokio::spawn(checkpoints.watch(find));
+    }
     let mut workers =
         Workers::start(count, move |channel| worker::work(backend.clone(), config.clone(), channel))?;
     loop {
@@ -53,10 +74,18 @@ pub(super) async fn run<B: Backend>(
                     watch.expected = Some(Arc::clone(&streams));
                     workers.ask(&WorkerCommand::Expect(streams));
                 }
-                Some(Command::Stop) => workers.ask(&WorkerCommand::Stop),
+                Some(Command::Done { mark }) => workers.ask(&WorkerCommand::Done(mark)),
+                Some(Command::Stop) => {
+                    // The consumer has ended: these are its last ones.
+                    if let Some(checkpoints) = &checkpoints {
+                        note_done(&workers, &checkpoints.marks().await?);
+                    }
+                    workers.ask(&WorkerCommand::Stop);
+                }
                 Some(Command::Allow { .. }) => {}
                 None => return Err(RoleError::Abandoned),
             },
+            Some(marks) = found.recv() => note_done(&workers, &marks?),
             answer = workers.next() => match answer {
                 Some((worker, Answer::Event(said))) => watch.hear(worker, said, channel),
                 Some((_, Answer::Ended(done))) => {
@@ -69,6 +98,10 @@ pub(super) async fn run<B: Backend>(
             },
         }
     }
+}
+
+fn note_done(workers: &Workers<WorkerCommand, WorkerEvent, WorkerOutcome>, marks: &[DoneMark]) {
+    marks.iter().for_each(|mark| workers.ask(&WorkerCommand::Done(*mark)));
 }
 
 /// What is known of all workers together.
@@ -128,6 +161,8 @@ impl Watch {
             sum.throttled += worker.counters.throttled;
             sum.closed += worker.counters.closed;
             sum.missed += worker.counters.missed;
+            sum.undone += worker.counters.undone;
+            sum.ahead += worker.counters.ahead;
             seen = seen.zip(worker.acknowledged_seen).map(|(sum, seen)| sum + seen);
         }
         sum.missing = self.expected.as_ref().zip(seen).map(|(streams, seen)| {
@@ -185,6 +220,8 @@ impl Watch {
             throttled: self.latest.iter().map(|worker| worker.counters.throttled).sum(),
             closed: self.latest.iter().map(|worker| worker.counters.closed).sum(),
             missed: self.latest.iter().map(|worker| worker.counters.missed).sum(),
+            undone: self.latest.iter().map(|worker| worker.counters.undone).sum(),
+            ahead: self.latest.iter().map(|worker| worker.counters.ahead).sum(),
             missing: accounted.zip(streams).map(|(accounted, streams)| accounted.missing(streams)),
         });
         Report::Finished {

@@ -19,6 +19,7 @@ use connect::{
 use tokio::time::{Instant, Interval};
 
 use super::dead_letters::DeadLetters;
+use super::undone::{ReadEvent, Undone};
 use crate::{
     clock::{RunTime, WallClock},
     payload::{Corrupted, Header, sent_time},
@@ -27,7 +28,7 @@ use crate::{
         RoleError,
         backend::{Backend, MessageCodec, REPORT_EVERY},
         causes::Causes,
-        protocol::{Edge, ReadFrom, SinkConfig, SinkCounters},
+        protocol::{DoneMark, Edge, ReadFrom, SinkConfig, SinkCounters},
         workers::WorkerChannel,
     },
     scenario::Payload,
@@ -40,6 +41,7 @@ pub(super) enum WorkerCommand {
     Start,
     Mark(Edge),
     Expect(Arc<Vec<StreamSends>>),
+    Done(DoneMark),
     Stop,
 }
 
@@ -106,6 +108,7 @@ pub(super) async fn work<B: Backend>(
     let mut receiver = Receiver {
         codec: backend.codec(config.destination.protocol),
         dead_letters,
+        undone: config.done_by.is_some().then(|| Undone::of_one_worker(config.workers)),
         source: opened.source,
         positions: own.collect(),
         channel,
@@ -132,6 +135,8 @@ struct Receiver<C> {
     codec: C,
     source: AnySource,
     dead_letters: Option<DeadLetters<C>>,
+    /// What a consumer has before it, where one is watched.
+    undone: Option<Undone>,
     /// Where each partition of this worker is to be opened, or opened again.
     positions: HashMap<PartitionId, StartPosition>,
     channel: Channel,
@@ -177,6 +182,24 @@ struct Appends {
     count: u64,
 }
 
+impl Recorders {
+    /// Records when an event arrived, if it was meant for the measured phase; whether it was. `sent` says when it left the load,
+    /// and is asked only where that is recorded.
+    #[inline]
+    fn record(&mut self, intended: RunTime, at: RunTime, sent: impl FnOnce() -> Option<RunTime>) -> bool {
+        if !self.window.contains(intended) {
+            return false;
+        }
+        self.latency.record(intended, at);
+        if let Some(recorder) = &mut self.uncorrected_latency
+            && let Some(sent) = sent()
+        {
+            recorder.record(sent, at);
+        }
+        true
+    }
+}
+
 impl<C: MessageCodec> Receiver<C> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<WorkerOutcome, RoleError>> {
         for _ in 0..BATCHES_PER_POLL {
@@ -204,7 +227,7 @@ impl<C: MessageCodec> Receiver<C> {
                 }
             };
             match event.map_err(RoleError::Receive)? {
-                SourceEvent::Batch(batch) => self.look_at(batch),
+                SourceEvent::Batch(batch) => self.look_at(batch)?,
                 SourceEvent::PartitionClosed { partition, error } => {
                     if error.class == ErrorClass::Fatal {
                         return Poll::Ready(Err(RoleError::Receive(error)));
@@ -236,6 +259,7 @@ impl<C: MessageCodec> Receiver<C> {
                 Some(WorkerCommand::Start) => {}
                 Some(WorkerCommand::Mark(edge)) => self.mark(edge),
                 Some(WorkerCommand::Expect(streams)) => self.expected = Some(streams),
+                Some(WorkerCommand::Done(mark)) => self.note_done(mark)?,
                 Some(WorkerCommand::Stop) => self.quiet = Some(Instant::now() + QUIET),
                 None => return Err(RoleError::Abandoned),
             }
@@ -286,7 +310,7 @@ impl<C: MessageCodec> Receiver<C> {
         self.channel.say(WorkerEvent::Marked(edge, self.counters(now)));
     }
 
-    fn look_at(&mut self, batch: EventBatch) {
+    fn look_at(&mut self, batch: EventBatch) -> Result<(), RoleError> {
         if let Some(quiet) = &mut self.quiet {
             *quiet = Instant::now() + QUIET;
         }
@@ -306,21 +330,20 @@ impl<C: MessageCodec> Receiver<C> {
                 },
                 Some(message) => Header::parse(message.payload),
             };
+            if let (Some(undone), Ok(header)) = (&mut self.undone, parsed) {
+                let sent = decoded.and_then(|message| sent_time(message.payload));
+                let sequence_number = event.sequence_number;
+                undone.read(partition, ReadEvent { sequence_number, header, sent })?;
+                continue;
+            }
             let Some(header) = self.verifier.observe(parsed, destination) else {
                 continue;
             };
-            let Some(recorders) = &mut self.recorders else {
-                continue;
-            };
-            if !recorders.window.contains(header.intended) {
-                continue;
-            }
-            recorders.latency.record(header.intended, now);
-            recorders.appends.record(header.intended, event.enqueued_time, now, wall);
-            if let (Some(recorder), Some(message)) = (&mut recorders.uncorrected_latency, decoded)
-                && let Some(sent) = sent_time(message.payload)
+            let sent = || decoded.and_then(|message| sent_time(message.payload));
+            if let Some(recorders) = &mut self.recorders
+                && recorders.record(header.intended, now, sent)
             {
-                recorder.record(sent, now);
+                recorders.appends.record(header.intended, event.enqueued_time, now, wall);
             }
         }
         if let Some(recorders) = &mut self.recorders {
@@ -329,6 +352,10 @@ impl<C: MessageCodec> Receiver<C> {
         self.missed += self.missing_before(&batch);
         if let Some(last) = batch.last_sequence_number() {
             self.positions.insert(partition, StartPosition::AfterSequenceNumber(last));
+            if let Some(undone) = &mut self.undone {
+                undone.read_to(partition, last);
+                self.settle(partition);
+            }
         }
         if self.source.settles() {
             self.completed.clear();
@@ -336,6 +363,33 @@ impl<C: MessageCodec> Receiver<C> {
             self.source.settle(&batch, &self.completed, Settlement::Complete);
         }
         self.source.release(batch);
+        Ok(())
+    }
+
+    /// A consumer has done events, perhaps of a partition of this worker.
+    fn note_done(&mut self, mark: DoneMark) -> Result<(), RoleError> {
+        let partition = PartitionId(mark.partition);
+        if let Some(undone) = self.undone.as_mut().filter(|_| self.positions.contains_key(&partition)) {
+            undone.mark(mark)?;
+            self.settle(partition);
+        }
+        Ok(())
+    }
+
+    /// Takes what a consumer has done of a partition for what arrives.
+    fn settle(&mut self, partition: PartitionId) {
+        let Some(undone) = &mut self.undone else {
+            return;
+        };
+        let destination = u16::try_from(partition.0).unwrap_or(u16::MAX);
+        let (verifier, recorders) = (&mut self.verifier, &mut self.recorders);
+        undone.settle(partition, |event, at| {
+            if let Some(header) = verifier.observe(Ok(event.header), destination)
+                && let Some(recorders) = recorders
+            {
+                recorders.record(header.intended, at, || event.sent);
+            }
+        });
     }
 
     /// How many events are missing between those of its partition that were read before and the end of a batch.
@@ -365,6 +419,8 @@ impl<C: MessageCodec> Receiver<C> {
                 throttled: self.throttled,
                 closed: self.closed,
                 missed: self.missed,
+                undone: self.undone.as_ref().map_or(0, Undone::events),
+                ahead: self.undone.as_ref().map_or(0, Undone::ahead),
                 missing: None,
             },
             acknowledged_seen: self

@@ -2,20 +2,23 @@
 //!
 //! * `search` decides which rate comes next; it knows nothing of trials.
 //! * `verdict` decides whether a rate passed.
+//! * `credit` makes sure that it was not the burst credit of a quota that carried it.
 //! * This module runs a trial for each of them: an open load at the rate, with processes of its own.
 //!
 //! After each probe the case is whole, as after each trial of another case. An interruption leaves what was tried.
 
+mod credit;
 mod search;
 mod verdict;
 
 use std::time::Duration;
 
 use self::{
+    credit::Credit,
     search::{Outcome, Purpose, Search, SearchSettings},
     verdict::{Judged, LatencyBound, judge},
 };
-use super::error::TrialError;
+use super::{error::TrialError, plan::Course};
 use crate::{
     results::{self, CasePlan, Conclusion, Probe, TrialRecord},
     roles::with_causes,
@@ -27,6 +30,7 @@ pub(super) struct CapacitySearch<'a> {
     parameters: &'a Parameters,
     plan: CasePlan,
     search: Search,
+    credit: Credit,
     probes: Vec<Probe>,
     /// The records of the probes that held the highest rate so far, and of those that hold the present one.
     held: Vec<TrialRecord>,
@@ -44,6 +48,8 @@ pub(super) struct NextProbe {
     pub(super) rate: f64,
     /// What its trial is run with.
     pub(super) parameters: Parameters,
+    /// How its load begins, and when it may end early.
+    pub(super) course: Course,
     /// How many follow it at least.
     pub(super) least_remaining: u32,
     /// How often its course is read: a lag needs several readings, however short the probe is.
@@ -63,6 +69,7 @@ impl<'a> CapacitySearch<'a> {
                 precision: wanted.precision.share(),
                 repeat: wanted.repeat,
             }),
+            credit: Credit::new(),
             probes: Vec::new(),
             held: Vec::new(),
             holding: Vec::new(),
@@ -78,14 +85,21 @@ impl<'a> CapacitySearch<'a> {
             Purpose::Bracket | Purpose::Bisect => wanted.probe,
             Purpose::Hold => wanted.hold,
         };
+        let spending = self.credit.spending(attempt.rate);
+        let needed = spending.map(|spending| spending.length(attempt.rate, self.excess(attempt.purpose)));
+        let longest = wanted.hold.saturating_mul(MOST_EXTENDED);
         let mut parameters = self.parameters.clone();
         parameters.load.mode = LoadMode::Open;
         parameters.load.rate = units::Rate::per_second(attempt.rate).ok();
-        parameters.phases.measure = length;
+        parameters.phases.measure = length.max(needed.unwrap_or_default().min(longest));
         Some(NextProbe {
             number: u32::try_from(self.probes.len() + 1).unwrap_or(u32::MAX),
             rate: attempt.rate,
             parameters,
+            course: Course {
+                lead: spending.and_then(|spending| spending.lead),
+                throttled_ends_after: Some(length),
+            },
             least_remaining: self.search.least_remaining(),
             interval: (length / READINGS).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL),
         })
@@ -117,10 +131,23 @@ impl<'a> CapacitySearch<'a> {
             _ => {}
         }
         let outcome = probe.outcome.unwrap_or(Outcome::Failed);
+        let throttled_after =
+            record.trial.throttled_after_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let spending = self.credit.spending(attempt.rate);
+        if spending.zip(throttled_after).is_some_and(|(spending, after)| spending.may_have_met(after)) {
+            self.credit.overspent();
+            probe.reasons.push("its lead was throttled, so it is tried again after a shorter one".to_owned());
+            self.probes.push(probe);
+            return;
+        }
+        if let Some(spending) = spending.filter(|_| outcome == Outcome::Passed) {
+            probe.above_quota_percent = Some(spending.excess(attempt.rate, probe.duration_s) * 100.0);
+        }
         let tries_again = self.search.tries_again(outcome, is_doubtful);
         if tries_again {
             probe.reasons.push("the lab or the machine may be the cause, so it is tried again".to_owned());
         }
+        let shows_credit = outcome == Outcome::Failed && probe.lead.is_none() && self.has_whole_credit();
         self.probes.push(probe);
         let held_before = self.search.bounds().held;
         self.search.record(outcome, is_doubtful);
@@ -132,6 +159,29 @@ impl<'a> CapacitySearch<'a> {
         }
         if self.search.bounds().held != held_before {
             self.held = std::mem::take(&mut self.holding);
+        }
+        if let Some(after) = throttled_after.filter(|_| shows_credit) {
+            if !self.credit.is_known() {
+                self.search.distrust();
+                (self.held, self.holding) = Default::default();
+            }
+            self.credit.note(attempt.rate, after);
+        }
+    }
+
+    /// Whether the next probe begins with as much credit as a quota gives: an own service is a new one, another needs time to
+    /// give it anew.
+    fn has_whole_credit(&self) -> bool {
+        let is_throttled = |probe: &Probe| probe.throttled > Some(0);
+        self.parameters.target.is_started() || !self.probes.last().is_some_and(is_throttled)
+    }
+
+    /// The share by which a rate that passes may be above a quota. A short probe needs no more than the precision.
+    fn excess(&self, purpose: Purpose) -> f64 {
+        let precision = self.parameters.load.capacity.precision.share();
+        match purpose {
+            Purpose::Bracket | Purpose::Bisect => precision,
+            Purpose::Hold => precision / 5.0,
         }
     }
 
@@ -173,6 +223,9 @@ impl TrialError {
         matches!(self, Self::TimedOut { .. }) && record.trial.duration_s > 0.0
     }
 }
+
+/// How many times `load.capacity.hold` a probe lasts at most to use up a credit.
+const MOST_EXTENDED: u32 = 10;
 
 /// Readings of the lag that a probe should have.
 const READINGS: u32 = 10;

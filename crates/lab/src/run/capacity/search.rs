@@ -14,6 +14,8 @@
 //! A rate that the generator can't offer has not failed. The search goes below it all the same, since it can't measure
 //! above, and remembers that it was the generator that set the bound.
 //!
+//! Where a probe shows that a quota gives burst credit, what passed before it shows little: [`Search::distrust`].
+//!
 //! A hold that did not pass while the lab or the machine was not itself is tried again, a few times, before it bounds anything.
 
 /// What the search is given.
@@ -148,6 +150,17 @@ impl Search {
                 }
             }
             (Stage::Done, _) => Stage::Done,
+        };
+    }
+
+    /// Whatever passed so far may have been carried by something that does not last: it has to pass again. What failed has
+    /// failed.
+    pub(super) fn distrust(&mut self) {
+        let (held, passed) = (self.bounds.held.take(), self.passed.take());
+        self.stage = match (self.stage, held, passed) {
+            (_, Some(rate), _) => hold(rate),
+            (Stage::Bisect { .. }, None, Some(rate)) => Stage::Bracket { rate },
+            (stage, None, _) => stage,
         };
     }
 
@@ -364,6 +377,53 @@ mod tests {
         let mut certain = holding();
         certain.record(Outcome::Failed, false);
         assert_eq!(certain.bounds().failed, Some(10_000.0), "nothing is in doubt");
+    }
+
+    #[test]
+    fn what_passed_before_a_credit_was_seen_has_to_pass_again() {
+        // The credit carries the first probes up to 100,000/s; from the first one that it does not, it is known.
+        let mut search = Search::new(SETTINGS);
+        let mut is_known = false;
+        let mut rates = Vec::new();
+        while let Some(Attempt { rate, .. }) = search.next() {
+            let carried = if is_known { 31_000.0 } else { 100_000.0 };
+            let outcome = if rate <= carried { Outcome::Passed } else { Outcome::Failed };
+            search.record(outcome, false);
+            if outcome == Outcome::Failed && !is_known {
+                is_known = true;
+                search.distrust();
+            }
+            rates.push(rate);
+        }
+        assert_eq!(rates[..7], [1e4, 2e4, 4e4, 8e4, 1.6e5, 8e4, 4e4]);
+        let (held, failed) = (search.bounds().held.unwrap(), search.bounds().failed.unwrap());
+        assert!(held <= 31_000.0 && failed > 31_000.0 && failed <= held * 1.050_001, "{held} to {failed}");
+    }
+
+    #[test]
+    fn a_rate_that_held_before_a_credit_was_seen_has_to_hold_again() {
+        let mut search = Search::new(SearchSettings { repeat: 1, ..SETTINGS });
+        let until_held = |search: &mut Search| {
+            while search.bounds().held.is_none() {
+                let Attempt { rate, purpose } = search.next().unwrap();
+                let is_hard = purpose == Purpose::Hold && rate > 15_000.0;
+                search.record(
+                    if rate > 30_000.0 || is_hard { Outcome::Failed } else { Outcome::Passed },
+                    false,
+                );
+            }
+        };
+        until_held(&mut search);
+        let held = search.bounds().held.unwrap();
+        assert_eq!(
+            search.next().map(|attempt| attempt.purpose),
+            Some(Purpose::Hold),
+            "a gap is left to close"
+        );
+        search.record(Outcome::Failed, false);
+        search.distrust();
+        assert_eq!(search.bounds().held, None);
+        assert_eq!(search.next(), Some(Attempt { rate: held, purpose: Purpose::Hold }));
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub(super) fn judge(
         lost: delivery.map(|_| trial.deliveries().map(|(_, delivery)| delivery.lost).sum()),
         outcome: None,
         reasons: Vec::new(),
+        lead: trial.lead,
+        above_quota_percent: None,
     };
 
     let mut damning: Vec<String> = error.into_iter().collect();
@@ -82,6 +84,15 @@ pub(super) fn judge(
     let unclear = findings.iter().filter(|finding| finding.kind == FindingKind::ClockUncertain);
     unfit.extend(unclear.map(|finding| finding.message.clone()));
     let mut slow = slowness(attempt, latency_bound, record, trend, bounded);
+    let held_back = findings
+        .iter()
+        .find(|finding| (finding.kind, finding.severity) == (FindingKind::LoadHeldBack, Severity::Warning));
+    if let Some(finding) = held_back.filter(|_| !slow.is_empty()) {
+        slow.push(format!(
+            "{} (`load.in_flight` and `load.workers` limit how many sends may be unanswered)",
+            finding.message
+        ));
+    }
     if trend.is_none() && slow.is_empty() {
         unfit.push("there are too few readings of the lag to decide whether it grew".to_owned());
     }
@@ -210,7 +221,7 @@ mod tests {
         let trial = Trial {
             number: 3,
             duration_s: 10.0,
-            delivery: Some(Delivery { sent: 10_000, received: 10_000, ..Delivery::default() }),
+            delivery: Some(Delivery { sent: 10_000, received: Some(10_000), ..Delivery::default() }),
             intervals: intervals.collect(),
             ..Trial::default()
         };
@@ -314,6 +325,24 @@ mod tests {
         let (outcome, reason) = verdict(&overloaded(record([900_000; 1_000], 400)), None);
         assert_eq!(outcome, Outcome::GeneratorLimited);
         assert_eq!(reason, "the generator did not keep to its plan");
+    }
+
+    #[test]
+    fn a_late_rate_whose_load_waited_for_answers_says_so_and_a_timely_one_does_not() {
+        let held_back = |mut record: TrialRecord, severity| {
+            let message = "the service held the load back: 4,800 of 10,000 events left late";
+            record.trial.findings.push(Finding::new(severity, FindingKind::LoadHeldBack, message));
+            verdict(&record, None)
+        };
+        let (outcome, reason) = held_back(record([200_000; 1_000], 0), Severity::Warning);
+        assert_eq!(outcome, Outcome::Failed);
+        assert!(
+            reason.starts_with("p99 was 200 ms, above 100 ms; the service held the load back"),
+            "{reason}"
+        );
+        assert!(reason.contains("`load.in_flight` and `load.workers`"), "{reason}");
+        assert!(!held_back(record([200_000; 1_000], 0), Severity::Note).1.contains("held"));
+        assert_eq!(held_back(record([900; 1_000], 0), Severity::Warning), (Outcome::Passed, String::new()));
     }
 
     #[test]

@@ -280,6 +280,7 @@ impl Supervisor {
                     running.latest = Some(counted);
                     running.finished = Some(*outcome);
                 }
+                Report::Done { mark } => self.tell(Role::Sink, &Command::Done { mark }).await,
                 Report::Failed { error } => return Err(self.failed_for(member, error).await),
             },
             Heard::Nonsense(line) if running.is_ungreeted() => {
@@ -322,6 +323,7 @@ impl Supervisor {
                     | Report::Clock(_)
                     | Report::Ready(_)
                     | Report::Progress(_)
+                    | Report::Done { .. }
                     | Report::Marked { .. } => {}
                 },
                 Heard::Nonsense(_) => {}

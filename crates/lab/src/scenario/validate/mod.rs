@@ -3,6 +3,7 @@
 //! Every rule names the path that it is about, and the document knows where that stands: in the file, in its section
 //! `quick`, in a list of a sweep or in an argument of `--set`.
 
+mod consumer;
 mod topology;
 
 use std::fmt::Display;
@@ -27,6 +28,7 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
         let path = format!("embedded.{}", error.path);
         return Err(document.mistake(&path, error.reason, error.advice));
     }
+    rules.consumer(parameters)?;
     match &parameters.entities {
         Entities::Hubs(hubs) => rules.hubs(hubs, parameters)?,
         Entities::Queues(queues) => rules.queues(queues)?,

@@ -59,6 +59,7 @@ impl Rules<'_> {
         self.entities(section, parameters)?;
         let is_one = match (&section.sink, &section.sinks) {
             (Some(_), None) => true,
+            (None, None) if parameters.sut.done.is_some() => true,
             (None, Some(sinks)) if !sinks.is_empty() => false,
             (Some(_), Some(_)) => {
                 let reason = "a topology has a `sink` or `sinks`, not both";
@@ -71,7 +72,8 @@ impl Rules<'_> {
         };
         let topology = parameters.topology();
         self.end("topology.load", "to", &topology, &topology.load, parameters)?;
-        for (index, sink) in topology.sinks.iter().enumerate() {
+        let written_sinks = if parameters.sut.done.is_some() { &[] } else { topology.sinks.as_slice() };
+        for (index, sink) in written_sinks.iter().enumerate() {
             let path = if is_one { "topology.sink".to_owned() } else { format!("topology.sinks[{index}]") };
             self.end(&path, "from", &topology, sink, parameters)?;
             if topology.sinks[..index].iter().any(|other| other.is_same_place(sink)) {
@@ -84,6 +86,10 @@ impl Rules<'_> {
                 self.pipeline(&topology, pipeline, parameters)?;
             }
             None => self.without_pipeline(&topology, parameters)?,
+        }
+        if topology.measure == Measured::Sink && topology.sinks.is_empty() {
+            let reason = "there is no sink: the service counts what the consumer has completed";
+            return Err(self.document.mistake("topology.measure", reason, "measure another role"));
         }
         if topology.measure == Measured::Service && !parameters.target.is_started() {
             let reason = "only a service that the lab starts can be measured";
@@ -186,9 +192,6 @@ impl Rules<'_> {
             Err(self.document.mistake(&format!("topology.pipeline{path}"), reason, advice))
         };
         self.end(path, "from", topology, &pipeline.from, parameters)?;
-        if pipeline.to.is_empty() {
-            return mistake(".to", "the pipeline sends to nothing".to_owned(), "such as `to: out`");
-        }
         for (index, to) in pipeline.to.iter().enumerate() {
             let key = if pipeline.to.len() == 1 { "to".to_owned() } else { format!("to[{index}]") };
             self.end(path, &key, topology, to, parameters)?;
@@ -203,10 +206,9 @@ impl Rules<'_> {
         }
         let is_read = |to: &End| topology.sinks.iter().any(|sink| sink.entity == to.entity);
         let is_written = |sink: &End| pipeline.to.iter().any(|to| to.entity == sink.entity);
-        if topology.load.entity != pipeline.from.entity
-            || !pipeline.to.iter().all(is_read)
-            || !topology.sinks.iter().all(is_written)
-        {
+        let is_connected = pipeline.to.is_empty()
+            || pipeline.to.iter().all(is_read) && topology.sinks.iter().all(is_written);
+        if topology.load.entity != pipeline.from.entity || !is_connected {
             let reason = "the pipeline does not connect the load's entity with the sink's";
             let advice = "read from the load's entity, and send to the sink's; each destination needs a sink";
             return mistake("", reason.to_owned(), advice);

@@ -3,6 +3,7 @@
 //!
 //! How fast anything is, is nobody's matter here.
 
+mod consumers;
 mod faults;
 mod figures;
 pub(crate) mod rig;

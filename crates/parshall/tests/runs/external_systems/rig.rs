@@ -86,7 +86,12 @@ impl Bench {
 
     /// Runs the systems one after the other, as the sweep `sut`. Behind the definitions may come `phases` of its own.
     pub(crate) fn run(&self, systems: &[&str], definitions: &str) -> Finished {
-        let mut child = self.start(systems, definitions);
+        self.run_scenario(SCENARIO, systems, definitions)
+    }
+
+    /// The same in another scenario.
+    pub(crate) fn run_scenario(&self, scenario: &str, systems: &[&str], definitions: &str) -> Finished {
+        let mut child = self.start_scenario(scenario, systems, definitions);
         let stderr = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
         let stdout = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
         let status = child.wait().unwrap().code();
@@ -96,6 +101,10 @@ impl Bench {
     }
 
     pub(crate) fn start(&self, systems: &[&str], definitions: &str) -> Child {
+        self.start_scenario(SCENARIO, systems, definitions)
+    }
+
+    fn start_scenario(&self, scenario: &str, systems: &[&str], definitions: &str) -> Child {
         let suts = match definitions {
             "" => String::new(),
             definitions => format!("suts:\n{definitions}"),
@@ -105,7 +114,7 @@ impl Bench {
             true => "",
             false => PHASES,
         };
-        self.file("mine.yaml", &format!("{SCENARIO}{phases}{suts}{sweep}"));
+        self.file("mine.yaml", &format!("{scenario}{phases}{suts}{sweep}"));
         Command::new(env!("CARGO_BIN_EXE_parshall"))
             .args(["run", "mine.yaml", "--format", "table"])
             .current_dir(self.folder.path())

@@ -1,8 +1,6 @@
 //! A service that refuses sends because its quota is used up, or because a log is full: the case does not pass, and the
 //! report names the bound and advises to raise nothing.
 
-use serde_json::Value;
-
 use super::rig::{Finished, Run};
 
 /// Load and relay together are allowed 1,000 events per second, after a first thousand.
@@ -78,27 +76,39 @@ fn a_sink_that_takes_no_more_fails_the_case_though_the_load_was_refused_nothing(
     );
 }
 
+/// Load and relay together are allowed 1,000 events per second, so that 500 events per second pass through both, after a
+/// first thousand, which carries 570/s for seven seconds: longer than any probe is asked to last.
 #[test]
-fn a_search_for_the_capacity_calls_a_quota_a_quota() {
+fn the_burst_credit_of_a_quota_is_not_capacity() {
+    const CAPACITY: f64 = 500.0;
     let scenario = "\
-scenario: capacity
+scenario: credit
 hubs: {source: {partitions: 2}, destination: {partitions: 2}}
-embedded: {log_per_hub: 64 MiB, profile: {quota: {ingress_events_per_s: 3000}}}
+embedded: {log_per_hub: 64 MiB, profile: {quota: {ingress_events_per_s: 1000}}}
 load:
   mode: capacity
-  batch: 20
-  capacity: {start: 4000/s, highest: 4000/s, bound: 10 s, precision: 50 %, probe: 1500 ms, hold: 1500 ms, repeat: 1}
-relay: {fan_out: 2, batch: {events: 64, wait: 10 ms}}
-phases: {warm_up: 200 ms, drain: 100 ms}
+  batch: 4
+  capacity: {start: 570/s, highest: 855/s, bound: 2 s, precision: 50 %, probe: 2 s, hold: 2 s, repeat: 1}
+relay: {fan_out: 2, batch: {events: 8, wait: 1 ms}}
+phases: {warm_up: 200 ms, drain: 1 s}
 ";
     let finished = Run::start(scenario).finish();
     let capacity = &finished.case()["capacity"];
+    let rate = |name: &str| capacity[name].as_f64().unwrap();
+    let (held, failed) = (rate("highest_passed_per_s"), rate("lowest_failed_per_s"));
+    assert!(held <= CAPACITY && CAPACITY < failed, "{capacity:#}");
     let probes = capacity["probes"].as_array().unwrap();
-    let is_throttled = |probe: &&Value| probe["throttled"].as_u64().unwrap_or(0) > 0;
-    assert!(is_throttled(&&probes[0]), "{capacity:#}");
-    for probe in probes.iter().filter(is_throttled) {
+    assert_eq!((&probes[0]["rate_per_s"], &probes[0]["outcome"]), (&570.0.into(), &"passed".into()));
+    let again = probes[1..].iter().find(|probe| probe["rate_per_s"] == 570.0).unwrap();
+    assert_eq!((&again["lead"]["rate_per_s"], &again["outcome"]), (&855.0.into(), &"failed".into()));
+    for probe in probes.iter().filter(|probe| probe["throttled"].as_u64().unwrap_or(0) > 0) {
         assert_eq!(probe["outcome"], "failed", "{probe:#}");
         let reason = probe["reasons"][0].as_str().unwrap();
-        assert!(reason.starts_with("the service throttled"), "{probe:#}");
+        assert!(reason.starts_with("the service throttled"), "a quota is called a quota: {probe:#}");
     }
+    let hold = probes.last().unwrap();
+    assert_eq!((&hold["purpose"], &hold["outcome"]), (&"hold".into(), &"passed".into()), "{capacity:#}");
+    // How much of the credit may be left is a question of time: the lab lasts longer than the scenario says, if need be.
+    assert!(hold["above_quota_percent"].as_f64().unwrap() <= 10.0, "{hold:#}");
+    assert!(finished.report.contains("after 855/s"), "the report shows the lead");
 }

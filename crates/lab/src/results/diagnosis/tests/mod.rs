@@ -83,7 +83,7 @@ fn healthy() -> Trial {
             (Stage::Checkpoint, times(1_000, 200, 2_000)),
             (Stage::Ownership, times(1, 2_000, 2_000)),
         ]),
-        delivery: Some(Delivery { sent: 10_000_000, received: 10_000_000, ..Delivery::default() }),
+        delivery: Some(Delivery { sent: 10_000_000, received: Some(10_000_000), ..Delivery::default() }),
         hub: BTreeMap::from([(
             "source".to_owned(),
             EntityCounters { throttled: Some(0), ..EntityCounters::default() },

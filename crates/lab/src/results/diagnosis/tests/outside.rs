@@ -23,7 +23,7 @@ fn nothing_is_guessed_of_its_inside() {
     // Duplicates without a cause that is known.
     let duplicated = |trial: &mut Trial| {
         let delivery = trial.delivery.as_mut().expect("events were counted");
-        delivery.duplicated = 99;
+        delivery.duplicated = Some(99);
     };
     assert_eq!(found(duplicated), []);
 }

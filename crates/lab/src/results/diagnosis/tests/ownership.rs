@@ -44,7 +44,7 @@ fn duplicates_are_laid_to_a_loss_of_ownership_only_if_there_was_one() {
     let duplicated = |lost_partitions| {
         move |trial: &mut Trial| {
             let delivery = trial.delivery.as_mut().expect("events were counted");
-            delivery.duplicated = 384;
+            delivery.duplicated = Some(384);
             relay(trial).whole_trial = WholeTrial { lost_partitions, ..WholeTrial::default() };
         }
     };
