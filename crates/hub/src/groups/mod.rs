@@ -9,6 +9,7 @@
 //!
 //! Groups are kept in memory.
 
+mod consumer_group;
 mod group;
 mod offsets;
 #[cfg(test)]

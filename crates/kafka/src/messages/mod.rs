@@ -6,6 +6,7 @@
 
 pub mod api_versions;
 pub mod cluster;
+pub mod consumer_group;
 pub mod group;
 pub mod group_admin;
 pub mod group_offsets;

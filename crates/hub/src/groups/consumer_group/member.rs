@@ -1,0 +1,288 @@
+//! One member on its way from what it holds to what it is to hold.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use kafka::ErrorCode;
+use kafka::messages::consumer_group::{
+    ConsumerGroupHeartbeatRequest, DescribedConsumer, LEAVE_FOR_A_WHILE, TopicPartitions,
+};
+use regex_lite::{Regex, RegexBuilder};
+use tokio::time::Instant;
+
+use super::assignment::{Assignor, PartitionSet, TopicPartition};
+use super::{Refusal, SESSION_TIMEOUT, Topics, partitions_of};
+use crate::groups::group::Client;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) instance_id: Option<String>,
+    rack_id: Option<String>,
+    client_id: String,
+    host: String,
+    /// The epoch of the target that it is on its way to, or has reached.
+    pub(super) epoch: i32,
+    /// The one before, for a member that has not heard of this one.
+    previous_epoch: i32,
+    progress: Progress,
+    topic_names: BTreeSet<String>,
+    pattern: Option<Pattern>,
+    pub(super) assignor: Option<Assignor>,
+    rebalance_timeout: Duration,
+    /// What it may hold.
+    pub(super) assigned: PartitionSet,
+    /// What it has to give back.
+    revoked: PartitionSet,
+    /// When it is taken for gone.
+    gone_at: Instant,
+}
+
+/// What a request asks for that may make no sense.
+#[derive(Debug)]
+pub(super) struct Asked {
+    assignor: Option<Assignor>,
+    pattern: Option<Pattern>,
+}
+
+/// Topics that a member wants, as a pattern of their names.
+#[derive(Debug)]
+struct Pattern {
+    source: String,
+    regex: Regex,
+    matching: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// It has reached the target of its epoch.
+    Stable,
+    /// It has to give partitions back, until then.
+    Unrevoked { until: Instant },
+    /// It waits for what others give back.
+    Unreleased,
+}
+
+/// What a member's next step depends on.
+#[derive(Debug)]
+pub(super) struct Reconciliation<'a> {
+    pub(super) target: &'a PartitionSet,
+    pub(super) target_epoch: i32,
+    /// What the member says that it holds, if it says so.
+    pub(super) owned: Option<&'a PartitionSet>,
+    pub(super) held_by_others: &'a HashSet<TopicPartition>,
+}
+
+impl Member {
+    pub(super) fn new(now: Instant, request: &ConsumerGroupHeartbeatRequest<'_>) -> Self {
+        Self {
+            instance_id: request.instance_id.map(str::to_owned),
+            rack_id: None,
+            client_id: String::new(),
+            host: String::new(),
+            epoch: 0,
+            previous_epoch: -1,
+            progress: Progress::Stable,
+            topic_names: BTreeSet::new(),
+            pattern: None,
+            assignor: None,
+            rebalance_timeout: Duration::ZERO,
+            assigned: PartitionSet::new(),
+            revoked: PartitionSet::new(),
+            gone_at: now + SESSION_TIMEOUT,
+        }
+    }
+
+    /// It shows that it is there.
+    pub(super) fn seen(&mut self, now: Instant, client: Client<'_>) {
+        self.gone_at = now + SESSION_TIMEOUT;
+        client.id.clone_into(&mut self.client_id);
+        client.host.clone_into(&mut self.host);
+    }
+
+    /// Takes what the member says of itself. Whether it wants something else now.
+    pub(super) fn subscribe(
+        &mut self,
+        request: &ConsumerGroupHeartbeatRequest<'_>,
+        asked: Asked,
+        topics: &impl Topics,
+    ) -> bool {
+        let Asked { assignor, pattern } = asked;
+        if let Some(rack) = request.rack_id {
+            self.rack_id = Some(rack.to_owned());
+        }
+        if let Some(timeout) = request.rebalance_timeout_ms {
+            self.rebalance_timeout = Duration::from_millis(timeout.unsigned_abs().into());
+        }
+        let says_nothing =
+            request.topic_names.is_none() && request.topic_regex.is_none() && assignor.is_none();
+        if says_nothing && self.pattern.is_none() {
+            return false;
+        }
+        let before = (self.assignor, self.topic_names().map(str::to_owned).collect::<BTreeSet<_>>());
+        self.assignor = assignor.or(self.assignor);
+        if let Some(names) = &request.topic_names {
+            self.topic_names = names.iter().map(|name| (*name).to_owned()).collect();
+        }
+        match request.topic_regex {
+            Some("") => self.pattern = None,
+            _ => self.pattern = pattern.or(self.pattern.take()),
+        }
+        if let Some(Pattern { regex, matching, .. }) = &mut self.pattern {
+            *matching = topics.names().into_iter().filter(|name| regex.is_match(name)).collect();
+        }
+        let is_same = before.0 == self.assignor && before.1.iter().map(String::as_str).eq(self.topic_names());
+        !is_same
+    }
+
+    /// The topics that it wants, each once and in order.
+    pub(super) fn topic_names(&self) -> impl Iterator<Item = &str> {
+        static NONE: BTreeSet<String> = BTreeSet::new();
+        let matching = self.pattern.as_ref().map_or(&NONE, |pattern| &pattern.matching);
+        self.topic_names.union(matching).map(String::as_str)
+    }
+
+    /// Whether a request that says so much is of this member as it is now, or as it was before an answer that it has not got.
+    pub(super) fn is_in(&self, epoch: i32, owned: Option<&[TopicPartitions]>) -> bool {
+        let holds_no_more = || owned.is_some_and(|owned| partitions_of(owned).is_subset(&self.assigned));
+        !self.is_away() && (epoch == self.epoch || (epoch == self.previous_epoch && holds_no_more()))
+    }
+
+    /// Whether its next step is to be taken: the target is another, it has given back what it had to, or something that it
+    /// waits for may have become free.
+    pub(super) fn may_move(&self, target_epoch: i32, owned: Option<&PartitionSet>) -> bool {
+        match self.progress {
+            Progress::Stable => self.epoch != target_epoch,
+            Progress::Unrevoked { .. } => owned.is_some_and(|owned| owned.is_disjoint(&self.revoked)),
+            Progress::Unreleased => true,
+        }
+    }
+
+    /// Takes its next step. Whether it may hold something else then.
+    pub(super) fn go_on(&mut self, now: Instant, to: Reconciliation<'_>) -> bool {
+        let Reconciliation { target, target_epoch, owned, held_by_others } = to;
+        let kept = &self.assigned & target;
+        let revoked = &self.assigned - target;
+        let has_revoked = matches!(self.progress, Progress::Unrevoked { .. });
+        // Who does not say what it holds may hold everything that it was given.
+        let holds_them = owned.is_none_or(|owned| !owned.is_disjoint(&revoked));
+        if !revoked.is_empty() && holds_them {
+            if has_revoked {
+                self.enter(self.epoch + 1);
+            }
+            self.progress = Progress::Unrevoked { until: now + self.rebalance_timeout };
+            self.revoked = revoked;
+            self.assigned = kept;
+            return true;
+        }
+        let (taken, free): (PartitionSet, PartitionSet) =
+            (target - &kept).into_iter().partition(|partition| held_by_others.contains(partition));
+        self.progress = match taken.is_empty() {
+            true => Progress::Stable,
+            false => Progress::Unreleased,
+        };
+        self.enter(target_epoch);
+        self.revoked.clear();
+        let assigned = &kept | &free;
+        let is_new = assigned != self.assigned;
+        self.assigned = assigned;
+        is_new
+    }
+
+    fn enter(&mut self, epoch: i32) {
+        if epoch != self.epoch {
+            self.previous_epoch = self.epoch;
+            self.epoch = epoch;
+        }
+    }
+
+    /// What it may hold, and what it has not given back.
+    pub(super) fn held(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.assigned.iter().chain(&self.revoked)
+    }
+
+    /// A static member leaves. What it may hold is kept for when it is back; what it had to give back is free, and returned.
+    pub(super) fn leave_for_a_while(&mut self, now: Instant) -> PartitionSet {
+        self.enter(LEAVE_FOR_A_WHILE);
+        self.gone_at = now + SESSION_TIMEOUT;
+        self.progress = Progress::Stable;
+        std::mem::take(&mut self.revoked)
+    }
+
+    /// Whether it has left for a while.
+    pub(super) const fn is_away(&self) -> bool {
+        self.epoch == LEAVE_FOR_A_WHILE
+    }
+
+    /// It is back, and on its way to the target from the beginning.
+    pub(super) const fn come_back(&mut self) {
+        self.epoch = 0;
+        self.previous_epoch = -1;
+    }
+
+    /// Whether it has been silent for too long, or has not given back in time what it must.
+    pub(super) fn is_gone(&self, now: Instant) -> bool {
+        self.deadline() <= now
+    }
+
+    /// When it is taken for gone, unless it is heard of.
+    pub(super) fn deadline(&self) -> Instant {
+        match self.progress {
+            Progress::Unrevoked { until } => until.min(self.gone_at),
+            Progress::Stable | Progress::Unreleased => self.gone_at,
+        }
+    }
+
+    /// Whether it has reached the target of this epoch.
+    pub(super) fn is_settled(&self, target_epoch: i32) -> bool {
+        self.progress == Progress::Stable && self.epoch == target_epoch
+    }
+
+    /// What there is to say of it, but for its partitions.
+    pub(super) fn describe(&self) -> DescribedConsumer {
+        DescribedConsumer {
+            instance_id: self.instance_id.clone(),
+            rack_id: self.rack_id.clone(),
+            member_epoch: self.epoch,
+            client_id: self.client_id.clone(),
+            host: self.host.clone(),
+            topic_names: self.topic_names.iter().cloned().collect(),
+            topic_regex: self.pattern.as_ref().map(|pattern| pattern.source.clone()),
+            ..DescribedConsumer::default()
+        }
+    }
+}
+
+impl Asked {
+    pub(super) fn of(request: &ConsumerGroupHeartbeatRequest<'_>) -> Result<Self, Refusal> {
+        let assignor = request.assignor.map(|name| {
+            Assignor::named(name).ok_or_else(|| {
+                let text = format!("there is no assignor {name}; there are uniform and range");
+                (ErrorCode::UnsupportedAssignor, text)
+            })
+        });
+        let pattern = request.topic_regex.filter(|source| !source.is_empty()).map(Pattern::compile);
+        Ok(Self { assignor: assignor.transpose()?, pattern: pattern.transpose()? })
+    }
+}
+
+impl Pattern {
+    fn compile(source: &str) -> Result<Self, Refusal> {
+        let refused = |text: String| (ErrorCode::InvalidRegularExpression, text);
+        if source.len() > PATTERN_MAX {
+            return Err(refused(format!("a pattern has at most {PATTERN_MAX} bytes")));
+        }
+        // By itself first: `a)|(b` would make sense between the anchors.
+        let build = |pattern: &str| RegexBuilder::new(pattern).size_limit(COMPILED_MAX).build();
+        build(source).map_err(|error| refused(error.to_string()))?;
+        // A pattern matches a whole name.
+        let regex = build(&format!("^(?:{source})$")).map_err(|error| refused(error.to_string()))?;
+        Ok(Self { source: source.to_owned(), regex, matching: BTreeSet::new() })
+    }
+}
+
+/// The longest pattern, in bytes.
+const PATTERN_MAX: usize = 1_024;
+
+/// The most memory that a pattern may take, in bytes.
+const COMPILED_MAX: usize = 64 * 1024;
