@@ -76,7 +76,8 @@ impl Counters {
     /// A batch did not fit what is known of its producer.
     pub fn rejected(&self, error: &ProducerError) {
         let counter = match error {
-            ProducerError::OutOfOrder { .. } => &self.batches_out_of_order,
+            ProducerError::OutOfOrder { .. } | ProducerError::InTransaction => &self.batches_out_of_order,
+            ProducerError::TooManyTransactions { .. } => &self.batches_refused,
             ProducerError::OlderEpoch { .. } => &self.batches_of_older_epoch,
         };
         counter.fetch_add(1, Ordering::Relaxed);

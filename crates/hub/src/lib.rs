@@ -6,7 +6,7 @@
 //! * [`front`] is what clients connect to: AMQP, blobs over HTTP, and health and metrics for operators.
 //! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
 //! * [`profile`] makes it as slow, stingy and unreliable as the real one, if asked to.
-//! * `groups` are the consumer groups of Kafka's clients.
+//! * `groups` are the consumer groups of Kafka's clients, `transactions` those of its producers; both write to `journal`.
 //! * `convert` turns events of one protocol into those of another, for readers that speak that.
 //! * [`clock`] tells the time of day, and when it jumps.
 //! * [`counters`] say what passed through.
@@ -20,7 +20,9 @@ mod convert;
 pub mod counters;
 pub mod front;
 mod groups;
+mod journal;
 pub mod namespace;
 pub mod profile;
 pub mod service;
 pub mod tls;
+mod transactions;

@@ -49,6 +49,7 @@ pub enum ErrorCode {
     ConcurrentTransactions = 51,
     TransactionalIdAuthorizationFailed = 53,
     SecurityDisabled = 54,
+    OperationNotAttempted = 55,
     KafkaStorageError = 56,
     SaslAuthenticationFailed = 58,
     UnknownProducerId = 59,

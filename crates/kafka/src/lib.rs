@@ -5,6 +5,7 @@
 //!   protocol has.
 //! * [`record_batch`] checks a batch of records as a producer sends it, and numbers it in place. [`record`] reads and writes
 //!   the records in one. Nothing else ever looks into a batch that a Kafka client wrote and a Kafka client reads.
+//! * [`control_batch`] is what a broker writes itself: the ends of transactions.
 //! * [`compression`] unpacks the records of a compressed batch for those who can't.
 //! * [`produce`] and [`fetch`] are the two requests that carry records, [`messages`] all others.
 //! * [`ApiKey`] names the requests, and [`ErrorCode`] what a broker answers when it can't do as asked.
@@ -16,6 +17,7 @@
 
 mod api_key;
 pub mod compression;
+pub mod control_batch;
 mod error_code;
 pub mod fetch;
 pub mod frame;

@@ -165,7 +165,7 @@ impl<'a> RecordBatch<'a> {
     /// Where the timestamps come from.
     #[must_use]
     pub fn timestamp_type(&self) -> TimestampType {
-        match self.attributes() & 0b1000 {
+        match self.attributes() & LOG_APPEND_TIME {
             0 => TimestampType::CreateTime,
             _ => TimestampType::LogAppendTime,
         }
@@ -174,13 +174,13 @@ impl<'a> RecordBatch<'a> {
     /// Whether it belongs to a transaction.
     #[must_use]
     pub fn is_transactional(&self) -> bool {
-        self.attributes() & 0b1_0000 != 0
+        self.attributes() & TRANSACTIONAL != 0
     }
 
     /// Whether it is a marker of the broker, and not for applications.
     #[must_use]
     pub fn is_control(&self) -> bool {
-        self.attributes() & 0b10_0000 != 0
+        self.attributes() & CONTROL != 0
     }
 
     /// What the timestamps of the records count from, in milliseconds since 1970.
@@ -249,23 +249,45 @@ pub fn number(batch: &mut [u8], base_offset: u64, leader_epoch: i32) {
 /// # Panics
 /// If `batch` has no room for a header.
 pub fn complete(batch: &mut [u8], base_offset: i64, leader_epoch: i32, record_count: u32, append_time: i64) {
-    let length = i32::try_from(batch.len() - LENGTH_END).unwrap_or(i32::MAX);
-    let last_delta = record_count.saturating_sub(1).cast_signed();
-    let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, &base_offset.to_be_bytes());
-    put(LENGTH_AT, &length.to_be_bytes());
-    put(LEADER_EPOCH_AT, &leader_epoch.to_be_bytes());
-    put(MAGIC_AT, &[MAGIC.cast_unsigned()]);
-    put(ATTRIBUTES_AT, &0b1000_i16.to_be_bytes());
-    put(LAST_DELTA_AT, &last_delta.to_be_bytes());
-    put(BASE_TIMESTAMP_AT, &append_time.to_be_bytes());
-    put(MAX_TIMESTAMP_AT, &append_time.to_be_bytes());
-    put(PRODUCER_ID_AT, &(-1_i64).to_be_bytes());
-    put(PRODUCER_EPOCH_AT, &(-1_i16).to_be_bytes());
-    put(BASE_SEQUENCE_AT, &(-1_i32).to_be_bytes());
-    put(COUNT_AT, &record_count.to_be_bytes());
-    let checksum = crc32c::crc32c(&batch[ATTRIBUTES_AT..]);
-    batch[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
+    let attributes = LOG_APPEND_TIME;
+    MadeBatch { attributes, base_offset, leader_epoch, record_count, time: append_time, producer: None }
+        .complete(batch);
+}
+
+/// What the header of a batch says that a broker makes.
+pub(crate) struct MadeBatch {
+    pub(crate) attributes: i16,
+    pub(crate) base_offset: i64,
+    pub(crate) leader_epoch: i32,
+    pub(crate) record_count: u32,
+    /// The timestamp of every record.
+    pub(crate) time: i64,
+    /// Id and epoch of the producer that it is about, if it is about one.
+    pub(crate) producer: Option<(i64, i16)>,
+}
+
+impl MadeBatch {
+    /// Writes the header over the first bytes of `batch`, whose records are complete.
+    pub(crate) fn complete(&self, batch: &mut [u8]) {
+        let length = i32::try_from(batch.len() - LENGTH_END).unwrap_or(i32::MAX);
+        let last_delta = self.record_count.saturating_sub(1).cast_signed();
+        let (producer_id, producer_epoch) = self.producer.unwrap_or((-1, -1));
+        let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &self.base_offset.to_be_bytes());
+        put(LENGTH_AT, &length.to_be_bytes());
+        put(LEADER_EPOCH_AT, &self.leader_epoch.to_be_bytes());
+        put(MAGIC_AT, &[MAGIC.cast_unsigned()]);
+        put(ATTRIBUTES_AT, &self.attributes.to_be_bytes());
+        put(LAST_DELTA_AT, &last_delta.to_be_bytes());
+        put(BASE_TIMESTAMP_AT, &self.time.to_be_bytes());
+        put(MAX_TIMESTAMP_AT, &self.time.to_be_bytes());
+        put(PRODUCER_ID_AT, &producer_id.to_be_bytes());
+        put(PRODUCER_EPOCH_AT, &producer_epoch.to_be_bytes());
+        put(BASE_SEQUENCE_AT, &(-1_i32).to_be_bytes());
+        put(COUNT_AT, &self.record_count.to_be_bytes());
+        let checksum = crc32c::crc32c(&batch[ATTRIBUTES_AT..]);
+        batch[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
+    }
 }
 
 #[inline]
@@ -289,6 +311,15 @@ const BASE_SEQUENCE_AT: usize = 53;
 const COUNT_AT: usize = 57;
 
 const MAGIC: i8 = 2;
+
+/// The bit of the attributes that says where the timestamps come from.
+const LOG_APPEND_TIME: i16 = 0b1000;
+
+/// The bit of the attributes of a batch that belongs to a transaction.
+pub(crate) const TRANSACTIONAL: i16 = 0b1_0000;
+
+/// The bit of the attributes of a batch that is a broker's.
+pub(crate) const CONTROL: i16 = 0b10_0000;
 
 #[cfg(test)]
 mod tests {

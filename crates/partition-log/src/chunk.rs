@@ -5,9 +5,10 @@ use super::block::BlockSlice;
 use super::block_pool::BlockPool;
 use super::encoder::BatchEncoder;
 use super::limits::SMALLEST_BLOCK;
-use super::position::{Cursor, Place};
+use super::position::{Cursor, Isolation, Place};
 use crate::UnixTime;
 use std::iter::FusedIterator;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Whole batches of one segment and of one protocol, shared with the log's memory.
@@ -23,6 +24,8 @@ pub struct LogChunk {
     first_sequence_number: u64,
     next_sequence_number: u64,
     skipped: u64,
+    /// That of the cursor.
+    isolation: Isolation,
 }
 
 /// Why a batch can't be had in another form.
@@ -90,44 +93,57 @@ pub struct Records<'a> {
     end_sequence_number: u64,
     segment: u64,
     is_copy: bool,
+    isolation: Isolation,
+}
+
+/// What there is to read, as a cursor finds it.
+pub(super) struct Available {
+    /// Batches of one segment, the first with the record that the cursor stands before.
+    pub(super) bytes: BlockSlice,
+    /// Where that record is.
+    pub(super) first: Place,
+    /// From that record to the end of what may be read; batches may follow.
+    pub(super) sequence_numbers: Range<u64>,
+    /// Records that the reader has missed.
+    pub(super) skipped: u64,
+    /// Whether there may be batches of several protocols.
+    pub(super) is_mixed: bool,
+    /// Whether there may be batches behind the end.
+    pub(super) is_cut: bool,
+    /// That of the cursor.
+    pub(super) isolation: Isolation,
 }
 
 impl LogChunk {
-    /// Cuts `available`, which begins with the batch at `first`, after the last batch that ends within `max_bytes`;
-    /// at least one batch stays. `end_sequence_number` is the number after the last record of `available`. What `is_mixed` may
-    /// have batches of several protocols, and is cut where the protocol changes.
-    pub(super) fn new(
-        available: BlockSlice,
-        max_bytes: usize,
-        first: Place,
-        sequence_numbers: std::ops::Range<u64>,
-        skipped: u64,
-        is_mixed: bool,
-    ) -> Self {
-        let mut length = available.len();
+    /// Cuts what is `available` after the last batch that ends within `max_bytes`; at least one batch stays. It is cut where the
+    /// protocol changes, too, and where what may be read ends.
+    pub(super) fn new(available: Available, max_bytes: usize) -> Self {
+        let Available { bytes, first, sequence_numbers, skipped, isolation, .. } = available;
+        let mut length = bytes.len();
         let mut next_sequence_number = sequence_numbers.end;
-        if length > max_bytes || is_mixed {
+        if length > max_bytes || available.is_mixed || available.is_cut {
             length = 0;
             let mut protocol = None;
-            for (header, batch) in Batches::of(&available) {
+            for (header, batch) in Batches::of(&bytes) {
                 let end = length + batch.len();
                 let own = header.format.protocol();
                 let is_other = *protocol.get_or_insert(own) != own;
-                if is_other || (end > max_bytes && length > 0) {
+                let is_beyond = header.first_sequence_number >= sequence_numbers.end;
+                if is_other || is_beyond || (end > max_bytes && length > 0) {
                     break;
                 }
                 length = end;
                 next_sequence_number = header.next_sequence_number();
             }
         }
-        let first_sequence_number = sequence_numbers.start;
         Self {
-            bytes: available.truncated(length),
+            bytes: bytes.truncated(length),
             first,
             is_copy: false,
-            first_sequence_number,
+            first_sequence_number: sequence_numbers.start,
             next_sequence_number,
             skipped,
+            isolation,
         }
     }
 
@@ -157,6 +173,7 @@ impl LogChunk {
             first_sequence_number: self.first_sequence_number,
             next_sequence_number: end.min(self.next_sequence_number),
             skipped: self.skipped,
+            isolation: self.isolation,
         })
     }
 
@@ -203,6 +220,7 @@ impl LogChunk {
             end_sequence_number: self.next_sequence_number,
             segment: self.first.segment,
             is_copy: self.is_copy,
+            isolation: self.isolation,
         };
         records.enter_first_batch(self.first.record);
         records
@@ -226,15 +244,22 @@ impl LogChunk {
         &self.bytes
     }
 
+    /// The cursor before a batch of it.
+    #[must_use]
+    pub fn cursor_before(&self, batch: &Batch<'_>) -> Cursor {
+        Cursor { isolation: self.isolation, ..Cursor::before(batch.first_sequence_number) }
+    }
+
     /// The cursor after the last record.
     #[must_use]
     pub fn end(&self) -> Cursor {
+        let cursor = Cursor { isolation: self.isolation, ..Cursor::before(self.next_sequence_number) };
         if self.is_copy {
-            return Cursor::before(self.next_sequence_number);
+            return cursor;
         }
         let place =
             Place { segment: self.first.segment, batch: self.first.batch + self.bytes.len(), record: None };
-        Cursor { next_sequence_number: self.next_sequence_number, place: Some(place), since: None }
+        Cursor { place: Some(place), ..cursor }
     }
 }
 
@@ -268,8 +293,9 @@ impl Records<'_> {
     /// The cursor before the next record that this iterator would give.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
+        let cursor = Cursor { isolation: self.isolation, ..Cursor::before(self.next_sequence_number) };
         if self.is_copy {
-            return Cursor::before(self.next_sequence_number);
+            return cursor;
         }
         let batch_end = self.batch_position + self.batch_length;
         let (batch, record) = match self.batch.is_empty() {
@@ -277,7 +303,7 @@ impl Records<'_> {
             false => (self.batch_position, Some(batch_end - self.batch.len())),
         };
         let place = Place { segment: self.segment, batch, record };
-        Cursor { next_sequence_number: self.next_sequence_number, place: Some(place), since: None }
+        Cursor { place: Some(place), ..cursor }
     }
 
     /// Enters the batch of the first wanted record and passes over the records before it: at once if the record's

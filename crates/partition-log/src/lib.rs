@@ -21,6 +21,8 @@
 //!   appends at a time; readers see what is committed, and segments that have left memory are read back for them.
 //! * A producer may number its records. What the log knows of it (`producers`) keeps a retried batch from being stored
 //!   twice, and is rebuilt from the batches and from what is kept at the end of each segment.
+//! * A producer of Kafka may write transactions. What the log knows of those (`transactions`) keeps readers of committed records
+//!   from what is undecided and from what was aborted, and is rebuilt in the same way.
 //! * A reader has a [`Cursor`] and gets [`LogChunk`]s: whole batches, up to a size it names. A reader at the end
 //!   [subscribes](PartitionLog::subscribe) and is woken by the next append.
 //!
@@ -34,9 +36,11 @@ pub mod batch;
 mod block;
 mod block_pool;
 mod chunk;
+mod deleting;
 pub mod disk;
 pub mod durable_file;
 mod encoder;
+mod knowledge;
 mod limits;
 pub mod owner_only;
 mod partition_log;
@@ -47,18 +51,25 @@ pub mod recovery;
 mod segment;
 mod state;
 mod subscription;
+mod transacting;
+mod transactions;
 mod trimming;
 mod unix_time;
 
 pub use block::BlockSlice;
 pub use block_pool::BlockPool;
 pub use chunk::{Batch, CopyError, LogChunk, Protocol, Record, Records};
+pub use deleting::DeleteError;
 pub use encoder::{BatchEncoder, LEADER_EPOCH, NewRecord};
+pub use kafka::control_batch::{TransactionEnd, TransactionMarker};
 pub use limits::{LogLimits, WhenFull};
 pub use partition_log::{AppendError, Appended, LogEnd, LogStats, PartitionLog};
-pub use position::{Cursor, Edge, PositionError, Start};
-pub use producers::{ProducerError, ProducerPosition, ProducerStamp, ProducerStats, sequence_after};
+pub use position::{Cursor, Edge, Isolation, PositionError, Start};
+pub use producers::{
+    KnownProducer, ProducerError, ProducerPosition, ProducerStamp, ProducerStats, sequence_after,
+};
 pub use producing::{ProduceError, Produced};
 pub use subscription::{Readiness, Subscriber, Subscription, Wakers};
+pub use transactions::{AbortedTransaction, OpenTransaction};
 pub use trimming::{BeyondDamage, CompleteSegment};
 pub use unix_time::UnixTime;

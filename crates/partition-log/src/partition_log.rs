@@ -1,16 +1,17 @@
 //! The log of one partition.
 
 use super::block_pool::BlockPool;
-use super::chunk::{LogChunk, Protocol};
+use super::chunk::{Available, LogChunk, Protocol};
 use super::disk::{CommitNumber, OpenError, PartitionDirectory, PartitionDisk, RecoveryReport, Unavailable};
 use super::encoder::{BatchEncoder, NewRecord};
 use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
-use super::position::{Cursor, PositionError, Start};
+use super::position::{Cursor, Isolation, PositionError, Start};
 use super::producers::ProducerStamp;
 use super::segment::{Availability, Segment, Storage};
 use super::state::State;
-use super::subscription::{Readiness, Subscriber, Subscription};
+use super::subscription::{News, Readiness, Subscriber, Subscription};
 use crate::UnixTime;
+use kafka::control_batch::TransactionMarker;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,8 +92,8 @@ pub struct LogStats {
 
 /// Where a log ends.
 ///
-/// Readers get what comes before the stable end. The two differ while a transaction is open: what it has written is in the
-/// log, and may yet be aborted. There are no transactions so far, so that they never differ.
+/// The two differ while a transaction is open: what it has written is in the log, and may yet be aborted. Readers of committed
+/// records get what comes before the stable end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The number after that of the last record.
@@ -101,6 +102,19 @@ pub struct LogEnd {
     pub stable_sequence_number: u64,
     /// The append time of the last record; `None` if there was none.
     pub append_time: Option<UnixTime>,
+}
+
+/// Who appends a batch: what the log learns from it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Author<'a> {
+    /// Anyone who does not number records.
+    Anyone,
+    /// A producer that numbers them, with the stamp of this batch.
+    Producer(&'a ProducerStamp),
+    /// The same, in a transaction.
+    Transaction(&'a ProducerStamp),
+    /// The coordinator of transactions, with the end of one.
+    Coordinator(&'a TransactionMarker),
 }
 
 impl LogEnd {
@@ -134,6 +148,8 @@ impl PartitionLog {
             state.durable = Some(durable);
             Self::with_state(state, Some(PartitionDisk::new(directory)), limits, pool)
         });
+        // The process before may have ended between deleting records and removing their segments.
+        log.drop_deleted();
         Ok((log, report))
     }
 
@@ -155,17 +171,17 @@ impl PartitionLog {
         now: UnixTime,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Appended, AppendError<E>> {
-        self.append_to(self.lock(), now, Protocol::Amqp, None, encode)
+        self.append_to(self.lock(), now, Protocol::Amqp, Author::Anyone, encode)
     }
 
-    /// Appends a batch to the log whose `state` is locked, with the stamp of its `producer`, if that numbers its records.
+    /// Appends a batch of `author` to the log whose `state` is locked.
     #[inline]
     pub(super) fn append_to<E>(
         &self,
         mut guard: MutexGuard<'_, State>,
         now: UnixTime,
         protocol: Protocol,
-        producer: Option<&ProducerStamp>,
+        author: Author<'_>,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Appended, AppendError<E>> {
         let state = &mut *guard;
@@ -186,7 +202,11 @@ impl PartitionLog {
             .back_mut()
             .and_then(Segment::writer)
             .expect("a segment that is not sealed is in memory, and one was pushed if there was none");
-        let mut encoder = BatchEncoder::new(writer, &self.pool, state.next_capacity, protocol, producer);
+        let stamp = match author {
+            Author::Producer(stamp) | Author::Transaction(stamp) => Some(stamp),
+            Author::Anyone | Author::Coordinator(_) => None,
+        };
+        let mut encoder = BatchEncoder::new(writer, &self.pool, state.next_capacity, protocol, stamp);
         encode(&mut encoder).map_err(AppendError::Encoding)?;
         let batch = encoder.finish(first_sequence_number, append_time).ok_or(AppendError::TooLong)?;
         if batch.record_count == 0 {
@@ -199,7 +219,10 @@ impl PartitionLog {
             });
         }
         let bound = self.limits.bytes.bytes();
-        if self.limits.when_full == WhenFull::Throttle && state.bytes + batch.length as u64 > bound {
+        // A transaction that can't end would keep its readers waiting until there is room.
+        let is_bounded = !matches!(author, Author::Coordinator(_));
+        let is_over = state.bytes + batch.length as u64 > bound;
+        if self.limits.when_full == WhenFull::Throttle && is_over && is_bounded {
             return Err(AppendError::Full {
                 held: ByteSize::from_bytes(state.bytes),
                 batch: ByteSize::from_bytes(batch.length as u64),
@@ -217,15 +240,29 @@ impl PartitionLog {
             let segment = Segment::new(writer, first_sequence_number, &mut state.spare_index);
             state.push_segment(segment);
         }
+        let stable_end = state.readable_before(Isolation::Committed);
         let segment = state.segments.back_mut().expect("there is one at least");
         segment.publish_batch(first_sequence_number, append_time);
         state.next_sequence_number += u64::from(batch.record_count);
         state.last_append_time = Some(append_time);
         state.bytes += batch.length as u64;
         state.may_be_mixed |= protocol == Protocol::Kafka;
-        if let Some(stamp) = producer {
+        if let Some(stamp) = stamp {
             let producers = state.producers.get_or_insert_default();
             producers.record(stamp, batch.record_count, first_sequence_number, append_time);
+        }
+        match author {
+            Author::Anyone | Author::Producer(_) => {}
+            Author::Transaction(stamp) => {
+                let transactions = state.transactions.get_or_insert_default();
+                transactions.record(stamp, first_sequence_number, append_time);
+            }
+            Author::Coordinator(marker) => {
+                state.producers.get_or_insert_default().end_transaction(marker, append_time);
+                state.transactions.get_or_insert_default().end(marker, first_sequence_number);
+                // Of a durable log, when the marker is committed.
+                state.settle_transactions();
+            }
         }
         self.drop_excess(state, append_time, &mut released);
         let commit = match &mut state.durable {
@@ -234,7 +271,7 @@ impl PartitionLog {
         };
         // Readers of a durable log are woken when the batch is committed.
         let wakers = match commit.is_done() {
-            true => state.subscriptions.take_wakers(),
+            true => state.subscriptions.take_wakers(state.news_since(stable_end)),
             false => None,
         };
         drop(guard);
@@ -262,7 +299,12 @@ impl PartitionLog {
 
     /// A cursor at `start`. A place that retention has dropped means the oldest record.
     pub fn position(&self, start: Start) -> Result<Cursor, PositionError> {
-        self.lock().position(start)
+        self.lock().position(start, Isolation::Uncommitted)
+    }
+
+    /// The same for a reader of committed records only: the latest place is the stable end.
+    pub fn position_committed(&self, start: Start) -> Result<Cursor, PositionError> {
+        self.lock().position(start, Isolation::Committed)
     }
 
     /// The batches from `cursor` on, up to `max_bytes` of them but at least one, and moves the cursor behind them.
@@ -274,7 +316,8 @@ impl PartitionLog {
         let begin = state.begin_sequence_number();
         let skipped = begin.saturating_sub(cursor.next_sequence_number);
         let next = cursor.next_sequence_number.max(begin);
-        if next >= state.readable_before() {
+        let readable_before = state.readable_before(cursor.isolation);
+        if next >= readable_before {
             return None;
         }
         let known = cursor.place.filter(|_| skipped == 0);
@@ -290,11 +333,19 @@ impl PartitionLog {
             state.request_load(index);
             return None;
         };
-        let end = state.sound_before(index).min(state.readable_before());
-        let may_be_mixed = state.may_be_mixed;
+        let sound_before = state.sound_before(index);
+        let available = Available {
+            bytes: available,
+            first: place,
+            sequence_numbers: next..sound_before.min(readable_before),
+            skipped,
+            is_mixed: state.may_be_mixed,
+            is_cut: readable_before < sound_before.min(state.committed_before()),
+            isolation: cursor.isolation,
+        };
         drop(state);
 
-        let chunk = LogChunk::new(available, max_bytes, place, next..end, skipped, may_be_mixed);
+        let chunk = LogChunk::new(available, max_bytes);
         *cursor = chunk.end();
         Some(chunk)
     }
@@ -308,8 +359,9 @@ impl PartitionLog {
 
     pub(super) fn arm(&self, slot: usize, cursor: &Cursor) -> Readiness {
         let mut state = self.lock();
-        if cursor.next_sequence_number < state.readable_before() {
-            let next = cursor.next_sequence_number.max(state.begin_sequence_number());
+        // Where the cursor stood may be gone, and with it everything up to the end.
+        let next = cursor.next_sequence_number.max(state.begin_sequence_number());
+        if next < state.readable_before(cursor.isolation) {
             let (index, availability) = state.availability(next);
             match availability {
                 Availability::Resident => return Readiness::Ready,
@@ -320,7 +372,7 @@ impl PartitionLog {
                 Availability::OnDisk | Availability::Loading => state.request_load(index),
             }
         }
-        state.subscriptions.arm(slot);
+        state.subscriptions.arm(slot, cursor.isolation);
         Readiness::Waiting
     }
 
@@ -340,12 +392,20 @@ impl PartitionLog {
     /// segment goes once it is completely on disk, so the last one goes at the second call.
     pub fn enforce_retention(&self, now: UnixTime) {
         let mut guard = self.lock();
-        let state = &mut *guard;
-        if let Some(producers) = &mut state.producers {
+        if let Some(producers) = &mut guard.producers {
             producers.expire(now);
         }
+        self.drop_while(guard, |state| {
+            state.oldest_is_too_old(&self.limits, now) || state.oldest_is_deleted()
+        });
+    }
+
+    /// Drops the oldest segments of the log whose `guard` this is as long as `is_unwanted`, the one being written included.
+    pub(super) fn drop_while(&self, mut guard: MutexGuard<'_, State>, is_unwanted: impl Fn(&State) -> bool) {
+        let state = &mut *guard;
+        let stable_end = state.readable_before(Isolation::Committed);
         let mut dropped = Vec::new();
-        while state.oldest_is_too_old(&self.limits, now) {
+        while is_unwanted(state) {
             if !self.may_drop_oldest(state) {
                 state.seal_last();
                 break;
@@ -360,8 +420,16 @@ impl PartitionLog {
         {
             durable.enqueue();
         }
+        // An open transaction whose beginning is gone is not waited for from there.
+        let wakers = match state.readable_before(Isolation::Committed) == stable_end {
+            true => None,
+            false => state.subscriptions.take_wakers(News::ForAll),
+        };
         drop(guard);
         drop(dropped);
+        if let Some(wakers) = wakers {
+            wakers.wake();
+        }
     }
 
     /// Where the log ends: after what is committed, if it is durable.

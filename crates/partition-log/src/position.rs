@@ -48,6 +48,16 @@ pub struct Cursor {
     pub(super) place: Option<Place>,
     /// Records before the first batch of this time are passed over, once the segment that has both is in memory.
     pub(super) since: Option<UnixTime>,
+    pub(super) isolation: Isolation,
+}
+
+/// How far a reader reads while transactions are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Up to the end, whatever becomes of the transactions.
+    Uncommitted,
+    /// Up to the stable end: what it reads is decided, though it may have been aborted.
+    Committed,
 }
 
 /// The place of a record in a log's memory.
@@ -64,7 +74,13 @@ pub(super) struct Place {
 impl Cursor {
     /// A cursor before the record of this number, found by searching at the first read.
     pub(super) fn before(next_sequence_number: u64) -> Self {
-        Self { next_sequence_number, place: None, since: None }
+        Self { next_sequence_number, place: None, since: None, isolation: Isolation::Uncommitted }
+    }
+
+    /// The same place, for a reader of committed records only.
+    #[must_use]
+    pub fn committed(self) -> Self {
+        Self { isolation: Isolation::Committed, ..self }
     }
 
     /// The number of the record that is read next, if retention leaves it. For a cursor at an append time it may be

@@ -3,7 +3,7 @@
 use super::chunk::Protocol;
 use super::disk::CommitNumber;
 use super::encoder::BatchEncoder;
-use super::partition_log::{AppendError, Appended, PartitionLog};
+use super::partition_log::{AppendError, Appended, Author, PartitionLog};
 use super::producers::{ProducerError, ProducerPosition, ProducerStamp, ProducerStats};
 use crate::UnixTime;
 use kafka::record_batch::RecordBatch;
@@ -47,11 +47,12 @@ impl PartitionLog {
         record_count: u32,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Produced, ProduceError<E>> {
-        self.append_unless_stored(now, Protocol::Amqp, Some(stamp), record_count, encode)
+        self.append_unless_stored(now, Protocol::Amqp, Author::Producer(stamp), record_count, encode)
     }
 
     /// Appends a record batch of Kafka as it is, with the partition's numbers. If its producer numbers records, it has to
-    /// continue what that has stored.
+    /// continue what that has stored. The first batch of a transaction opens it here, until [its
+    /// end](Self::end_transaction); whether the producer may do so is for the caller to know.
     ///
     /// # Errors
     /// The batch does not continue what is stored, or can't be appended.
@@ -63,7 +64,12 @@ impl PartitionLog {
         let stamp = batch
             .producer()
             .and_then(|numbers| ProducerStamp::new(numbers.id, numbers.epoch, numbers.base_sequence));
-        self.append_unless_stored(now, Protocol::Kafka, stamp.as_ref(), batch.record_count(), |encoder| {
+        let author = match &stamp {
+            None => Author::Anyone,
+            Some(stamp) if batch.is_transactional() => Author::Transaction(stamp),
+            Some(stamp) => Author::Producer(stamp),
+        };
+        self.append_unless_stored(now, Protocol::Kafka, author, batch.record_count(), |encoder| {
             encoder.put_record_batch(batch);
             Ok(())
         })
@@ -74,7 +80,7 @@ impl PartitionLog {
         &self,
         now: UnixTime,
         protocol: Protocol,
-        stamp: Option<&ProducerStamp>,
+        author: Author<'_>,
         record_count: u32,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Produced, ProduceError<E>> {
@@ -82,13 +88,16 @@ impl PartitionLog {
         if let Some(reason) = state.unavailable() {
             return Err(ProduceError::Append(AppendError::Unavailable(reason)));
         }
-        if let (Some(stamp), Some(producers)) = (stamp, &state.producers)
-            && let Some(first_sequence_number) = producers.check(stamp, record_count, now)?
-        {
-            let commit = state.commit_before(first_sequence_number + u64::from(record_count));
-            return Ok(Produced::Duplicate { first_sequence_number, commit });
+        if let Author::Producer(stamp) | Author::Transaction(stamp) = author {
+            if let Some(producers) = &state.producers
+                && let Some(first_sequence_number) = producers.check(stamp, record_count, now)?
+            {
+                let commit = state.commit_before(first_sequence_number + u64::from(record_count));
+                return Ok(Produced::Duplicate { first_sequence_number, commit });
+            }
+            state.check_transaction(stamp, matches!(author, Author::Transaction(_)))?;
         }
-        let appended = self.append_to(state, now, protocol, stamp, encode);
+        let appended = self.append_to(state, now, protocol, author, encode);
         appended.map(Produced::Stored).map_err(ProduceError::Append)
     }
 

@@ -3,7 +3,7 @@
 use super::batch::{BatchHeader, Batches};
 use super::block::{BlockSlice, BlockWriter};
 use super::disk::{Damage, ResidentShare};
-use super::producers::ProducerSnapshot;
+use super::knowledge::Knowledge;
 use crate::UnixTime;
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ pub(super) struct Segment {
     pub(super) sealed: bool,
     /// How far it has got onto the disk, if the log has one.
     pub(super) storage: Storage,
-    /// The producers that were known when it was sealed, until its sidecar needs no change any longer.
-    pub(super) producers: Option<ProducerSnapshot>,
+    /// What was known when it was sealed, until its sidecar needs no change any longer.
+    pub(super) known: Knowledge,
     index: Vec<IndexEntry>,
     /// Its part of the memory that is kept of what is on disk.
     share: Option<Arc<ResidentShare>>,
@@ -113,7 +113,7 @@ impl Segment {
             readable: None,
             sealed: false,
             storage: Storage::Unfinished,
-            producers: None,
+            known: Knowledge::default(),
             index,
             share: None,
             defect: None,
@@ -137,7 +137,7 @@ impl Segment {
             readable: None,
             sealed: true,
             storage,
-            producers: None,
+            known: Knowledge::default(),
             index: Vec::new(),
             share: None,
             defect: defect.map(Box::new),

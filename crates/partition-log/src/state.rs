@@ -1,12 +1,14 @@
 //! What the lock of a partition log guards: its segments, how far readers see, and who waits.
 
 use super::disk::{CommitNumber, Durable, Unavailable};
+use super::knowledge::Knowledge;
 use super::limits::{SMALLEST_BLOCK, WhenFull};
 use super::partition_log::{LogEnd, LogStats};
-use super::position::{Cursor, Edge, Place, PositionError, Start};
-use super::producers::{ProducerSnapshot, Producers};
+use super::position::{Cursor, Edge, Isolation, Place, PositionError, Start};
+use super::producers::{ProducerError, ProducerStamp, Producers};
 use super::segment::{Availability, Segment, SegmentIndex};
-use super::subscription::Subscriptions;
+use super::subscription::{News, Subscriptions};
+use super::transactions::{MAXIMUM_OPEN, Transactions};
 use crate::UnixTime;
 use std::collections::VecDeque;
 
@@ -30,6 +32,10 @@ pub(super) struct State {
     pub(super) may_be_mixed: bool,
     /// Those that number their records; `None` if there has been none.
     pub(super) producers: Option<Box<Producers>>,
+    /// What they have written as transactions; `None` if nothing.
+    pub(super) transactions: Option<Box<Transactions>>,
+    /// Records before this number were deleted, though they may be there.
+    pub(super) deleted_before: u64,
 }
 
 impl State {
@@ -47,6 +53,8 @@ impl State {
             durable: None,
             may_be_mixed: false,
             producers: None,
+            transactions: None,
+            deleted_before: 0,
         }
     }
 
@@ -61,16 +69,59 @@ impl State {
         if self.segments.back().is_none_or(|last| last.sealed) {
             return;
         }
-        let producers = self.durable.is_some().then(|| self.producer_snapshot()).flatten();
+        let first = self.segments.back().map_or(0, |last| last.first_sequence_number);
+        let known = match self.durable {
+            Some(_) => self.knowledge(first),
+            None => Knowledge::default(),
+        };
         if let Some(last) = self.segments.back_mut() {
             last.sealed = true;
-            last.producers = producers;
+            last.known = known;
         }
     }
 
-    /// The producers that are known now, if there are any.
-    pub(super) fn producer_snapshot(&self) -> Option<ProducerSnapshot> {
-        self.producers.as_ref()?.snapshot()
+    /// What is known at the end of the segment that begins with this number, which is the end of the log.
+    pub(super) fn knowledge(&self, first_sequence_number: u64) -> Knowledge {
+        Knowledge {
+            producers: self.producers.as_ref().and_then(|producers| producers.snapshot()),
+            transactions: self.transactions.as_ref().and_then(|it| it.snapshot(first_sequence_number)),
+        }
+    }
+
+    /// Whether a batch fits the transaction that its producer has open.
+    pub(super) fn check_transaction(
+        &self,
+        stamp: &ProducerStamp,
+        is_transactional: bool,
+    ) -> Result<(), ProducerError> {
+        let Some(transactions) = &self.transactions else {
+            return Ok(());
+        };
+        match transactions.is_open(stamp.id()) {
+            true if !is_transactional => Err(ProducerError::InTransaction),
+            false if is_transactional && transactions.are_many() => {
+                Err(ProducerError::TooManyTransactions { maximum: MAXIMUM_OPEN })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Transactions whose markers are committed have ended for readers, too.
+    #[inline]
+    pub(super) fn settle_transactions(&mut self) {
+        let committed = self.committed_before();
+        if let Some(transactions) = &mut self.transactions {
+            transactions.settle(committed);
+        }
+    }
+
+    /// For whom there is something new, after the end has moved and the stable end was this.
+    #[inline]
+    pub(super) fn news_since(&self, stable_end: u64) -> News {
+        match self.transactions.is_some() && self.readable_before(Isolation::Committed) == stable_end {
+            true => News::Uncommitted,
+            false => News::ForAll,
+        }
     }
 
     /// Why nothing can be appended at present, if it can't.
@@ -90,28 +141,46 @@ impl State {
     /// The end of what is committed: all there is, if the log is in memory.
     #[inline]
     pub(super) fn committed(&self) -> LogEnd {
-        match &self.durable {
+        let end = match &self.durable {
             None => self.end(),
             Some(durable) => durable.committed,
+        };
+        match self.transactions.as_ref().and_then(|transactions| transactions.first_undecided()) {
+            None => end,
+            Some(first) => {
+                // Records that are gone can't be waited for.
+                let stable = first.max(self.begin_sequence_number()).min(end.next_sequence_number);
+                LogEnd { stable_sequence_number: stable, ..end }
+            }
         }
     }
 
-    /// The end of all there is.
+    /// The number before which everything is committed.
+    #[inline]
+    pub(super) fn committed_before(&self) -> u64 {
+        self.durable.as_ref().map_or(self.next_sequence_number, |it| it.committed.next_sequence_number)
+    }
+
+    /// The end of all there is, whatever transactions are open.
     pub(super) fn end(&self) -> LogEnd {
         LogEnd::decided(self.next_sequence_number, self.last_append_time)
     }
 
-    /// The number before which readers see everything.
+    /// The number before which readers of this isolation see everything.
     #[inline]
-    pub(super) fn readable_before(&self) -> u64 {
-        self.committed().stable_sequence_number
+    pub(super) fn readable_before(&self, isolation: Isolation) -> u64 {
+        match isolation {
+            Isolation::Uncommitted => self.committed_before(),
+            Isolation::Committed => self.committed().stable_sequence_number,
+        }
     }
 
     pub(super) fn begin_sequence_number(&self) -> u64 {
         self.segments
             .front()
             .map_or(self.next_sequence_number, |oldest| oldest.first_sequence_number)
-            .min(self.readable_before())
+            .max(self.deleted_before)
+            .min(self.committed_before())
     }
 
     /// The number before which the records of the segment at `index` can be read, once they are in memory.
@@ -181,14 +250,16 @@ impl State {
         at_the_end.then_some(Place { segment: place.segment + 1, batch: 0, record: None })
     }
 
-    /// A cursor at `start`. A place that retention has dropped means the oldest record.
-    pub(super) fn position(&self, start: Start) -> Result<Cursor, PositionError> {
-        let end = self.readable_before();
+    /// A cursor at `start` for a reader of this isolation, whose end is the latest place. A place that retention has dropped
+    /// means the oldest record.
+    pub(super) fn position(&self, start: Start, isolation: Isolation) -> Result<Cursor, PositionError> {
+        let end = self.committed_before();
+        let latest = self.readable_before(isolation);
         let begin = self.begin_sequence_number();
         let next = match start {
             Start::Earliest => begin,
-            Start::Latest(Edge::Exclusive) => end,
-            Start::Latest(Edge::Inclusive) => end.saturating_sub(1),
+            Start::Latest(Edge::Exclusive) => latest,
+            Start::Latest(Edge::Inclusive) => latest.saturating_sub(1),
             Start::SequenceNumber(requested, edge) => {
                 // A log where nothing was ever appended has a beginning all the same: number 0.
                 let exists = requested < end || (requested == 0 && edge == Edge::Inclusive);
@@ -200,18 +271,23 @@ impl State {
                     Edge::Exclusive => requested + 1,
                 }
             }
-            Start::AppendTime(time, Edge::Inclusive) => return Ok(self.cursor_since(time)),
+            Start::AppendTime(time, Edge::Inclusive) => {
+                return Ok(Cursor { isolation, ..self.cursor_since(time) });
+            }
             Start::AppendTime(time, Edge::Exclusive) => match time.milliseconds().checked_add(1) {
-                Some(after) => return Ok(self.cursor_since(UnixTime::from_milliseconds(after))),
+                Some(after) => {
+                    let after = UnixTime::from_milliseconds(after);
+                    return Ok(Cursor { isolation, ..self.cursor_since(after) });
+                }
                 None => end,
             },
         };
-        Ok(Cursor::before(next.max(begin)))
+        Ok(Cursor { isolation, ..Cursor::before(next.max(begin)) })
     }
 
     /// A cursor at the first record appended at `time` or later; at the end, if there is none.
     fn cursor_since(&self, time: UnixTime) -> Cursor {
-        let end = self.readable_before();
+        let end = self.committed_before();
         let index = self.segments.partition_point(|segment| segment.last_append_time < time);
         let Some(segment) = self.segments.get(index) else {
             return Cursor::before(end);
@@ -242,6 +318,10 @@ impl State {
         self.dropped_segments += 1;
         self.bytes -= oldest.length() as u64;
         self.spare_index = oldest.take_index();
+        let begin = self.begin_sequence_number();
+        if let Some(transactions) = &mut self.transactions {
+            transactions.forget_before(begin);
+        }
         if let Some(durable) = &mut self.durable {
             durable.removals.push(oldest.first_sequence_number);
         }
@@ -252,7 +332,15 @@ impl State {
     #[inline]
     pub(super) fn has_excess(&self, limits: &super::LogLimits, now: UnixTime) -> bool {
         let too_many = limits.when_full == WhenFull::Retention && self.bytes > limits.bytes.bytes();
-        too_many || self.oldest_is_too_old(limits, now)
+        too_many || self.oldest_is_too_old(limits, now) || self.oldest_is_deleted()
+    }
+
+    /// Whether all records of the oldest segment were deleted.
+    #[inline]
+    pub(super) fn oldest_is_deleted(&self) -> bool {
+        self.deleted_before > 0
+            && !self.segments.is_empty()
+            && self.next_number_after(0) <= self.deleted_before
     }
 
     /// Whether the last record of the oldest segment is older than retention by time allows.

@@ -10,7 +10,7 @@
 
 use super::disk::Damage;
 use super::partition_log::PartitionLog;
-use super::position::Cursor;
+use super::position::{Cursor, Isolation};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -127,13 +127,23 @@ pub(super) struct Subscriptions {
 struct Slot {
     subscriber: Arc<Subscriber>,
     key: u64,
-    armed: bool,
+    /// What the reader waits for, if it waits.
+    armed: Option<Isolation>,
+}
+
+/// Which readers have something new to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// All.
+    ForAll,
+    /// Only those who don't mind what becomes of a transaction: it is open, and keeps the stable end where it was.
+    Uncommitted,
 }
 
 impl Subscriptions {
     /// Registers `subscriber` and returns its slot, which is not armed.
     pub(super) fn add(&mut self, subscriber: Arc<Subscriber>, key: u64) -> usize {
-        let added = Some(Slot { subscriber, key, armed: false });
+        let added = Some(Slot { subscriber, key, armed: None });
         match self.slots.iter().position(Option::is_none) {
             Some(free) => {
                 self.slots[free] = added;
@@ -149,28 +159,32 @@ impl Subscriptions {
     /// Ends the registration of `slot`.
     pub(super) fn remove(&mut self, slot: usize) {
         if let Some(removed) = self.slots.get_mut(slot).and_then(Option::take) {
-            self.armed -= usize::from(removed.armed);
+            self.armed -= usize::from(removed.armed.is_some());
         }
     }
 
-    /// The next append is to report `slot`.
-    pub(super) fn arm(&mut self, slot: usize) {
+    /// The next append that a reader of this isolation sees is to report `slot`.
+    pub(super) fn arm(&mut self, slot: usize, isolation: Isolation) {
         if let Some(Some(slot)) = self.slots.get_mut(slot) {
-            self.armed += usize::from(!slot.armed);
-            slot.armed = true;
+            self.armed += usize::from(slot.armed.is_none());
+            slot.armed = Some(isolation);
         }
     }
 
-    /// Reports and disarms every armed slot. The wakers must be called once the log's lock is released.
+    /// Reports and disarms every armed slot that there are news for. The wakers must be called once the log's lock is
+    /// released.
     #[inline]
-    pub(super) fn take_wakers(&mut self) -> Option<Wakers> {
-        (self.armed > 0).then(|| self.disarm_all())
+    pub(super) fn take_wakers(&mut self, news: News) -> Option<Wakers> {
+        (self.armed > 0).then(|| self.disarm(news))
     }
 
     /// Apart from the usual append, for which nobody waits.
     #[cold]
-    fn disarm_all(&mut self) -> Wakers {
-        self.report(|slot| slot.armed)
+    fn disarm(&mut self, news: News) -> Wakers {
+        self.report(|slot| match news {
+            News::ForAll => slot.armed.is_some(),
+            News::Uncommitted => slot.armed == Some(Isolation::Uncommitted),
+        })
     }
 
     /// Reports every slot, armed or not, and disarms it. The wakers must be called once the log's lock is released.
@@ -181,12 +195,11 @@ impl Subscriptions {
     fn report(&mut self, is_meant: impl Fn(&Slot) -> bool) -> Wakers {
         let mut wakers = Wakers::default();
         for slot in self.slots.iter_mut().flatten().filter(|slot| is_meant(slot)) {
-            slot.armed = false;
+            self.armed -= usize::from(slot.armed.take().is_some());
             if let Some(waker) = slot.subscriber.mark_ready(slot.key) {
                 wakers.push(waker);
             }
         }
-        self.armed = 0;
         wakers
     }
 }

@@ -89,6 +89,13 @@ impl PartitionLog {
         under_way.last().map_or(state.next_sequence_number, |first| first.first_sequence_number)
     }
 
+    /// Bytes of the batches in those segments that begin with this record or one behind it.
+    pub fn bytes_since(&self, sequence_number: u64) -> u64 {
+        let state = self.lock();
+        let since = state.segments.iter().filter(|it| it.first_sequence_number >= sequence_number);
+        since.map(|segment| segment.length() as u64).sum()
+    }
+
     /// Ends the segment that is being written, so that it will be on disk completely although nothing follows.
     pub fn complete_last(&self) {
         self.lock().seal_last();

@@ -19,6 +19,7 @@ use kafka::messages::group::{
     JoinGroupRequest, JoinGroupResponse, JoinedMember, MemberRef, SyncGroupRequest, SyncGroupResponse,
 };
 use kafka::messages::group_admin::{DescribedGroup, DescribedMember};
+use kafka::read::Reader;
 use tokio::time::Instant;
 
 use super::offsets::Offsets;
@@ -115,6 +116,12 @@ impl Group {
             emptied_at: now,
             replies: Vec::new(),
         }
+    }
+
+    /// A group without members, as it was kept.
+    pub(super) fn restored(now: Instant, offsets: Offsets) -> Self {
+        let protocol_type = offsets.kept.as_ref().map(|kept| kept.protocol_type.clone()).unwrap_or_default();
+        Self { protocol_type, offsets, ..Self::new(now) }
     }
 
     /// The replies that are due.
@@ -448,6 +455,26 @@ impl Group {
         }
     }
 
+    /// Whether someone may commit offsets with a transaction. Clients of the first versions do not say who they are; those of the
+    /// others are members of this generation.
+    pub(super) fn check_transactional(
+        &mut self,
+        now: Instant,
+        member: &MemberRef<'_>,
+    ) -> Result<(), ErrorCode> {
+        let names_itself =
+            member.generation >= 0 || !member.member_id.is_empty() || member.instance_id.is_some();
+        if names_itself { self.check_member(now, member) } else { Ok(()) }
+    }
+
+    /// Whether a member has subscribed to this topic. What a member says that can't be read may mean any topic.
+    pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
+        self.members.values().any(|member| {
+            let metadata = member.protocols.first().map(|(_, metadata)| metadata.as_slice());
+            metadata.and_then(subscribed_topics).is_none_or(|topics| topics.contains(&topic))
+        })
+    }
+
     /// Whether it is a member of this generation. It is there for another session then.
     fn check_member(&mut self, now: Instant, asked: &MemberRef<'_>) -> Result<(), ErrorCode> {
         if let Some(instance) = asked.instance_id {
@@ -660,6 +687,14 @@ impl Member {
     const fn is_waiting(&self) -> bool {
         self.join.is_some() || self.sync.is_some()
     }
+}
+
+/// The topics in what a consumer says of itself (`ConsumerProtocolSubscription`): a version, then their names.
+fn subscribed_topics(metadata: &[u8]) -> Option<Vec<&str>> {
+    let mut reader = Reader::new(metadata, false);
+    reader.i16("version").ok()?;
+    let count = reader.array_length("topics").ok()?;
+    (0..count).map(|_| reader.string("topic").ok()).collect()
 }
 
 fn refused_sync(error: ErrorCode) -> Reply {

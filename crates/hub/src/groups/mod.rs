@@ -4,13 +4,12 @@
 //! of the namespace.
 //!
 //! * `group` is one group, as a state machine.
-//! * `offsets` are what it has committed.
+//! * `offsets` are what it has committed, and `keeping` is what of that outlives the process.
 //! * [`Groups`] are all of them: it gives each request its turn, has the machines do what is due, and wakes requests that wait.
-//!
-//! Groups are kept in memory.
 
 mod consumer_group;
 mod group;
+mod keeping;
 mod offsets;
 #[cfg(test)]
 mod tests;
@@ -22,19 +21,23 @@ use std::time::Duration;
 use kafka::ErrorCode;
 use kafka::messages::group::{JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest};
 use kafka::messages::group_admin::{DescribedGroup, ListGroupsRequest, ListedGroup};
-use kafka::messages::group_offsets::{AskedGroup, CommittedOffset, FetchedOffset, OffsetCommitRequest};
+use kafka::messages::group_offsets::{AskedGroup, FetchedOffset};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use units::Random;
 
 pub(crate) use group::{Client, Reply};
+pub(crate) use keeping::{Changed, KeptGroups};
+pub(crate) use offsets::check as check_offset;
 
+use crate::journal::Journal;
 use group::{Group, Ticket};
 
 /// All groups of a namespace.
 #[derive(Debug)]
 pub(crate) struct Groups {
     registry: Mutex<Registry>,
+    journal: Arc<Journal>,
     /// A deadline may have come nearer.
     changed: Notify,
 }
@@ -55,29 +58,31 @@ pub(crate) struct GroupCounts {
 }
 
 impl Groups {
-    /// None yet. Member ids follow from `seed`, which has to differ from one start to the next.
-    pub(crate) fn new(seed: u64) -> Arc<Self> {
+    /// Those that are kept from before, with what they have of topics that `exists`. Member ids follow from `seed`, which has to
+    /// differ from one start to the next.
+    pub(crate) fn new(
+        seed: u64,
+        journal: Arc<Journal>,
+        kept: KeptGroups,
+        exists: impl Fn(&str) -> bool,
+    ) -> Arc<Self> {
         let registry = Registry {
-            groups: BTreeMap::new(),
+            groups: kept.restored(exists),
             waiting: HashMap::new(),
             next_ticket: 0,
             ids: Random::from_seed(seed),
         };
-        Arc::new(Self { registry: Mutex::new(registry), changed: Notify::new() })
+        Arc::new(Self { registry: Mutex::new(registry), journal, changed: Notify::new() })
     }
 
     /// Has the groups do what is due, until `stop` becomes true.
     pub(crate) async fn drive(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         loop {
-            let next = self.lock().expire(Instant::now());
-            let next = async {
-                match next {
-                    Some(next) => tokio::time::sleep_until(next).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let now = Instant::now();
+            let next = self.lock().expire(now, &self.journal);
+            let next = next.unwrap_or(now + FORGETTING_PERIOD).min(now + FORGETTING_PERIOD);
             tokio::select! {
-                () = next => {}
+                () = tokio::time::sleep_until(next) => {}
                 () = self.changed.notified() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
@@ -141,42 +146,16 @@ impl Groups {
         errors
     }
 
-    /// Takes offsets. `exists` says whether the client may use a partition of a topic.
-    pub(crate) fn commit(
+    /// How far a group has come. What `is_pending` is not told.
+    pub(crate) fn fetch(
         &self,
-        request: &OffsetCommitRequest<'_>,
-        exists: impl Fn(&str, i32) -> Result<(), ErrorCode>,
-    ) -> Vec<ErrorCode> {
-        let now = Instant::now();
-        let all = |error| vec![error; request.partitions.len()];
-        let mut registry = self.lock();
-        let group_id = request.member.group_id;
-        if !is_group_id(group_id) {
-            return all(ErrorCode::InvalidGroupId);
-        }
-        if !registry.groups.contains_key(group_id) && request.member.generation >= 0 {
-            return all(ErrorCode::IllegalGeneration);
-        }
-        if !registry.has_room_for(group_id) {
-            return all(ErrorCode::CoordinatorNotAvailable);
-        }
-        let group = registry.groups.entry(group_id.to_owned()).or_insert_with(|| Group::new(now));
-        if let Err(error) = group.check_commit(now, &request.member) {
-            return all(error);
-        }
-        let commit = |committed: &CommittedOffset<'_>| match exists(committed.topic, committed.index) {
-            Ok(()) => group.offsets.commit(committed),
-            Err(error) => error,
-        };
-        request.partitions.iter().map(commit).collect()
-    }
-
-    /// How far a group has come.
-    pub(crate) fn fetch(&self, asked: &AskedGroup<'_>) -> Vec<FetchedOffset> {
+        asked: &AskedGroup<'_>,
+        is_pending: impl Fn(&str, i32) -> bool,
+    ) -> Vec<FetchedOffset> {
         let registry = self.lock();
         match registry.groups.get(asked.group_id) {
-            Some(group) => group.offsets.fetch(asked),
-            None => offsets::Offsets::default().fetch(asked),
+            Some(group) => group.offsets.fetch(asked, is_pending),
+            None => offsets::Offsets::default().fetch(asked, is_pending),
         }
     }
 
@@ -209,20 +188,6 @@ impl Groups {
         listed.filter(|it| has(&request.states, it.state) && has(&request.types, it.group_type)).collect()
     }
 
-    /// Deletes groups that have no member.
-    pub(crate) fn delete(&self, group_ids: &[&str]) -> Vec<ErrorCode> {
-        let mut registry = self.lock();
-        let delete = |group_id: &&str| match registry.groups.get(*group_id).map(Group::empty_since) {
-            None => ErrorCode::GroupIdNotFound,
-            Some(None) => ErrorCode::NonEmptyGroup,
-            Some(Some(_)) => {
-                registry.groups.remove(*group_id);
-                ErrorCode::None
-            }
-        };
-        group_ids.iter().map(delete).collect()
-    }
-
     pub(crate) fn counts(&self) -> GroupCounts {
         let registry = self.lock();
         let members = registry.groups.values().map(|group| group.member_count() as u64).sum();
@@ -233,6 +198,7 @@ impl Groups {
     fn settle(&self, mut registry: MutexGuard<'_, Registry>, group_id: &str) {
         let replies = registry.groups.get_mut(group_id).map(Group::take_replies).unwrap_or_default();
         replies.into_iter().for_each(|(ticket, reply)| registry.answer(ticket, reply));
+        registry.note(&self.journal, group_id);
         drop(registry);
         self.changed.notify_one();
     }
@@ -264,20 +230,14 @@ impl Registry {
     }
 
     /// Does what is due, and says when there is more.
-    fn expire(&mut self, now: Instant) -> Option<Instant> {
+    fn expire(&mut self, now: Instant, journal: &Journal) -> Option<Instant> {
         let mut replies = Vec::new();
         for group in self.groups.values_mut() {
             group.expire(now);
             replies.append(&mut group.take_replies());
         }
         replies.into_iter().for_each(|(ticket, reply)| self.answer(ticket, reply));
-        self.groups.retain(|_id, group| {
-            let kept_until = |since: Instant| match group.offsets.is_empty() {
-                true => since + FORGOTTEN_WITHOUT_OFFSETS,
-                false => since + FORGOTTEN_AFTER,
-            };
-            group.empty_since().is_none_or(|since| now < kept_until(since))
-        });
+        self.note_all(journal, now);
         self.groups.values().filter_map(Group::next_deadline).min()
     }
 }
@@ -296,8 +256,5 @@ const GROUP_ID_MAX: usize = 256;
 /// Groups that there may be.
 const GROUPS_MAX: usize = 100_000;
 
-/// A group without members is forgotten after this time, with its offsets (`offsets.retention.minutes`).
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-/// One that never committed anything has nothing to be remembered for.
-const FORGOTTEN_WITHOUT_OFFSETS: Duration = Duration::from_secs(60);
+/// How often it is looked for groups that are to be forgotten.
+const FORGETTING_PERIOD: Duration = Duration::from_secs(60);

@@ -5,60 +5,131 @@ use std::collections::BTreeMap;
 use kafka::ErrorCode;
 use kafka::messages::group_offsets::{AskedGroup, CommittedOffset, FetchedOffset};
 
+use crate::journal::OffsetRecord;
+
 /// The offsets of one group, by topic and partition.
 #[derive(Debug, Default)]
 pub(super) struct Offsets {
     by_topic: BTreeMap<String, BTreeMap<i32, Offset>>,
+    /// What the journal says of the group; `None` if it knows of none.
+    pub(super) kept: Option<KeptGroup>,
+}
+
+/// What is kept of a group besides its offsets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeptGroup {
+    pub(super) protocol_type: String,
+    /// Since when it has no member, in milliseconds since 1970; `None` if it has some.
+    pub(super) emptied_at: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
 struct Offset {
     offset: i64,
     leader_epoch: i32,
+    committed_at: i64,
     metadata: String,
+}
+
+/// Whether an offset can be taken.
+pub(crate) fn check(committed: &CommittedOffset<'_>) -> Result<(), ErrorCode> {
+    if committed.metadata.len() > METADATA_MAX {
+        return Err(ErrorCode::OffsetMetadataTooLarge);
+    }
+    // Places such as "the end" are no offsets. Kafka's clients resolve them before they commit.
+    match committed.offset < 0 || committed.index < 0 {
+        true => Err(ErrorCode::InvalidRequest),
+        false => Ok(()),
+    }
 }
 
 impl Offsets {
     /// Takes what a group has committed.
-    pub(super) fn commit(&mut self, committed: &CommittedOffset<'_>) -> ErrorCode {
-        if committed.metadata.len() > METADATA_MAX {
-            return ErrorCode::OffsetMetadataTooLarge;
-        }
-        // Places such as "the end" are no offsets. Kafka's clients resolve them before they commit.
-        if committed.offset < 0 || committed.index < 0 {
-            return ErrorCode::InvalidRequest;
-        }
+    pub(super) fn put(&mut self, committed: &OffsetRecord<'_>) {
         let offset = Offset {
             offset: committed.offset,
             leader_epoch: committed.leader_epoch,
+            committed_at: committed.committed_at,
             metadata: committed.metadata.to_owned(),
         };
         match self.by_topic.get_mut(committed.topic) {
-            Some(partitions) => partitions.insert(committed.index, offset),
+            Some(partitions) => drop(partitions.insert(committed.index, offset)),
             None => {
                 let partitions = BTreeMap::from([(committed.index, offset)]);
                 self.by_topic.insert(committed.topic.to_owned(), partitions);
-                None
             }
-        };
-        ErrorCode::None
+        }
     }
 
-    /// What is asked for; everything, if nothing is named. Where there is none, the offset is -1.
-    pub(super) fn fetch(&self, asked: &AskedGroup<'_>) -> Vec<FetchedOffset> {
-        let Some(topics) = &asked.topics else {
-            let all = self.by_topic.iter().flat_map(|(topic, partitions)| {
-                partitions.iter().map(|(index, offset)| fetched(topic, *index, Some(offset)))
-            });
-            return all.collect();
+    /// Whether there is one for this partition.
+    pub(super) fn has(&self, topic: &str, index: i32) -> bool {
+        self.by_topic.get(topic).is_some_and(|partitions| partitions.contains_key(&index))
+    }
+
+    /// Forgets that of a partition.
+    pub(super) fn remove(&mut self, topic: &str, index: i32) {
+        if let Some(partitions) = self.by_topic.get_mut(topic) {
+            partitions.remove(&index);
+            if partitions.is_empty() {
+                self.by_topic.remove(topic);
+            }
+        }
+    }
+
+    /// Forgets those of a topic, and says whether there were any.
+    pub(super) fn remove_topic(&mut self, topic: &str) -> bool {
+        self.by_topic.remove(topic).is_some()
+    }
+
+    /// The topics that there are offsets of.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
+        self.by_topic.keys().map(String::as_str)
+    }
+
+    /// All of them, as those of this group.
+    pub(super) fn records<'a>(&'a self, group: &'a str) -> impl Iterator<Item = OffsetRecord<'a>> {
+        self.by_topic.iter().flat_map(move |(topic, partitions)| {
+            partitions.iter().map(move |(index, offset)| OffsetRecord {
+                group,
+                topic,
+                index: *index,
+                offset: offset.offset,
+                leader_epoch: offset.leader_epoch,
+                committed_at: offset.committed_at,
+                metadata: &offset.metadata,
+            })
+        })
+    }
+
+    /// What is asked for; everything, if nothing is named. Where there is none, the offset is -1. What `is_pending` may yet be
+    /// replaced, and is not told.
+    pub(super) fn fetch(
+        &self,
+        asked: &AskedGroup<'_>,
+        is_pending: impl Fn(&str, i32) -> bool,
+    ) -> Vec<FetchedOffset> {
+        let fetched = |topic: &str, index: i32, offset: Option<&Offset>| match is_pending(topic, index) {
+            true => fetched(topic, index, None, ErrorCode::UnstableOffsetCommit),
+            false => fetched(topic, index, offset, ErrorCode::None),
         };
-        let named = topics.iter().flat_map(|(topic, partitions)| {
-            let known = self.by_topic.get(*topic);
-            partitions
-                .iter()
-                .map(move |index| fetched(topic, *index, known.and_then(|known| known.get(index))))
-        });
-        named.collect()
+        let mut found = Vec::new();
+        match &asked.topics {
+            None => {
+                for (topic, partitions) in &self.by_topic {
+                    found.extend(
+                        partitions.iter().map(|(index, offset)| fetched(topic, *index, Some(offset))),
+                    );
+                }
+            }
+            Some(topics) => {
+                for (topic, partitions) in topics {
+                    let known = self.by_topic.get(*topic);
+                    let offset = |index| known.and_then(|known| known.get(index));
+                    found.extend(partitions.iter().map(|index| fetched(topic, *index, offset(index))));
+                }
+            }
+        }
+        found
     }
 
     /// Whether there is none.
@@ -67,13 +138,14 @@ impl Offsets {
     }
 }
 
-fn fetched(topic: &str, index: i32, offset: Option<&Offset>) -> FetchedOffset {
+fn fetched(topic: &str, index: i32, offset: Option<&Offset>, error: ErrorCode) -> FetchedOffset {
     FetchedOffset {
         topic: topic.to_owned(),
         index,
         offset: offset.map_or(-1, |offset| offset.offset),
         leader_epoch: offset.map_or(-1, |offset| offset.leader_epoch),
         metadata: offset.map_or_else(String::new, |offset| offset.metadata.clone()),
+        error,
     }
 }
 

@@ -6,6 +6,7 @@ use kafka::messages::group::{JoinGroupResponse, SyncGroupResponse};
 use proptest::prelude::*;
 
 use super::*;
+use crate::journal::{OffsetRecord, Record};
 
 const SESSION_MS: i32 = 6_000;
 const REBALANCE_MS: i32 = 10_000;
@@ -400,4 +401,54 @@ fn hear(
             }
         }
     }
+}
+
+#[test]
+fn a_group_that_was_kept_is_forgotten_when_its_time_is_over_whatever_was_in_between() {
+    const WEEK_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+    let wall = keeping::wall_clock().milliseconds();
+    let mut kept = KeptGroups::default();
+    let emptied = [("old", Some(wall - WEEK_MS)), ("young", Some(wall - WEEK_MS + 60_000)), ("killed", None)];
+    for (group, emptied_at) in emptied {
+        kept.apply(&Record::Group { group, protocol_type: "consumer", emptied_at });
+        kept.apply(&Record::Offset(OffsetRecord {
+            group,
+            topic: "topic",
+            index: 0,
+            offset: 5,
+            leader_epoch: 0,
+            committed_at: 0,
+            metadata: "",
+        }));
+    }
+    let groups = Groups::new(7, Arc::new(Journal::in_memory()), kept, |topic| topic == "topic");
+    groups.lock().expire(Instant::now(), &groups.journal);
+    let listed = groups.list(&ListGroupsRequest { states: vec![], types: vec![] });
+    let listed: Vec<_> = listed.iter().map(|it| (&*it.group_id, it.state, &*it.protocol_type)).collect();
+    assert_eq!(listed, [("killed", "Empty", "consumer"), ("young", "Empty", "consumer")]);
+    let registry = groups.lock();
+    let kept = registry.groups["killed"].offsets.kept.as_ref().unwrap();
+    assert!(kept.emptied_at.is_some_and(|at| at >= wall), "its members went with the service");
+}
+
+#[test]
+fn offsets_of_a_topic_are_deleted_unless_a_member_has_subscribed_to_it() {
+    let (world, _members) = World::of_two();
+    assert!(world.group.is_subscribed_to("any"), "what can't be read may mean any topic");
+    let mut world = World::new();
+    world.tickets += 1;
+    // Version 0, one topic, no user data.
+    let metadata = b"\0\0\0\0\0\x01\0\x05topic\xff\xff\xff\xff";
+    let request = JoinGroupRequest {
+        group_id: "group",
+        session_timeout_ms: SESSION_MS,
+        rebalance_timeout_ms: REBALANCE_MS,
+        member_id: "",
+        instance_id: None,
+        protocol_type: "consumer",
+        protocols: vec![("range", metadata)],
+    };
+    let client = Client { id: "client", host: "/127.0.0.1", version: 3 };
+    world.group.join(world.now, world.tickets, &request, client, || "member".to_owned());
+    assert_eq!((world.group.is_subscribed_to("topic"), world.group.is_subscribed_to("other")), (true, false));
 }

@@ -6,12 +6,13 @@
 use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::hub::{Hub, HubError};
-use super::storage::{DataDirectoryError, DeclarationError, Storage};
+use super::storage::{CoordinatorLog, DataDirectoryError, DeclarationError, Storage};
 use partition_log::BlockPool;
 use partition_log::UnixTime;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// The hubs of a namespace at one instant, in the order in which they came.
 #[derive(Debug, Default, Clone)]
@@ -71,6 +72,16 @@ pub(super) struct Entities {
     change: Mutex<Option<Storage>>,
     /// Whether logs may hold record batches of Kafka.
     has_record_batches: AtomicBool,
+    /// Whether there may be a journal of Kafka's coordinators.
+    has_coordinators: AtomicBool,
+    /// Who is to hear of hubs that are deleted.
+    observer: OnceLock<Arc<dyn DeletionObserver>>,
+}
+
+/// Someone who knows something of hubs that goes with them.
+pub(crate) trait DeletionObserver: std::fmt::Debug + Send + Sync {
+    /// The hub of this name was deleted, and there is no other one of that name before this returns.
+    fn hub_deleted(&self, name: &str);
 }
 
 impl Hubs {
@@ -141,6 +152,8 @@ impl Entities {
             current: RwLock::new(Arc::new(hubs)),
             change: Mutex::new(storage),
             has_record_batches: AtomicBool::new(false),
+            has_coordinators: AtomicBool::new(false),
+            observer: OnceLock::new(),
         }
     }
 
@@ -180,6 +193,9 @@ impl Entities {
         self.replace(hubs.without(name));
         // Only now, so that whoever is woken does not find it again.
         hub.mark_deleted();
+        if let Some(observer) = self.observer.get() {
+            observer.hub_deleted(hub.name());
+        }
         if let (Some(storage), Some(forgotten)) = (&mut *storage, forgotten) {
             storage.remove_files(&forgotten);
         }
@@ -244,6 +260,51 @@ impl Entities {
         }
         self.has_record_batches.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The log of the journal of Kafka's coordinators, if anything is kept on disk, and whether it was there before.
+    pub(super) fn open_coordinator_log(
+        &self,
+        pool: &Arc<BlockPool>,
+    ) -> Result<Option<CoordinatorLog>, DataDirectoryError> {
+        let storage = self.begin_change();
+        let Some(storage) = &*storage else {
+            return Ok(None);
+        };
+        let opened = storage.open_coordinator_log(pool)?;
+        self.has_coordinators.store(opened.is_admitted, Ordering::Relaxed);
+        Ok(Some(opened))
+    }
+
+    pub(super) fn has_coordinator_log(&self) -> bool {
+        self.begin_change().as_ref().is_some_and(Storage::has_coordinator_log)
+    }
+
+    /// Lets there be a journal of Kafka's coordinators. Once that is so, this costs nothing, and can be called while a hub is
+    /// being deleted.
+    pub(super) fn admit_coordinators(&self) -> Result<(), EntityError> {
+        if self.has_coordinators.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(storage) = &mut *self.begin_change() {
+            storage.admit_coordinators().map_err(EntityError::Storage)?;
+        }
+        self.has_coordinators.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Why the data directory can't be used, for a reason that someone else has found.
+    pub(super) fn unusable(&self, what: &str, error: &dyn std::fmt::Display) -> DataDirectoryError {
+        match &*self.begin_change() {
+            Some(storage) => storage.unusable(what, error),
+            None => DataDirectoryError::Unusable { path: PathBuf::new(), reason: format!("{what}: {error}") },
+        }
+    }
+
+    /// From now on `observer` hears of hubs that are deleted. There is one at most.
+    pub(super) fn observe_deletions(&self, observer: Arc<dyn DeletionObserver>) {
+        let is_first = self.observer.set(observer).is_ok();
+        debug_assert!(is_first, "there is one observer");
     }
 
     fn begin_change(&self) -> MutexGuard<'_, Option<Storage>> {

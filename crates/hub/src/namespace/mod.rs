@@ -21,6 +21,7 @@ mod watchers;
 pub use authorization::{AuthorizationError, Claim, Claims};
 pub use config::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
 pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
+pub(crate) use entities::DeletionObserver;
 pub use entities::{EntityError, Hubs};
 pub use error::NamespaceError;
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
@@ -44,7 +45,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
-use storage::Storage;
+use storage::{CoordinatorLog, Storage};
 
 /// The entities and keys of one service.
 #[derive(Debug)]
@@ -221,6 +222,34 @@ impl Namespace {
     /// The data directory does not take the change.
     pub fn admit_record_batches(&self) -> Result<(), EntityError> {
         self.entities.admit_record_batches()
+    }
+
+    /// The log of the journal of Kafka's coordinators; `None` where nothing is kept on disk.
+    pub(crate) fn open_coordinator_log(&self) -> Result<Option<CoordinatorLog>, NamespaceError> {
+        self.entities
+            .open_coordinator_log(&self.pool)
+            .map_err(|cause| NamespaceError::DataDirectory { index: None, cause })
+    }
+
+    /// Whether Kafka's coordinators have a journal from before.
+    pub(crate) fn has_coordinator_log(&self) -> bool {
+        self.entities.has_coordinator_log()
+    }
+
+    /// Lets there be a journal of Kafka's coordinators. Older programs refuse the data directory from then on.
+    pub(crate) fn admit_coordinators(&self) -> Result<(), EntityError> {
+        self.entities.admit_coordinators()
+    }
+
+    /// The journal of Kafka's coordinators can't be used.
+    pub(crate) fn refuse_coordinator_log(&self, error: &dyn std::fmt::Display) -> NamespaceError {
+        let cause = self.entities.unusable("the journal of Kafka's coordinators", error);
+        NamespaceError::DataDirectory { index: None, cause }
+    }
+
+    /// From now on `observer` hears of hubs that are deleted. There is one at most.
+    pub(crate) fn observe_deletions(&self, observer: Arc<dyn DeletionObserver>) {
+        self.entities.observe_deletions(observer);
     }
 
     /// All hubs as they are now: first those of the configuration in its order, then those created since.

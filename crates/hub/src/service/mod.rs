@@ -16,6 +16,7 @@
 
 mod blobs;
 mod config;
+mod coordinators;
 mod descriptors;
 mod error;
 mod queues;
@@ -39,6 +40,7 @@ pub use config::{Listener, ServiceConfig};
 pub use error::{Openness, StartError};
 
 use blobs::BlobAccount;
+pub(crate) use coordinators::Coordinators;
 use descriptors::{Needs, Shares};
 use listen::AcceptFailures;
 
@@ -47,7 +49,6 @@ use crate::front::http::blob::{BlobFaults, BlobMetrics};
 use crate::front::http::operations::OperationsFront;
 use crate::front::kafka::{KafkaFront, KafkaMetrics};
 use crate::front::listener;
-use crate::groups::Groups;
 use crate::namespace::{Namespace, NamespaceMetrics, SignaturePolicy};
 
 /// A running service. Dropping it stops it too, without waiting for its clients' farewell.
@@ -120,17 +121,19 @@ impl Service {
             Box::new(NamespaceMetrics(Arc::clone(&namespace))),
             Box::new(AmqpMetrics(Arc::clone(&amqp_front))),
         ];
-        let kafka_front = serves_kafka.then(|| {
-            let groups = Groups::new(seed());
-            tasks.spawn(Arc::clone(&groups).drive(stopped.clone()));
-            KafkaFront::new(Arc::clone(&namespace), groups, shares.kafka, Arc::clone(&accept_failures))
+        // What was decided is brought to its end even if nobody serves Kafka any longer.
+        let coordinators = match serves_kafka || namespace.has_coordinator_log() {
+            true => Some(Coordinators::open(&namespace, seed())?),
+            false => None,
+        };
+        if let Some(coordinators) = &coordinators {
+            coordinators.start(&mut tasks, &stopped);
+        }
+        let kafka_front = coordinators.filter(|_| serves_kafka).map(|coordinators| {
+            let (namespace, failures) = (Arc::clone(&namespace), Arc::clone(&accept_failures));
+            KafkaFront::new(namespace, coordinators, shares.kafka, failures)
         });
         if let Some(front) = &kafka_front {
-            if config.namespace.storage.is_some() {
-                tracing::warn!(
-                    "offsets of Kafka's consumer groups are kept in memory, and are gone after a restart"
-                );
-            }
             collectors.push(Box::new(KafkaMetrics(Arc::clone(front))));
         }
         let (mut blobs, mut unserved_containers) = (None, 0);

@@ -1,4 +1,4 @@
-//! What a consumer group has done: OffsetCommit 2 to 9 and OffsetFetch 1 to 9.
+//! What a consumer group has done: OffsetCommit 2 to 9, OffsetFetch 1 to 9 and OffsetDelete 0.
 
 use super::group::MemberRef;
 use crate::ErrorCode;
@@ -120,6 +120,8 @@ pub struct FetchedOffset {
     pub leader_epoch: i32,
     /// What the group wanted to remember.
     pub metadata: String,
+    /// Why there is none, if there is a reason.
+    pub error: ErrorCode,
 }
 
 impl<'a> OffsetFetchRequest<'a> {
@@ -212,10 +214,60 @@ fn write_topics(writer: &mut Writer, version: i16, found: &[FetchedOffset]) {
                 writer.i32(partition.leader_epoch);
             }
             writer.nullable_string(Some(&partition.metadata));
-            writer.i16(ErrorCode::None.code());
+            writer.i16(partition.error.code());
             writer.tagged_fields_end();
         }
         writer.tagged_fields_end();
+    }
+}
+
+/// Which offsets of a group are to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetDeleteRequest<'a> {
+    /// The group.
+    pub group_id: &'a str,
+    /// Topics with the numbers of partitions. Those of one topic stand together.
+    pub partitions: Vec<(&'a str, i32)>,
+}
+
+impl<'a> OffsetDeleteRequest<'a> {
+    /// Reads the body of a request of the only version.
+    pub fn read(mut reader: Reader<'a>) -> Result<Self, Malformed> {
+        let group_id = reader.string("group")?;
+        let mut partitions = Vec::new();
+        for _ in 0..reader.array_length("topics")? {
+            let topic = reader.string("topic")?;
+            for _ in 0..reader.array_length("partitions")? {
+                partitions.push((topic, reader.i32("partition")?));
+            }
+        }
+        Ok(Self { group_id, partitions })
+    }
+
+    /// Writes the response: what became of each, or why nothing was done.
+    pub fn write_response(
+        &self,
+        writer: &mut Writer,
+        results: Result<&[ErrorCode], ErrorCode>,
+        throttle_time_ms: i32,
+    ) {
+        writer.i16(results.err().map_or(0, ErrorCode::code));
+        writer.i32(throttle_time_ms);
+        let Ok(errors) = results else {
+            writer.array_length(0);
+            return;
+        };
+        let topics = || self.partitions.chunk_by(|a, b| a.0 == b.0);
+        let mut errors = errors.iter();
+        writer.array_length(topics().count());
+        for topic in topics() {
+            writer.string(topic.first().map_or("", |first| first.0));
+            writer.array_length(topic.len());
+            for (_, index) in topic {
+                writer.i32(*index);
+                writer.i16(errors.next().map_or(0, |error| error.code()));
+            }
+        }
     }
 }
 
@@ -224,12 +276,16 @@ mod tests {
     use kafka_protocol::messages::offset_commit_request::{
         OffsetCommitRequestPartition, OffsetCommitRequestTopic,
     };
+    use kafka_protocol::messages::offset_delete_request::{
+        OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+    };
     use kafka_protocol::messages::offset_fetch_request::{
         OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
     };
     use kafka_protocol::messages::{
         GroupId, OffsetCommitRequest as ReferenceCommit, OffsetCommitResponse,
-        OffsetFetchRequest as ReferenceFetch, OffsetFetchResponse, TopicName,
+        OffsetDeleteRequest as ReferenceDelete, OffsetDeleteResponse, OffsetFetchRequest as ReferenceFetch,
+        OffsetFetchResponse, TopicName,
     };
     use kafka_protocol::protocol::StrBytes;
 
@@ -285,6 +341,30 @@ mod tests {
     }
 
     #[test]
+    fn offsets_are_deleted() {
+        let partition = OffsetDeleteRequestPartition::default().with_partition_index(7);
+        let topic = OffsetDeleteRequestTopic::default()
+            .with_name(TopicName(text("orders")))
+            .with_partitions(vec![partition]);
+        let request =
+            ReferenceDelete::default().with_group_id(GroupId(text("group"))).with_topics(vec![topic]);
+        let read = |reader: Reader<'_>| {
+            let it = OffsetDeleteRequest::read(reader)?;
+            Ok((it.group_id == "group", it.partitions == [("orders", 7)]))
+        };
+        reference::read_request(ApiKey::OffsetDelete, 0, &request, read, |it| assert_eq!(it, (true, true)));
+        let request = OffsetDeleteRequest { group_id: "group", partitions: vec![("orders", 7)] };
+        let response: OffsetDeleteResponse = reference::response(ApiKey::OffsetDelete, 0, |writer| {
+            request.write_response(writer, Ok(&[ErrorCode::GroupSubscribedToTopic]), 0);
+        });
+        assert_eq!(response.topics[0].partitions[0].error_code, 86);
+        let response: OffsetDeleteResponse = reference::response(ApiKey::OffsetDelete, 0, |writer| {
+            request.write_response(writer, Err(ErrorCode::GroupIdNotFound), 0);
+        });
+        assert_eq!((response.error_code, response.topics.len()), (69, 0));
+    }
+
+    #[test]
     fn offsets_are_fetched_in_every_version() {
         for version in 1..=9 {
             let mut request = ReferenceFetch::default();
@@ -320,15 +400,22 @@ mod tests {
                 offset: -1,
                 leader_epoch: -1,
                 metadata: String::new(),
+                error: ErrorCode::UnstableOffsetCommit,
             };
             let response: OffsetFetchResponse = reference::response(ApiKey::OffsetFetch, version, |writer| {
                 request.write_response(writer, version, &[Ok(vec![found])], 0);
             });
             let offset = match version < 8 {
-                true => response.topics[0].partitions[0].committed_offset,
-                false => response.groups[0].topics[0].partitions[0].committed_offset,
+                true => {
+                    let partition = &response.topics[0].partitions[0];
+                    (partition.committed_offset, partition.error_code)
+                }
+                false => {
+                    let partition = &response.groups[0].topics[0].partitions[0];
+                    (partition.committed_offset, partition.error_code)
+                }
             };
-            assert_eq!(offset, -1);
+            assert_eq!(offset, (-1, 88));
         }
     }
 }

@@ -52,6 +52,7 @@ pub(crate) mod salvage;
 mod sealing;
 mod segment_files;
 pub mod sidecar;
+mod start;
 mod syncing;
 mod verify;
 
@@ -66,3 +67,4 @@ pub use verify::{Problem, Verification, verify};
 
 pub(crate) use partition::{Durable, PartitionDisk};
 pub(crate) use residency::ResidentShare;
+pub(crate) use start::write_start;

@@ -13,12 +13,17 @@ use super::report::RecoveryReport;
 use super::salvage::Break;
 use super::segment_files::SegmentFiles;
 use super::sidecar::{Assurance, Sidecar};
+use super::start::{read_start, write_start};
 use crate::block::{BlockSlice, BlockWriter};
+use crate::durable_file::ReplaceError;
+use crate::knowledge::Knowledge;
 use crate::partition_log::{LogEnd, PartitionLog};
+use crate::position::Isolation;
 use crate::segment::{Defect, LoadedSegment, Segment, SegmentIndex, Storage};
 use crate::state::State;
+use crate::subscription::News;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The files of one durable log. Apart from its state, since file operations take their time.
@@ -32,7 +37,7 @@ pub(crate) struct PartitionDisk {
 pub(crate) struct Durable {
     committer: Arc<Committer>,
     log: Weak<PartitionLog>,
-    /// The end of what is committed; nothing behind it is seen.
+    /// The end of what is committed, whatever transactions are open; nothing behind it is seen.
     pub(crate) committed: LogEnd,
     /// The number under which the log stands in the committer's list; done, if it does not.
     pending: CommitNumber,
@@ -81,6 +86,7 @@ impl PartitionDirectory {
         }
         let mut state = State::new(recovered.next_sequence_number, recovered.last_append_time);
         state.producers = recovered.producers.map(Box::new);
+        state.transactions = recovered.transactions.map(Box::new);
         for segment in recovered.segments {
             let sidecar = segment.sidecar;
             let storage = match segment.is_synced {
@@ -96,11 +102,36 @@ impl PartitionDirectory {
                 segment.defect,
             );
             // The sidecar of a segment that is only written is written again when it is synced.
-            on_disk.producers = sidecar.producers.filter(|_| storage == Storage::Written);
+            if storage == Storage::Written {
+                on_disk.known = sidecar.known;
+            }
             state.segments.push_back(on_disk);
         }
         state.may_be_mixed = !state.segments.is_empty();
+        state.deleted_before = self.deleted_before(state.next_sequence_number)?;
         Ok((state, report))
+    }
+}
+
+impl PartitionDirectory {
+    /// The number before which records were deleted, of a log that ends before `end`.
+    fn deleted_before(&self, end: u64) -> Result<u64, OpenError> {
+        match read_start(&self.path) {
+            Ok(Some(start)) if start > end => {
+                // The end of the log was lost. Its numbers are given again, to records that nobody has deleted.
+                let io = |error: ReplaceError| OpenError::Io { path: error.path, error: error.source };
+                write_start(&self.path, end).map_err(io)?;
+                Ok(end)
+            }
+            Ok(start) => Ok(start.unwrap_or(0)),
+            Err(error) => {
+                tracing::error!(
+                    directory = %self.path.display(), %error,
+                    "it is not known where the partition starts; deleted events may be seen again"
+                );
+                Ok(0)
+            }
+        }
     }
 }
 
@@ -110,7 +141,12 @@ impl PartitionDisk {
         Self { path: directory.path, committer: directory.committer, files: Mutex::new(files) }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, SegmentFiles> {
+    /// The log's directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SegmentFiles> {
         // What the files' progress says is set after the operation that it stands for.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,7 +252,7 @@ impl PartitionLog {
                         first_append_time: segment.first_append_time,
                         last_append_time: segment.last_append_time,
                         assurance: Assurance::Synced,
-                        producers: segment.producers.clone(),
+                        known: segment.known.clone(),
                     },
                     bytes,
                     sealed: segment.sealed,
@@ -234,7 +270,7 @@ impl PartitionLog {
             first_append_time: last_append_time,
             last_append_time,
             assurance: Assurance::Synced,
-            producers: state.producer_snapshot(),
+            known: state.knowledge(state.next_sequence_number),
         });
         Some(Work { pieces, removals, marker })
     }
@@ -243,6 +279,7 @@ impl PartitionLog {
     pub(super) fn publish(&self, pieces: &[Piece]) {
         let mut guard = self.lock();
         let state = &mut *guard;
+        let stable_end = state.readable_before(Isolation::Committed);
         for piece in pieces {
             if let Some(segment) = state.segment(piece.ordinal) {
                 segment.readable = Some(piece.bytes.len());
@@ -257,7 +294,8 @@ impl PartitionLog {
                 durable.unavailable = None;
             }
         }
-        let wakers = state.subscriptions.take_wakers();
+        state.settle_transactions();
+        let wakers = state.subscriptions.take_wakers(state.news_since(stable_end));
         drop(guard);
         if let Some(wakers) = wakers {
             wakers.wake();
@@ -290,7 +328,7 @@ impl PartitionLog {
         if let Some(segment) = state.segment(ordinal) {
             segment.storage = storage;
             if storage == Storage::Synced {
-                segment.producers = None;
+                segment.known = Knowledge::default();
             }
             let share = residency.admit(log, ordinal, segment.capacity() as u64);
             segment.set_share(share);
@@ -329,7 +367,7 @@ impl PartitionLog {
                     first_append_time: segment.first_append_time,
                     last_append_time: segment.last_append_time,
                     assurance: Assurance::Synced,
-                    producers: segment.producers.clone(),
+                    known: segment.known.clone(),
                 };
                 (state.dropped_segments + index as u64, sidecar)
             })
@@ -341,7 +379,7 @@ impl PartitionLog {
     pub(super) fn mark_synced(&self, ordinal: u64) {
         if let Some(segment) = self.lock().segment(ordinal) {
             segment.storage = Storage::Synced;
-            segment.producers = None;
+            segment.known = Knowledge::default();
         }
     }
 
@@ -382,7 +420,7 @@ impl PartitionLog {
             index: read.index,
             defect: read.defect,
         }));
-        let wakers = state.subscriptions.take_wakers();
+        let wakers = state.subscriptions.take_wakers(News::ForAll);
         drop(guard);
         if let Some(wakers) = wakers {
             wakers.wake();

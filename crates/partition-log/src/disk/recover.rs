@@ -14,7 +14,8 @@
 //! missing first or last segment can't be told from one that retention took, or that never was.
 //!
 //! What is known of producers is what the last sidecar says, and the batches of the segments after it. Where damage has taken
-//! batches, it is nothing: a producer that the log knows an old state of could never continue.
+//! batches, it is nothing: a producer that the log knows an old state of could never continue. So it is with transactions, of
+//! which each sidecar names those that were aborted in its segment. What was open where damage begins counts as aborted.
 //!
 //! The whole directory is looked at before anything is changed, so a start that is refused changes nothing.
 
@@ -25,9 +26,11 @@ use super::salvage::{self, Break};
 use super::sidecar::{Assurance, BootId, Sidecar, SidecarError};
 use crate::UnixTime;
 use crate::batch::{self, BatchError, BatchHeader, Batches};
-use crate::producers::{ProducerSnapshot, Producers};
+use crate::knowledge::{Knowledge, learn};
+use crate::producers::Producers;
 use crate::recovery::{TornTail, scan};
 use crate::segment::Defect;
+use crate::transactions::Transactions;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,6 +44,8 @@ pub(crate) struct Recovered {
     pub(crate) last_append_time: Option<UnixTime>,
     /// The producers that number their records, if there are any.
     pub(crate) producers: Option<Producers>,
+    /// The transactions that matter, if there are any.
+    pub(crate) transactions: Option<Transactions>,
 }
 
 /// A segment file that was there.
@@ -69,6 +74,7 @@ pub(crate) fn recover(
         expected: None,
         tail: Tail::NotReached,
         producers: Producers::default(),
+        transactions: Transactions::default(),
         recovered: Recovered::default(),
         report: RecoveryReport::default(),
         repairs: Vec::new(),
@@ -85,7 +91,7 @@ pub(crate) fn recover(
             && let Some(SidecarState::Matches(before)) = sidecar_states.last_mut()
             && before.assurance == Assurance::Synced
         {
-            before.producers = None;
+            before.known.producers = None;
         }
         sidecar_states.push(state);
     }
@@ -99,8 +105,8 @@ pub(crate) fn recover(
                 survey.survey_inner(number, following)?;
             }
             SidecarState::Unusable => survey.survey_tail(number, following)?,
-            SidecarState::Outgrown(producers) => {
-                survey.producers.restore(producers.as_ref());
+            SidecarState::Outgrown(known) => {
+                survey.restore(number, known);
                 survey.survey_tail(number, following)?;
             }
         }
@@ -122,6 +128,8 @@ struct Survey<'a> {
     tail: Tail,
     /// Those that are known at the end of the segments so far.
     producers: Producers,
+    /// Those that were open there, and all that were aborted in them.
+    transactions: Transactions,
     recovered: Recovered,
     report: RecoveryReport,
     repairs: Vec<Repair>,
@@ -157,8 +165,8 @@ struct Found {
 enum SidecarState {
     /// Nothing that can be relied on.
     Unusable,
-    /// The segment was empty and kept the next number and these producers, and has been written to since.
-    Outgrown(Option<ProducerSnapshot>),
+    /// The segment was empty and kept the next number and what was known, and has been written to since.
+    Outgrown(Knowledge),
     /// The segment is complete, and has the right length.
     Matches(Sidecar),
     /// The segment was complete, and has another length now.
@@ -188,7 +196,7 @@ impl Survey<'_> {
         let length = self.files.length(&segment).map_err(OpenError::io(&segment))?;
         Ok(match sidecar.length == length {
             true => SidecarState::Matches(sidecar),
-            false if sidecar.records() == 0 => SidecarState::Outgrown(sidecar.producers),
+            false if sidecar.records() == 0 => SidecarState::Outgrown(sidecar.known),
             false => SidecarState::WrongLength(sidecar),
         })
     }
@@ -240,7 +248,7 @@ impl Survey<'_> {
 
     fn keep_trusted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
         self.expect(number)?;
-        self.producers.restore(sidecar.producers.as_ref());
+        self.restore(number, &sidecar.known);
         self.keep(sidecar.clone(), sidecar.assurance == Assurance::Synced, None);
         Ok(())
     }
@@ -255,7 +263,7 @@ impl Survey<'_> {
             self.keep(found.sidecar, self.sync.is_some(), None);
             return Ok(());
         }
-        self.producers.restore(None);
+        self.lose_track(next);
         self.keep_damaged(&found, next);
         Ok(())
     }
@@ -264,9 +272,21 @@ impl Survey<'_> {
     fn survey_wrong_length(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
         self.expect(number)?;
         let found = self.scan(number)?;
-        self.producers.restore(sidecar.producers.as_ref());
+        self.restore(number, &sidecar.known);
         self.keep_damaged(&found, sidecar.next_sequence_number);
         Ok(())
+    }
+
+    /// The sidecar of the segment that begins with this number tells what was known at its end.
+    fn restore(&mut self, number: u64, known: &Knowledge) {
+        self.producers.restore(known.producers.as_ref());
+        self.transactions.restore(number, known.transactions.as_ref());
+    }
+
+    /// Batches are lost, some of which came before this number.
+    fn lose_track(&mut self, next: u64) {
+        self.producers.restore(None);
+        self.transactions.give_up(next);
     }
 
     /// Keeps a segment whose records end before `next` and are not all there.
@@ -285,7 +305,7 @@ impl Survey<'_> {
         let whole = Sidecar {
             length: found.file_length,
             next_sequence_number: next,
-            producers: None,
+            known: Knowledge::default(),
             ..found.sidecar
         };
         self.report.damaged.push((segment_path(self.directory, number), damage));
@@ -323,7 +343,7 @@ impl Survey<'_> {
         if found.torn.is_some()
             && let Some(end) = self.end_of_damaged(&found, following)?
         {
-            self.producers.restore(None);
+            self.lose_track(end);
             self.keep_damaged(&found, end);
             return Ok(());
         }
@@ -380,19 +400,19 @@ impl Survey<'_> {
         self.report.torn.push(Torn { path, position, bytes, cause });
     }
 
-    /// Scans a segment, which brings what is known of producers to its end.
+    /// Scans a segment, which brings what is known to its end.
     fn scan(&mut self, number: u64) -> Result<Found, OpenError> {
         let path = segment_path(self.directory, number);
         let (bytes, file_length) = read_segment(self.files, &path).map_err(OpenError::io(&path))?;
         self.report.scanned_bytes += bytes.len() as u64;
         let (mut sidecar, torn) = describe(&bytes, number, file_length);
         for (header, batch) in Batches::of(&bytes[..sidecar.length as usize]) {
-            if let Some(stamp) = header.producer(batch) {
-                let BatchHeader { record_count, first_sequence_number, append_time, .. } = header;
-                self.producers.record(&stamp, record_count, first_sequence_number, append_time);
-            }
+            learn(&mut self.producers, &mut self.transactions, &header, batch);
         }
-        sidecar.producers = self.producers.snapshot();
+        sidecar.known = Knowledge {
+            producers: self.producers.snapshot(),
+            transactions: self.transactions.snapshot(number),
+        };
         if let Some(TornTail::Batch(cause)) = torn
             && batch::has_intact_checksum(&bytes[sidecar.length as usize..])
         {
@@ -440,6 +460,7 @@ impl Survey<'_> {
         }
         self.recovered.next_sequence_number = self.expected.unwrap_or(0);
         self.recovered.producers = (self.producers.stats().known > 0).then_some(self.producers);
+        self.recovered.transactions = (!self.transactions.is_empty()).then_some(self.transactions);
         Ok((self.recovered, self.report))
     }
 
@@ -481,7 +502,7 @@ pub(super) fn read_segment(files: &dyn DiskFiles, path: &Path) -> io::Result<(Ve
     Ok((bytes, file_length))
 }
 
-/// The sidecar that the valid prefix of a segment's bytes would have, apart from producers, and what stops it.
+/// The sidecar that the valid prefix of a segment's bytes would have, apart from what was known, and what stops it.
 pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar, Option<TornTail>) {
     let mut found = scan(bytes);
     if let Some((first, _next)) = found.sequence_numbers
@@ -506,7 +527,7 @@ pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar,
         first_append_time,
         last_append_time: found.last_append_time.unwrap_or(UnixTime::MIN),
         assurance: Assurance::Synced,
-        producers: None,
+        known: Knowledge::default(),
     };
     (sidecar, found.torn)
 }

@@ -8,7 +8,12 @@
 //!         │          │          │         │         │ bytes   │ number   │ number  │ time, ms │ time, ms │             │
 //! ```
 //!
-//! The version is 1. It is 2 where producers were known at the end of the segment: what was known of them follows.
+//! The version is 1. It is 2 where producers were known at the end of the segment: what was known of them follows. It is 3 where
+//! transactions were open then, or were aborted in the segment:
+//!
+//! ```text
+//!  72 ├─ bytes of the producers, u32, 0 if none are known ─┬─ producers ─┬─ transactions ─┤
+//! ```
 //!
 //! Numbers are little-endian; the checksum covers everything after itself. It is written when its segment is complete, so a segment
 //! without one is the last, or lost its sidecar, and is scanned. A sidecar states that its segment was synced (boot
@@ -18,7 +23,9 @@
 //! There is no index of places in it: a segment that is loaded is checked batch by batch, which finds all of them.
 
 use crate::UnixTime;
+use crate::knowledge::Knowledge;
 use crate::producers::ProducerSnapshot;
+use crate::transactions::TransactionSnapshot;
 
 /// What a sidecar says of its segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +42,8 @@ pub struct Sidecar {
     pub last_append_time: UnixTime,
     /// How far the segment can be relied on.
     pub assurance: Assurance,
-    /// The producers that were known at its end, if there were any.
-    pub(crate) producers: Option<ProducerSnapshot>,
+    /// What was known at its end.
+    pub(crate) known: Knowledge,
 }
 
 /// Where a segment was when its sidecar was written.
@@ -74,15 +81,17 @@ pub enum SidecarError {
 
 impl Sidecar {
     /// The most bytes that a sidecar has.
-    pub(super) const MAXIMUM_LENGTH: usize = HEAD_LENGTH + ProducerSnapshot::MAXIMUM_LENGTH;
+    pub(super) const MAXIMUM_LENGTH: usize =
+        HEAD_LENGTH + 4 + ProducerSnapshot::MAXIMUM_LENGTH + TransactionSnapshot::MAXIMUM_LENGTH;
 
     /// The bytes of the file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_LENGTH];
-        let version = match self.producers {
-            None => VERSION,
-            Some(_) => VERSION_WITH_PRODUCERS,
+        let version = match self.known {
+            Knowledge { transactions: Some(_), .. } => VERSION_WITH_TRANSACTIONS,
+            Knowledge { producers: Some(_), .. } => VERSION_WITH_PRODUCERS,
+            Knowledge { .. } => VERSION,
         };
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         put(0, &MAGIC);
@@ -96,8 +105,13 @@ impl Sidecar {
             Assurance::Synced => {}
             Assurance::Written(BootId(id)) => put(56, &id),
         }
-        if let Some(producers) = &self.producers {
-            bytes.extend_from_slice(producers.bytes());
+        let producers = self.known.producers.as_ref().map(ProducerSnapshot::bytes).unwrap_or_default();
+        if version == VERSION_WITH_TRANSACTIONS {
+            bytes.extend_from_slice(&(producers.len() as u32).to_le_bytes());
+        }
+        bytes.extend_from_slice(producers);
+        if let Some(transactions) = &self.known.transactions {
+            bytes.extend_from_slice(transactions.bytes());
         }
         let checksum = crc32c::crc32c(&bytes[8..]);
         bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
@@ -115,14 +129,18 @@ impl Sidecar {
             return Err(SidecarError::Checksum);
         }
         let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
-        if ![VERSION, VERSION_WITH_PRODUCERS].contains(&version) {
+        if !(VERSION..=VERSION_WITH_TRANSACTIONS).contains(&version) {
             return Err(SidecarError::Version { version });
         }
         let (bytes, rest) = bytes.split_first_chunk::<HEAD_LENGTH>().ok_or(SidecarError::Form)?;
-        let producers = match version {
-            VERSION if rest.is_empty() => None,
+        let known = match version {
+            VERSION if rest.is_empty() => Knowledge::default(),
             VERSION => return Err(SidecarError::Form),
-            _ => Some(ProducerSnapshot::from_bytes(rest).ok_or(SidecarError::Fields)?),
+            VERSION_WITH_PRODUCERS => {
+                let producers = ProducerSnapshot::from_bytes(rest).ok_or(SidecarError::Fields)?;
+                Knowledge { producers: Some(producers), transactions: None }
+            }
+            _ => known_with_transactions(rest).ok_or(SidecarError::Fields)?,
         };
         let number = |at: usize| {
             let mut part = [0; 8];
@@ -139,7 +157,7 @@ impl Sidecar {
             first_append_time: time(40),
             last_append_time: time(48),
             assurance: BootId::from_bytes(id).map_or(Assurance::Synced, Assurance::Written),
-            producers,
+            known,
         };
         match sidecar.is_plausible() && bytes[12..16] == [0; 4] {
             true => Ok(sidecar),
@@ -184,6 +202,18 @@ impl BootId {
     }
 }
 
+/// What follows the fields of a sidecar of the newest version.
+fn known_with_transactions(bytes: &[u8]) -> Option<Knowledge> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (producers, transactions) = rest.split_at_checked(length)?;
+    let producers = match length {
+        0 => None,
+        _ => Some(ProducerSnapshot::from_bytes(producers)?),
+    };
+    Some(Knowledge { producers, transactions: Some(TransactionSnapshot::from_bytes(transactions)?) })
+}
+
 /// Decodes `bytes` and asserts what must hold for any bytes at all. For fuzzing; unit tests call it as well.
 ///
 /// # Panics
@@ -198,6 +228,7 @@ pub fn check_any_bytes(bytes: &[u8]) {
 const MAGIC: [u8; 4] = *b"PSIX";
 const VERSION: u32 = 1;
 const VERSION_WITH_PRODUCERS: u32 = 2;
+const VERSION_WITH_TRANSACTIONS: u32 = 3;
 
 /// Bytes of a sidecar without producers.
 const HEAD_LENGTH: usize = 72;
@@ -206,6 +237,8 @@ const HEAD_LENGTH: usize = 72;
 mod tests {
     use super::*;
     use crate::producers::{ProducerStamp, Producers};
+    use crate::transactions::Transactions;
+    use crate::{TransactionEnd, TransactionMarker};
     use proptest::prelude::*;
 
     fn sidecar() -> Sidecar {
@@ -216,7 +249,7 @@ mod tests {
             first_append_time: UnixTime::from_milliseconds(1000),
             last_append_time: UnixTime::from_milliseconds(1001),
             assurance: Assurance::Synced,
-            producers: None,
+            known: Knowledge::default(),
         }
     }
 
@@ -224,7 +257,21 @@ mod tests {
         let mut producers = Producers::default();
         let time = UnixTime::from_milliseconds(1001);
         producers.record(&ProducerStamp::new(9, 1, 0).unwrap(), 2, 7, time);
-        Sidecar { producers: producers.snapshot(), ..sidecar() }
+        let known = Knowledge { producers: producers.snapshot(), transactions: None };
+        Sidecar { known, ..sidecar() }
+    }
+
+    fn with_transactions() -> Sidecar {
+        let mut transactions = Transactions::default();
+        let time = UnixTime::from_milliseconds(1001);
+        for (id, first) in [(9, 3), (10, 4)] {
+            transactions.record(&ProducerStamp::new(id, 1, 0).unwrap(), first, time);
+        }
+        let end = TransactionEnd::Abort;
+        let marker = TransactionMarker { producer_id: 10, producer_epoch: 1, end, coordinator_epoch: 0 };
+        transactions.end(&marker, 8);
+        let known = Knowledge { transactions: transactions.snapshot(7), ..with_producers().known };
+        Sidecar { known, ..sidecar() }
     }
 
     fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -258,7 +305,8 @@ mod tests {
 
     #[test]
     fn damage_is_found_at_any_bit_and_any_length() {
-        for bytes in [sidecar().encode(), with_producers().encode()] {
+        for sidecar in [sidecar(), with_producers(), with_transactions()] {
+            let bytes = sidecar.encode();
             for length in 0..bytes.len() {
                 assert!(Sidecar::decode(&bytes[..length]).is_err(), "cut at {length}");
             }
@@ -285,12 +333,37 @@ mod tests {
     }
 
     #[test]
+    fn transactions_are_kept_behind_the_producers() {
+        let bytes = with_transactions().encode();
+        assert_eq!(bytes[8..16], [3, 0, 0, 0, 0, 0, 0, 0]);
+        let producers = &with_producers().encode()[HEAD_LENGTH..];
+        assert_eq!(bytes[HEAD_LENGTH..HEAD_LENGTH + 4], (producers.len() as u32).to_le_bytes());
+        assert_eq!(&bytes[HEAD_LENGTH + 4..][..producers.len()], producers);
+        let transactions = &bytes[HEAD_LENGTH + 4 + producers.len()..];
+        assert_eq!(transactions.len(), 8 + 2 * 32);
+        assert_eq!(Sidecar::decode(&bytes), Ok(with_transactions()));
+
+        let mut alone = with_transactions();
+        alone.known.producers = None;
+        let bytes = alone.encode();
+        assert_eq!(bytes[HEAD_LENGTH..HEAD_LENGTH + 4], [0; 4]);
+        assert_eq!(&bytes[HEAD_LENGTH + 4..], transactions);
+        assert_eq!(Sidecar::decode(&bytes), Ok(alone));
+
+        for at in [HEAD_LENGTH, HEAD_LENGTH + 4, HEAD_LENGTH + 8] {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 4;
+            assert_eq!(Sidecar::decode(&with_checksum(wrong)), Err(SidecarError::Fields), "byte {at}");
+        }
+    }
+
+    #[test]
     fn a_newer_version_is_distinguished_from_damage_whatever_its_length() {
         for length in [16, 72, 100] {
             let mut bytes = sidecar().encode();
             bytes.resize(length, 0);
-            bytes[8] = 3;
-            assert_eq!(Sidecar::decode(&with_checksum(bytes)), Err(SidecarError::Version { version: 3 }));
+            bytes[8] = 4;
+            assert_eq!(Sidecar::decode(&with_checksum(bytes)), Err(SidecarError::Version { version: 4 }));
         }
     }
 

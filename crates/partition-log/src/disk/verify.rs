@@ -6,6 +6,7 @@ use super::directory::{Kind, parse_name, segment_path, sidecar_path};
 use super::files::SystemFiles;
 use super::recover::{describe, read_segment, read_sidecar};
 use super::sidecar::{Sidecar, SidecarError};
+use crate::knowledge::Knowledge;
 use crate::recovery::TornTail;
 use std::fs;
 use std::io;
@@ -145,9 +146,10 @@ impl Verification {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(Err(error)) => Problem::Sidecar(error),
-            // Neither assurance nor producers matter here, nor do the times of a segment without records.
+            // Neither assurance nor what was known matters here, nor do the times of a segment without records.
             Ok(Ok(sidecar)) => {
-                let described = Sidecar { assurance: found.assurance, producers: None, ..sidecar };
+                let known = Knowledge::default();
+                let described = Sidecar { assurance: found.assurance, known, ..sidecar };
                 if described == *found || (found.length == 0 && described.length == 0) {
                     return Ok(());
                 }

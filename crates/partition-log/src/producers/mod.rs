@@ -24,6 +24,7 @@ mod tests;
 pub(crate) use snapshot::ProducerSnapshot;
 
 use crate::UnixTime;
+use kafka::control_batch::{TransactionEnd, TransactionMarker};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -63,6 +64,32 @@ pub enum ProducerError {
         /// That of the batch.
         found: i16,
     },
+    /// The producer has a transaction open here, and the batch does not belong to one.
+    #[error("the producer has a transaction open, and the batch does not belong to it")]
+    InTransaction,
+    /// As many transactions are open here as may be; some have to end first.
+    #[error("{maximum} transactions are open in the partition already")]
+    TooManyTransactions {
+        /// How many may be open.
+        maximum: usize,
+    },
+}
+
+/// A producer that a log knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownProducer {
+    /// The producer's id.
+    pub id: i64,
+    /// The epoch that holds.
+    pub epoch: i16,
+    /// The sequence of the last record; -1 if none of this epoch is stored.
+    pub last_sequence: i32,
+    /// When it was active last.
+    pub last_timestamp: UnixTime,
+    /// The number of the first record of the transaction that it has open.
+    pub transaction_start: Option<u64>,
+    /// The epoch of the coordinator that ended its last transaction; -1 if none has since the log was opened.
+    pub coordinator_epoch: i32,
 }
 
 /// How many producers a log knows, and how many it has dropped since it was opened.
@@ -104,6 +131,8 @@ struct Producer {
     /// The value of [`Producers::turn`] at that time.
     turn: u64,
     latest: LatestBatches,
+    /// That of the last marker; -1 if there was none. Not kept on disk: it is only told to those who ask.
+    coordinator_epoch: i32,
 }
 
 /// The latest batches of a producer, oldest first.
@@ -251,6 +280,44 @@ impl Producers {
         Ok(answer)
     }
 
+    /// The coordinator has ended a transaction of a producer. A newer epoch takes over, and begins with the sequence 0.
+    ///
+    /// Of a producer that is not known this makes one that is, if the transaction is aborted: its late batches are to be
+    /// refused. One that commits has no late batches, and goes on with any sequence.
+    pub(crate) fn end_transaction(&mut self, marker: &TransactionMarker, now: UnixTime) {
+        let known = self.find(marker.producer_id, now).map(|known| known.epoch);
+        match known {
+            Some(epoch) if marker.producer_epoch < epoch => return,
+            None if marker.end == TransactionEnd::Commit => return,
+            Some(_) | None => {}
+        }
+        let producer = self.touch(marker.producer_id, now);
+        if known != Some(marker.producer_epoch) {
+            producer.epoch = marker.producer_epoch;
+            producer.last_sequence = BEFORE_THE_FIRST;
+            producer.latest = LatestBatches::default();
+        }
+        producer.coordinator_epoch = marker.coordinator_epoch;
+    }
+
+    /// All that are known. `transaction_start` finds the first record of the transaction that a producer has open.
+    pub(crate) fn describe(
+        &self,
+        transaction_start: impl Fn(i64) -> Option<u64>,
+    ) -> impl Iterator<Item = KnownProducer> {
+        self.known.iter().map(move |(&id, producer)| KnownProducer {
+            id,
+            epoch: producer.epoch,
+            last_sequence: match producer.latest.count {
+                0 => -1,
+                _ => producer.last_sequence,
+            },
+            last_timestamp: producer.active_at,
+            transaction_start: transaction_start(id),
+            coordinator_epoch: producer.coordinator_epoch,
+        })
+    }
+
     /// Drops producers that have stored nothing for too long.
     pub(crate) fn expire(&mut self, now: UnixTime) {
         let before = self.known.len();
@@ -279,6 +346,7 @@ impl Producers {
             active_at: now,
             turn: 0,
             latest: LatestBatches::default(),
+            coordinator_epoch: -1,
         });
         producer.active_at = now;
         producer.turn = self.turn;
@@ -341,6 +409,9 @@ impl LatestBatches {
         self.count += 1;
     }
 }
+
+/// The sequence before 0.
+const BEFORE_THE_FIRST: i32 = i32::MAX;
 
 /// As many batches as a client of Kafka may have on the way.
 const LATEST_BATCHES: usize = 5;

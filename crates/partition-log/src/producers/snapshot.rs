@@ -100,6 +100,7 @@ fn read(bytes: &[u8], mut each: impl FnMut(i64, Producer)) -> Option<()> {
             active_at: UnixTime::from_milliseconds(i64::from_le_bytes(*active_at)),
             turn: 0,
             latest: LatestBatches::default(),
+            coordinator_epoch: -1,
         };
         let batches = usize::from(u16::from_le_bytes(*batches));
         if id < 0 || producer.epoch < 0 || producer.last_sequence < 0 || batches > LATEST_BATCHES {

@@ -6,6 +6,7 @@ mod model;
 mod position;
 mod producers;
 mod record_batches;
+mod transactions;
 mod wake_up;
 
 use partition_log::UnixTime;

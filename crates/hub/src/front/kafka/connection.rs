@@ -36,7 +36,8 @@ use tokio::time::Instant;
 
 use super::KafkaFront;
 use super::fetch::Fetch;
-use super::group_requests::{GroupRequests, Membership};
+use super::group_requests::{GroupRequests, Membership, Waiting};
+use super::kept_answer::KeptAnswer;
 use super::offsets;
 use super::output::Output;
 use super::produce::Outcomes;
@@ -70,6 +71,7 @@ pub(super) struct ConnectionTask<'f> {
     commits: Option<CommitWatch>,
     fetch: Option<Fetch>,
     membership: Option<Membership>,
+    kept: Option<KeptAnswer>,
     subscriber: Arc<Subscriber>,
     /// What of the request that is arriving is counted as large.
     large: Large<'f>,
@@ -139,6 +141,7 @@ impl<'f> ConnectionTask<'f> {
             commits: front.namespace.watch_commits(),
             fetch: None,
             membership: None,
+            kept: None,
             subscriber: Subscriber::new(),
             large: Large { total: &front.counters.large_bytes, held: 0 },
         }
@@ -170,6 +173,7 @@ impl<'f> ConnectionTask<'f> {
         self.answer_produced();
         self.answer_fetch();
         self.answer_member();
+        self.answer_kept();
         self.take_requests().await?;
         // More may have arrived than was answered so far.
         let goes_on = self.output.length() >= OUTPUT_MAX;
@@ -249,6 +253,15 @@ impl<'f> ConnectionTask<'f> {
         }
     }
 
+    fn answer_kept(&mut self) {
+        if let Some(mut kept) = self.kept.take() {
+            match kept.is_ready(self.commits.as_ref()) {
+                true => kept.answer(&mut self.output),
+                false => self.kept = Some(kept),
+            }
+        }
+    }
+
     /// Does the requests that have arrived, one after the other.
     async fn take_requests(&mut self) -> Result<(), Ended> {
         // Apart from the task, so that a request can be borrowed from it.
@@ -259,7 +272,7 @@ impl<'f> ConnectionTask<'f> {
     }
 
     async fn take_requests_from(&mut self, input: &mut BytesMut) -> Result<(), Ended> {
-        while self.fetch.is_none() && self.membership.is_none() && self.output.length() < OUTPUT_MAX {
+        while !self.is_waiting() && self.output.length() < OUTPUT_MAX {
             // Where anyone may come in without showing anything, there is nothing to be shown.
             let is_known = self.session.state() == State::Proven || self.front.namespace.is_open_to_anyone();
             let maximum = if is_known { LARGEST_REQUEST } else { LARGEST_UNPROVEN };
@@ -278,6 +291,11 @@ impl<'f> ConnectionTask<'f> {
             self.large.release();
         }
         Ok(())
+    }
+
+    /// Whether a request waits, and all behind it with it.
+    const fn is_waiting(&self) -> bool {
+        self.fetch.is_some() || self.membership.is_some() || self.kept.is_some()
     }
 
     /// Makes room for a request of which not all has arrived: step by step, so that one that only claims to be long costs little.
@@ -336,7 +354,8 @@ impl<'f> ConnectionTask<'f> {
             | ApiKey::OffsetFetch
             | ApiKey::DescribeGroups
             | ApiKey::ListGroups
-            | ApiKey::DeleteGroups => self.group_request(&header, key, body)?,
+            | ApiKey::DeleteGroups
+            | ApiKey::OffsetDelete => self.group_request(&header, key, body)?,
             ApiKey::DescribeCluster => {
                 cluster::read(body, header.version)?;
                 let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));
@@ -463,12 +482,16 @@ impl<'f> ConnectionTask<'f> {
         let (host, front) = (self.host(), self.front);
         let requests = GroupRequests {
             namespace: &front.namespace,
-            groups: &front.groups,
+            coordinators: &front.coordinators,
             session: &self.session,
             broker: self.broker(&host, front.namespace.host()),
             peer: self.peer.ip(),
         };
-        self.membership = requests.answer(header, key, body, &mut self.output)?;
+        match requests.answer(header, key, body, &mut self.output)? {
+            Waiting::Nothing => {}
+            Waiting::Member(membership) => self.membership = Some(membership),
+            Waiting::Kept(kept) => self.kept = Some(kept),
+        }
         self.answer_member();
         Ok(())
     }
@@ -542,18 +565,20 @@ impl<'f> ConnectionTask<'f> {
 
     /// Waits until there may be something to do.
     async fn wait(&mut self) -> Result<(), Ended> {
-        let Self { stream, input, produced, commits, fetch, membership, subscriber, .. } = self;
-        let takes_requests = fetch.is_none() && membership.is_none() && produced.is_empty();
+        let takes_requests = !self.is_waiting() && self.produced.is_empty();
+        let Self { stream, input, produced, commits, fetch, membership, kept, subscriber, .. } = self;
         // A client whose request waits is still listened to, so that its end is noticed, up to a bound.
         let reads = takes_requests || input.len() < input.capacity().max(FIRST_CAPACITY);
         let fetch_by = fetch.as_ref().map(|fetch| fetch.deadline);
         let proof_by = Some(self.proof_by).filter(|_| self.session.state() != State::Proven);
         let idle_by = takes_requests.then(|| Instant::now() + IDLE_TIMEOUT);
         let woken = std::future::poll_fn(|cx| {
-            let committed = !produced.is_empty() && poll_commits(commits.as_mut(), cx).is_ready();
+            let awaits = !produced.is_empty() || kept.as_ref().is_some_and(KeptAnswer::awaits_commit);
+            let committed = awaits && poll_commits(commits.as_mut(), cx).is_ready();
+            let told = kept.as_mut().is_some_and(|kept| kept.poll(cx).is_ready());
             let found = fetch.is_some() && subscriber.poll_ready(cx, &mut Vec::new()).is_ready();
             let answered = membership.as_mut().is_some_and(|membership| membership.poll(cx).is_ready());
-            if committed || found || answered { Poll::Ready(()) } else { Poll::Pending }
+            if committed || told || found || answered { Poll::Ready(()) } else { Poll::Pending }
         });
         tokio::select! {
             read = stream.read_buf(input), if reads => match read? {

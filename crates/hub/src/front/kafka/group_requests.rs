@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use access::Right;
@@ -16,23 +15,25 @@ use kafka::messages::group_admin::{
     ListGroupsRequest, read_delete, read_describe, write_delete_response, write_describe_response,
     write_list_response,
 };
-use kafka::messages::group_offsets::{OffsetCommitRequest, OffsetFetchRequest};
+use kafka::messages::group_offsets::{OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest};
 use kafka::messages::metadata::Broker;
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
 use tokio::sync::oneshot;
 
+use super::kept_answer::{KeptAnswer, Until};
 use super::output::Output;
 use super::session::Session;
 use super::topics;
-use crate::groups::{Client, Groups, Reply};
+use crate::groups::{Changed, Client, Reply};
 use crate::namespace::Namespace;
+use crate::service::Coordinators;
 
 /// What it takes to answer.
 #[derive(Debug)]
 pub(super) struct GroupRequests<'a> {
     pub(super) namespace: &'a Namespace,
-    pub(super) groups: &'a Arc<Groups>,
+    pub(super) coordinators: &'a Coordinators,
     pub(super) session: &'a Session,
     pub(super) broker: Broker<'a>,
     pub(super) peer: IpAddr,
@@ -47,6 +48,23 @@ pub(super) struct Membership {
     reply: Option<Reply>,
 }
 
+/// What an answer waits for.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// Nothing: it is written.
+    Nothing,
+    /// The group.
+    Member(Membership),
+    /// The disk.
+    Kept(KeptAnswer),
+}
+
+impl From<Option<KeptAnswer>> for Waiting {
+    fn from(kept: Option<KeptAnswer>) -> Self {
+        kept.map_or(Self::Nothing, Self::Kept)
+    }
+}
+
 impl GroupRequests<'_> {
     /// Answers a request, or says what it waits for.
     pub(super) fn answer(
@@ -55,20 +73,20 @@ impl GroupRequests<'_> {
         key: ApiKey,
         body: Reader<'_>,
         output: &mut Output,
-    ) -> Result<Option<Membership>, Malformed> {
-        let version = header.version;
+    ) -> Result<Waiting, Malformed> {
+        let (version, groups) = (header.version, &self.coordinators.groups);
         let waits = |receiver| {
             let correlation_id = header.correlation_id;
-            Ok(Some(Membership { version, correlation_id, receiver, reply: None }))
+            Ok(Waiting::Member(Membership { version, correlation_id, receiver, reply: None }))
         };
         match key {
             ApiKey::JoinGroup => {
                 let request = JoinGroupRequest::read(body, version)?;
                 let host = format!("/{}", self.peer.to_canonical());
                 let client = Client { id: header.client_id.unwrap_or_default(), host: &host, version };
-                return waits(self.groups.join(&request, client));
+                return waits(groups.join(&request, client));
             }
-            ApiKey::SyncGroup => return waits(self.groups.sync(&SyncGroupRequest::read(body, version)?)),
+            ApiKey::SyncGroup => return waits(groups.sync(&SyncGroupRequest::read(body, version)?)),
             _ => {}
         }
         match key {
@@ -83,55 +101,74 @@ impl GroupRequests<'_> {
                 });
             }
             ApiKey::Heartbeat => {
-                let error = self.groups.heartbeat(&MemberRef::read_heartbeat(body, version)?);
+                let error = groups.heartbeat(&MemberRef::read_heartbeat(body, version)?);
                 output.answer(key, version, header.correlation_id, |writer| {
                     write_heartbeat_response(writer, version, error, 0)
                 });
             }
             ApiKey::LeaveGroup => {
                 let request = LeaveGroupRequest::read(body, version)?;
-                let errors = self.groups.leave(&request);
+                let errors = groups.leave(&request);
                 output.answer(key, version, header.correlation_id, |writer| {
                     request.write_response(writer, version, &errors, 0)
                 });
             }
             ApiKey::OffsetCommit => {
                 let request = OffsetCommitRequest::read(body, version)?;
-                let errors = self.groups.commit(&request, |topic, index| self.exists(topic, index));
-                output.answer(key, version, header.correlation_id, |writer| {
-                    request.write_response(writer, version, &errors, 0)
-                });
+                let Changed { results, commit } =
+                    groups.commit(&request, |topic, index| self.exists(topic, index));
+                let until = Until::Commit(commit);
+                return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
+                    request.write_response(writer, version, &unless_kept(&results, is_kept), 0);
+                })
+                .into());
             }
             ApiKey::OffsetFetch => {
                 let request = OffsetFetchRequest::read(body, version)?;
-                let found: Vec<_> = request.groups.iter().map(|group| Ok(self.groups.fetch(group))).collect();
+                let found: Vec<_> =
+                    request.groups.iter().map(|group| Ok(groups.fetch(group, |_, _| false))).collect();
                 output.answer(key, version, header.correlation_id, |writer| {
                     request.write_response(writer, version, &found, 0)
                 });
             }
+            ApiKey::OffsetDelete => {
+                let request = OffsetDeleteRequest::read(body)?;
+                let exists = |topic: &str, index| self.exists(topic, index);
+                let Changed { results, commit } =
+                    groups.delete_offsets(request.group_id, &request.partitions, exists);
+                let until = Until::Commit(commit);
+                return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
+                    let results = results.as_ref().map(|errors| unless_kept(errors, is_kept));
+                    request.write_response(writer, results.as_deref().map_err(|error| **error), 0);
+                })
+                .into());
+            }
             ApiKey::DescribeGroups => {
-                let described = self.groups.describe(&read_describe(body, version)?);
+                let described = groups.describe(&read_describe(body, version)?);
                 let described: Vec<_> = described.into_iter().map(|group| (ErrorCode::None, group)).collect();
                 output.answer(key, version, header.correlation_id, |writer| {
                     write_describe_response(writer, version, &described, 0)
                 });
             }
             ApiKey::ListGroups => {
-                let listed = self.groups.list(&ListGroupsRequest::read(body, version)?);
+                let listed = groups.list(&ListGroupsRequest::read(body, version)?);
                 output.answer(key, version, header.correlation_id, |writer| {
                     write_list_response(writer, version, &listed, 0)
                 });
             }
             _ => {
                 let group_ids = read_delete(body)?;
-                let errors = self.groups.delete(&group_ids);
-                let results: Vec<_> = group_ids.into_iter().zip(errors).collect();
-                output.answer(key, version, header.correlation_id, |writer| {
-                    write_delete_response(writer, &results, 0)
-                });
+                let Changed { results, commit } = groups.delete(&group_ids);
+                let until = Until::Commit(commit);
+                return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
+                    let results = unless_kept(&results, is_kept);
+                    let results: Vec<_> = group_ids.iter().copied().zip(results).collect();
+                    write_delete_response(writer, &results, 0);
+                })
+                .into());
             }
         }
-        Ok(None)
+        Ok(Waiting::Nothing)
     }
 
     /// Whether the client may read this partition, which it must to have read so far.
@@ -139,6 +176,15 @@ impl GroupRequests<'_> {
         let hub = topics::find(self.namespace, self.session, TopicRef::Name(topic), Right::Listen)?;
         topics::partition(&hub, index).map(drop)
     }
+}
+
+/// The errors of changes, as they are if these are not on disk.
+fn unless_kept(errors: &[ErrorCode], is_kept: bool) -> Vec<ErrorCode> {
+    let refused = |error: &ErrorCode| match error {
+        ErrorCode::None if !is_kept => ErrorCode::CoordinatorNotAvailable,
+        error => *error,
+    };
+    errors.iter().map(refused).collect()
 }
 
 impl Membership {

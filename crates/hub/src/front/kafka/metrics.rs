@@ -46,8 +46,13 @@ impl Collector for KafkaMetrics {
             "Kafka clients refused because of their credentials.",
             load(&counters.refused_logins),
         )?;
-        let groups = self.0.groups.counts();
+        let groups = self.0.coordinators.groups.counts();
         metrics.gauge("parshall_kafka_groups", "Consumer groups of Kafka.", groups.groups)?;
-        metrics.gauge("parshall_kafka_group_members", "Members of these groups.", groups.members)
+        metrics.gauge("parshall_kafka_group_members", "Members of these groups.", groups.members)?;
+        metrics.gauge(
+            "parshall_kafka_journal_bytes",
+            "Bytes of the journal of offsets and transactions.",
+            self.0.coordinators.journal.bytes(),
+        )
     }
 }

@@ -7,6 +7,7 @@
 //! * `connection` is that task: frames in, answers out.
 //! * `requests` says which requests there are, in which versions, and who may ask them.
 //! * `session` is who the client is, and `shaping` what the service profile makes of what it sends.
+//! * `kept_answer` is an answer that waits until what it tells is on disk.
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
 //! * `group_requests` are what members and operators of consumer groups ask.
 //! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` and `producers` are what their names say.
@@ -14,6 +15,7 @@
 mod connection;
 mod fetch;
 mod group_requests;
+mod kept_answer;
 mod metrics;
 mod offsets;
 mod output;
@@ -32,9 +34,9 @@ use listen::AcceptFailures;
 pub(crate) use metrics::KafkaMetrics;
 
 use super::listener::{self, Front, Gate, WhenFull};
-use crate::groups::Groups;
 use crate::namespace::Namespace;
 use crate::profile::Traffic;
+use crate::service::Coordinators;
 use connection::ConnectionTask;
 use producers::ProducerIds;
 
@@ -44,7 +46,7 @@ pub(crate) struct KafkaFront {
     namespace: Arc<Namespace>,
     gate: Gate,
     producer_ids: ProducerIds,
-    groups: Arc<Groups>,
+    coordinators: Coordinators,
     counters: Counters,
 }
 
@@ -64,14 +66,14 @@ impl KafkaFront {
     /// one. Failures to accept are counted in `accept_failures`.
     pub(crate) fn new(
         namespace: Arc<Namespace>,
-        groups: Arc<Groups>,
+        coordinators: Coordinators,
         connections: u64,
         accept_failures: Arc<AcceptFailures>,
     ) -> Arc<Self> {
         let gate = Gate::new(connections, WhenFull::Wait, accept_failures)
             .shaped(namespace.profile().cloned(), Traffic::Messaging);
         let producer_ids = ProducerIds::new();
-        Arc::new(Self { namespace, gate, producer_ids, groups, counters: Counters::default() })
+        Arc::new(Self { namespace, gate, producer_ids, coordinators, counters: Counters::default() })
     }
 }
 

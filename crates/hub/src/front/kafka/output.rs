@@ -54,6 +54,12 @@ impl Output {
         self.bytes.extend_from_slice(frame);
     }
 
+    /// The bytes of answers in which there is nothing shared.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        debug_assert!(self.shared.is_empty(), "only answers without events");
+        self.bytes
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -131,6 +131,9 @@ fn append(
             let code = match error {
                 ProducerError::OutOfOrder { .. } => ErrorCode::OutOfOrderSequenceNumber,
                 ProducerError::OlderEpoch { .. } => ErrorCode::InvalidProducerEpoch,
+                ProducerError::InTransaction => ErrorCode::InvalidTxnState,
+                // Clients try again after this.
+                ProducerError::TooManyTransactions { .. } => ErrorCode::ConcurrentTransactions,
             };
             return Err(Refusal { error: code, message: Some(error.to_string()) });
         }

@@ -28,6 +28,7 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::InitProducerId, 0..=4),
     (ApiKey::SaslAuthenticate, 0..=2),
     (ApiKey::DeleteGroups, 0..=2),
+    (ApiKey::OffsetDelete, 0..=0),
     (ApiKey::DescribeCluster, 0..=1),
 ];
 

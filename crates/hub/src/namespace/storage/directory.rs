@@ -8,6 +8,7 @@
 //!    orders~1.0/   one folder per partition, made when it gets its first event
 //!    orders~1.2/
 //!  queues/         one folder per queue or topic, where there are any
+//!  kafka/          the journal of the coordinators of Kafka's groups and transactions, from its first record on
 //! ```
 //!
 //! Folders are made one by one on some file systems' own time, half a millisecond each where it was measured: so declaring
@@ -22,8 +23,8 @@ use std::path::{Path, PathBuf};
 use super::lock::{LOCK, Lock, lock};
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
 use super::version::{
-    FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS, FIRST_WITH_RECORD_BATCHES, NEW_VERSION_FILE, VERSION,
-    VERSION_FILE, is_marked, version, write_version,
+    FIRST_WITH_COORDINATORS, FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS, FIRST_WITH_RECORD_BATCHES,
+    NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked, version, write_version,
 };
 use partition_log::disk::Verification;
 use partition_log::owner_only;
@@ -340,6 +341,21 @@ impl DataDirectory {
         self.raise_version(FIRST_WITH_RECORD_BATCHES)
     }
 
+    /// The folder of the coordinators' journal, which is made with its first record.
+    pub(super) fn coordinators(&self) -> PathBuf {
+        self.path.join(COORDINATORS)
+    }
+
+    /// Lets the directory hold the coordinators' journal.
+    pub(super) fn admit_coordinators(&mut self) -> Result<(), DataDirectoryError> {
+        self.raise_version(FIRST_WITH_COORDINATORS)
+    }
+
+    /// Whether it may hold the coordinators' journal already.
+    pub(super) const fn admits_coordinators(&self) -> bool {
+        self.version >= FIRST_WITH_COORDINATORS
+    }
+
     /// Makes the directory one of `version` at least.
     fn raise_version(&mut self, version: u32) -> Result<(), DataDirectoryError> {
         if self.version < version {
@@ -449,6 +465,7 @@ pub(super) const TLS: &str = "tls";
 
 const HUBS: &str = "hubs";
 const QUEUES: &str = "queues";
+const COORDINATORS: &str = "kafka";
 
 /// What the folders of deleted hubs begin with; no hub's folder does, since no name begins with an underscore.
 const DELETED: &str = "_deleted-";

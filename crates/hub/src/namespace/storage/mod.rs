@@ -31,8 +31,9 @@ use partition_log::UnixTime;
 use partition_log::disk::{
     Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
 };
-use partition_log::{BlockPool, LogLimits};
+use partition_log::{BlockPool, LogLimits, PartitionLog, WhenFull};
 use queue_store::QueueStore;
+use units::ByteSize;
 
 /// Where a namespace keeps its hubs, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +73,15 @@ impl StorageConfig {
 pub(super) struct Storage {
     directory: DataDirectory,
     committer: Arc<Committer>,
+}
+
+/// The log of the coordinators' journal.
+#[derive(Debug)]
+pub(crate) struct CoordinatorLog {
+    pub(crate) log: Arc<PartitionLog>,
+    pub(crate) path: PathBuf,
+    /// Whether the directory may hold it already.
+    pub(super) is_admitted: bool,
 }
 
 /// Why a declared hub does not come to be.
@@ -245,6 +255,50 @@ impl Storage {
     pub(super) fn open_queues(&self, pool: &Arc<BlockPool>) -> Result<Arc<QueueStore>, DataDirectoryError> {
         QueueStore::open(&self.directory.queues(), Arc::clone(&self.committer), Arc::clone(pool))
             .map_err(|error| self.directory.unusable("the queues can't be opened", &error))
+    }
+
+    /// The log of the coordinators' journal.
+    ///
+    /// # Errors
+    /// It can't be read as a whole.
+    pub(super) fn open_coordinator_log(
+        &self,
+        pool: &Arc<BlockPool>,
+    ) -> Result<CoordinatorLog, DataDirectoryError> {
+        let path = self.directory.coordinators();
+        let presence = match self.has_coordinator_log() {
+            true => Presence::Present,
+            false => Presence::Absent,
+        };
+        let limits = LogLimits {
+            // The coordinators keep it short, and retention must not.
+            bytes: ByteSize::from_bytes(u64::MAX),
+            when_full: WhenFull::Retention,
+            retention: None,
+        };
+        let committer = Arc::clone(&self.committer);
+        let directory = PartitionDirectory { path: path.clone(), presence, committer };
+        let (log, report) = PartitionLog::open(limits, Arc::clone(pool), directory)
+            .map_err(|error| self.directory.unusable("the journal of Kafka's coordinators", &error))?;
+        if is_worth_telling(&report) {
+            tracing::info!(journal = %path.display(), "{report}");
+        }
+        Ok(CoordinatorLog { log, path, is_admitted: self.directory.admits_coordinators() })
+    }
+
+    /// Whether the coordinators have a journal from before.
+    pub(super) fn has_coordinator_log(&self) -> bool {
+        self.directory.coordinators().is_dir()
+    }
+
+    /// Lets the directory hold the coordinators' journal.
+    pub(super) fn admit_coordinators(&mut self) -> Result<(), DataDirectoryError> {
+        self.directory.admit_coordinators()
+    }
+
+    /// Why the directory can't be used, for a reason that someone else has found.
+    pub(super) fn unusable(&self, what: &str, error: &dyn std::fmt::Display) -> DataDirectoryError {
+        self.directory.unusable(what, error)
     }
 
     /// The committer of all logs.

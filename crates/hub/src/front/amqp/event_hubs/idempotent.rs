@@ -178,6 +178,10 @@ fn refusal(error: &ProducerError) -> Error {
             ErrorCondition::PRODUCER_EPOCH_STOLEN,
             format!("The producer's epoch is '{current}' now, so nothing of epoch '{found}' is accepted."),
         ),
+        // Only clients of Kafka have transactions, and they have ids of their own.
+        ProducerError::InTransaction | ProducerError::TooManyTransactions { .. } => {
+            Error::new(ErrorCondition::NOT_ALLOWED, format!("The batch is not accepted: {error}."))
+        }
     }
 }
 

@@ -1,0 +1,335 @@
+//! The records of the journal, as bytes.
+//!
+//! ```text
+//!  group                 1 │ group │ protocol type │ emptied at i64, or -1
+//!  group removed         2 │ group
+//!  offset                3 │ group │ topic │ partition i32 │ offset i64 │ leader epoch i32 │ committed at i64 │ metadata
+//!  offset removed        4 │ group │ topic │ partition i32
+//!  topic removed         5 │ topic
+//!  transaction           6 │ id │ producer id i64 │ epoch i16 │ last producer id i64 │ last epoch i16 │ timeout i32 │ state u8
+//!                          │ started at i64 │ updated at i64 │ count u32 │ { topic │ partition i32 }… │ count u32 │ { group }…
+//!  transaction removed   7 │ id
+//!  pending offset        8 │ id, and what an offset has from its group on
+//! ```
+//!
+//! Numbers are little-endian, texts are their length as u32 and their bytes, times milliseconds since 1970. Each record stands
+//! for itself: what it says replaces what was said before of the same thing, so that a record may be told twice, and the journal
+//! read from any of them on to the end. Reading is total: any bytes give a record or `None`.
+
+use crate::transactions::TransactionState;
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    /// There is a group.
+    Group {
+        group: &'a str,
+        protocol_type: &'a str,
+        /// Since when it has no member; `None` if it has some.
+        emptied_at: Option<i64>,
+    },
+    /// There is none of this name any longer, and it has no offsets.
+    GroupRemoved { group: &'a str },
+    /// A group has come so far.
+    Offset(OffsetRecord<'a>),
+    /// It has not come anywhere there.
+    OffsetRemoved { group: &'a str, topic: &'a str, index: i32 },
+    /// A topic was deleted: no group has offsets of it.
+    TopicRemoved { topic: &'a str },
+    /// How it stands with a transactional id. Where that is complete, it has no pending offsets any longer.
+    Transaction(TransactionRecord<'a>),
+    /// There is no such id any longer.
+    TransactionRemoved { id: &'a str },
+    /// An offset that the transaction of an id brings with it.
+    PendingOffset { id: &'a str, offset: OffsetRecord<'a> },
+}
+
+/// How far a group has come in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OffsetRecord<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) topic: &'a str,
+    pub(crate) index: i32,
+    pub(crate) offset: i64,
+    pub(crate) leader_epoch: i32,
+    pub(crate) committed_at: i64,
+    pub(crate) metadata: &'a str,
+}
+
+/// How it stands with a transactional id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TransactionRecord<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) producer_id: i64,
+    pub(crate) producer_epoch: i16,
+    /// What the producer had before, and may still say that it has.
+    pub(crate) last_producer_id: i64,
+    pub(crate) last_producer_epoch: i16,
+    pub(crate) timeout_ms: i32,
+    pub(crate) state: TransactionState,
+    pub(crate) started_at: i64,
+    pub(crate) updated_at: i64,
+    pub(crate) partitions: Vec<(&'a str, i32)>,
+    pub(crate) groups: Vec<&'a str>,
+}
+
+impl<'a> Record<'a> {
+    /// Adds the bytes of this record to `out`.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Group { group, protocol_type, emptied_at } => {
+                out.push(GROUP);
+                put_text(out, group);
+                put_text(out, protocol_type);
+                out.extend_from_slice(&emptied_at.unwrap_or(-1).to_le_bytes());
+            }
+            Self::GroupRemoved { group } => {
+                out.push(GROUP_REMOVED);
+                put_text(out, group);
+            }
+            Self::Offset(offset) => {
+                out.push(OFFSET);
+                offset.encode(out);
+            }
+            Self::OffsetRemoved { group, topic, index } => {
+                out.push(OFFSET_REMOVED);
+                put_text(out, group);
+                put_text(out, topic);
+                out.extend_from_slice(&index.to_le_bytes());
+            }
+            Self::TopicRemoved { topic } => {
+                out.push(TOPIC_REMOVED);
+                put_text(out, topic);
+            }
+            Self::Transaction(transaction) => {
+                out.push(TRANSACTION);
+                transaction.encode(out);
+            }
+            Self::TransactionRemoved { id } => {
+                out.push(TRANSACTION_REMOVED);
+                put_text(out, id);
+            }
+            Self::PendingOffset { id, offset } => {
+                out.push(PENDING_OFFSET);
+                put_text(out, id);
+                offset.encode(out);
+            }
+        }
+    }
+
+    /// The record that these bytes are, to the last one.
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let record = match reader.byte()? {
+            GROUP => Self::Group {
+                group: reader.text()?,
+                protocol_type: reader.text()?,
+                emptied_at: Some(reader.i64()?).filter(|at| *at >= 0),
+            },
+            GROUP_REMOVED => Self::GroupRemoved { group: reader.text()? },
+            OFFSET => Self::Offset(OffsetRecord::decode(&mut reader)?),
+            OFFSET_REMOVED => {
+                Self::OffsetRemoved { group: reader.text()?, topic: reader.text()?, index: reader.i32()? }
+            }
+            TOPIC_REMOVED => Self::TopicRemoved { topic: reader.text()? },
+            TRANSACTION => Self::Transaction(TransactionRecord::decode(&mut reader)?),
+            TRANSACTION_REMOVED => Self::TransactionRemoved { id: reader.text()? },
+            PENDING_OFFSET => {
+                Self::PendingOffset { id: reader.text()?, offset: OffsetRecord::decode(&mut reader)? }
+            }
+            _ => return None,
+        };
+        reader.0.is_empty().then_some(record)
+    }
+}
+
+impl<'a> OffsetRecord<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_text(out, self.group);
+        put_text(out, self.topic);
+        out.extend_from_slice(&self.index.to_le_bytes());
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.leader_epoch.to_le_bytes());
+        out.extend_from_slice(&self.committed_at.to_le_bytes());
+        put_text(out, self.metadata);
+    }
+
+    fn decode(reader: &mut Reader<'a>) -> Option<Self> {
+        Some(Self {
+            group: reader.text()?,
+            topic: reader.text()?,
+            index: reader.i32()?,
+            offset: reader.i64()?,
+            leader_epoch: reader.i32()?,
+            committed_at: reader.i64()?,
+            metadata: reader.text()?,
+        })
+    }
+}
+
+impl<'a> TransactionRecord<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_text(out, self.id);
+        out.extend_from_slice(&self.producer_id.to_le_bytes());
+        out.extend_from_slice(&self.producer_epoch.to_le_bytes());
+        out.extend_from_slice(&self.last_producer_id.to_le_bytes());
+        out.extend_from_slice(&self.last_producer_epoch.to_le_bytes());
+        out.extend_from_slice(&self.timeout_ms.to_le_bytes());
+        out.push(self.state.number());
+        out.extend_from_slice(&self.started_at.to_le_bytes());
+        out.extend_from_slice(&self.updated_at.to_le_bytes());
+        put_count(out, self.partitions.len());
+        for (topic, index) in &self.partitions {
+            put_text(out, topic);
+            out.extend_from_slice(&index.to_le_bytes());
+        }
+        put_count(out, self.groups.len());
+        self.groups.iter().for_each(|group| put_text(out, group));
+    }
+
+    fn decode(reader: &mut Reader<'a>) -> Option<Self> {
+        let mut record = Self {
+            id: reader.text()?,
+            producer_id: reader.i64()?,
+            producer_epoch: reader.i16()?,
+            last_producer_id: reader.i64()?,
+            last_producer_epoch: reader.i16()?,
+            timeout_ms: reader.i32()?,
+            state: TransactionState::of(reader.byte()?)?,
+            started_at: reader.i64()?,
+            updated_at: reader.i64()?,
+            partitions: Vec::new(),
+            groups: Vec::new(),
+        };
+        for _ in 0..reader.u32()? {
+            record.partitions.push((reader.text()?, reader.i32()?));
+        }
+        for _ in 0..reader.u32()? {
+            record.groups.push(reader.text()?);
+        }
+        Some(record)
+    }
+}
+
+/// What is left of a record.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take<const LENGTH: usize>(&mut self) -> Option<[u8; LENGTH]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take().map(|[byte]| byte)
+    }
+
+    fn i16(&mut self) -> Option<i16> {
+        self.take().map(i16::from_le_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.take().map(i32::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.take().map(i64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = self.u32()?;
+        let (text, rest) = self.0.split_at_checked(length as usize)?;
+        self.0 = rest;
+        str::from_utf8(text).ok()
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_count(out, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    let count = u32::try_from(count).expect("texts and lists come in requests, which are shorter");
+    out.extend_from_slice(&count.to_le_bytes());
+}
+
+const GROUP: u8 = 1;
+const GROUP_REMOVED: u8 = 2;
+const OFFSET: u8 = 3;
+const OFFSET_REMOVED: u8 = 4;
+const TOPIC_REMOVED: u8 = 5;
+const TRANSACTION: u8 = 6;
+const TRANSACTION_REMOVED: u8 = 7;
+const PENDING_OFFSET: u8 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Record<'static>> {
+        let offset = OffsetRecord {
+            group: "group",
+            topic: "topic",
+            index: 3,
+            offset: i64::MAX,
+            leader_epoch: -1,
+            committed_at: 1_700_000_000_000,
+            metadata: "é",
+        };
+        let transaction = TransactionRecord {
+            id: "id",
+            producer_id: 7,
+            producer_epoch: 8,
+            last_producer_id: -1,
+            last_producer_epoch: -1,
+            timeout_ms: 60_000,
+            state: TransactionState::PrepareAbort,
+            started_at: -1,
+            updated_at: 5,
+            partitions: vec![("topic", 0), ("", -1)],
+            groups: vec!["group", ""],
+        };
+        vec![
+            Record::Group { group: "group", protocol_type: "consumer", emptied_at: None },
+            Record::Group { group: "group", protocol_type: "", emptied_at: Some(0) },
+            Record::GroupRemoved { group: "" },
+            Record::Offset(offset),
+            Record::OffsetRemoved { group: "group", topic: "topic", index: 9 },
+            Record::TopicRemoved { topic: "topic" },
+            Record::Transaction(TransactionRecord { partitions: vec![], ..transaction.clone() }),
+            Record::Transaction(transaction),
+            Record::TransactionRemoved { id: "id" },
+            Record::PendingOffset { id: "id", offset },
+        ]
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written_and_no_other_way() {
+        for record in all() {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            assert_eq!(Record::decode(&bytes), Some(record.clone()));
+            for length in 0..bytes.len() {
+                assert_eq!(Record::decode(&bytes[..length]), None, "{length} bytes of {record:?}");
+            }
+            bytes.push(0);
+            assert_eq!(Record::decode(&bytes), None, "one byte more");
+        }
+        assert_eq!(Record::decode(&[0]), None);
+        assert_eq!(Record::decode(&[9, 0, 0, 0, 0]), None, "of a version to come");
+        assert_eq!(Record::decode(&[GROUP_REMOVED, 0xff, 0xff, 0xff, 0xff]), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_record_or_none(bytes: Vec<u8>, kind in 0_u8..12) {
+            let _ = Record::decode(&[&[kind][..], &bytes].concat());
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The coordinators of Kafka's groups and transactions, and the journal that they share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::groups::{Groups, KeptGroups};
+use crate::journal::{Admission, Journal, JournalLog, SLACK};
+use crate::namespace::{DeletionObserver, Namespace, NamespaceError};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Coordinators {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) groups: Arc<Groups>,
+}
+
+impl Coordinators {
+    /// Those of a namespace, with what its journal tells. It blocks while that is read.
+    ///
+    /// # Errors
+    /// The journal can't be used.
+    pub(super) fn open(namespace: &Arc<Namespace>, seed: u64) -> Result<Self, NamespaceError> {
+        let mut kept_groups = KeptGroups::default();
+        let journal = match namespace.open_coordinator_log()? {
+            None => Journal::in_memory(),
+            Some(opened) => {
+                let admitted = Arc::clone(namespace);
+                let admission =
+                    Admission(Box::new(move || admitted.admit_coordinators().map_err(|it| it.to_string())));
+                let place = JournalLog { log: opened.log, path: opened.path, admission, slack: SLACK };
+                let opened = Journal::open(place, |record| kept_groups.apply(&record));
+                opened.map_err(|error| namespace.refuse_coordinator_log(&error))?
+            }
+        };
+        let journal = Arc::new(journal);
+        let groups = Groups::new(seed, Arc::clone(&journal), kept_groups, |topic| {
+            namespace.hub(topic).is_some_and(|hub| hub.name() == topic)
+        });
+        let coordinators = Self { journal, groups };
+        namespace.observe_deletions(Arc::new(Deletions { groups: Arc::clone(&coordinators.groups) }));
+        Ok(coordinators)
+    }
+
+    /// Has them do what is due until `stop` becomes true.
+    pub(super) fn start(&self, tasks: &mut JoinSet<()>, stop: &watch::Receiver<bool>) {
+        tasks.spawn(Arc::clone(&self.groups).drive(stop.clone()));
+        tasks.spawn(self.clone().tidy(stop.clone()));
+    }
+
+    /// Keeps the journal short.
+    async fn tidy(self, mut stop: watch::Receiver<bool>) {
+        let mut ticks = tokio::time::interval(TIDYING_PERIOD);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+            if let Some(begun) = self.journal.tidy() {
+                match self.groups.give_account() {
+                    Ok(()) => self.journal.end_account(&begun),
+                    // Another one is given when it can be written.
+                    Err(refused) => tracing::debug!(%refused, "the coordinators' journal stays long"),
+                }
+            }
+        }
+    }
+}
+
+/// What coordinators know of hubs goes with them.
+#[derive(Debug)]
+struct Deletions {
+    groups: Arc<Groups>,
+}
+
+impl DeletionObserver for Deletions {
+    fn hub_deleted(&self, name: &str) {
+        self.groups.forget_topic(name);
+    }
+}
+
+/// How often it is looked whether the journal has become long.
+const TIDYING_PERIOD: Duration = Duration::from_secs(1);

@@ -1,0 +1,5 @@
+//! Transactions of Kafka's producers.
+
+mod state;
+
+pub(crate) use state::TransactionState;
