@@ -1,60 +1,32 @@
-//! One consumer group, as a state machine: requests and the time in, replies out. It knows no socket and no clock.
+//! One group: what it has committed, and how its members agree.
 //!
-//! ```text
-//!            first member joins          all are back, or the time is over         the leader has assigned
-//!  Empty ─────────────────────▶ Preparing ─────────────────────────▶ Completing ─────────────────────────▶ Stable
-//!    ▲                           ▲   ▲ a member comes, goes or changes │ the same                             │ the same
-//!    └── no member is left ──────┘   └─────────────────────────────────┴──────────────────────────────────────┘
-//! ```
-//!
-//! Each time around is a generation. A request that has to wait is given a ticket by the caller, and its [`Reply`] comes out
-//! under that ticket, later or at once. Sources: Kafka's protocol guide, KIP-62 (rebalance timeout), KIP-345 (static members),
-//! KIP-394 (member ids).
-
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+//! Members agree among themselves (`classic_group`), or the broker assigns partitions (`consumer_group`). A group without members
+//! becomes whatever the first one speaks; its offsets stay.
 
 use kafka::ErrorCode;
-use kafka::messages::group::{
-    JoinGroupRequest, JoinGroupResponse, JoinedMember, MemberRef, SyncGroupRequest, SyncGroupResponse,
-};
-use kafka::messages::group_admin::{DescribedGroup, DescribedMember};
-use kafka::read::Reader;
+use kafka::messages::group::MemberRef;
+use kafka::messages::group_admin::DescribedGroup;
 use tokio::time::Instant;
 
+use super::classic_group::{ClassicGroup, Reply};
+use super::consumer_group::ConsumerGroup;
 use super::offsets::Offsets;
 
-/// A group of consumers who share the partitions of topics.
+/// See the module.
 #[derive(Debug)]
 pub(super) struct Group {
-    state: State,
-    generation: i32,
-    protocol_type: String,
-    /// The way of assignment that was chosen.
-    protocol: String,
-    members: BTreeMap<String, Member>,
-    /// The ids of members by the names that they keep.
-    instances: HashMap<String, String>,
-    /// Ids that were given out and have not joined yet, each until when it may.
-    pending: BTreeMap<String, Instant>,
-    leader: Option<String>,
-    /// How many have joined so far: the first of those who are there leads.
-    joined: u64,
+    agreement: Agreement,
     pub(super) offsets: Offsets,
-    /// Since when it has no member.
-    emptied_at: Instant,
-    replies: Vec<(Ticket, Reply)>,
+}
+
+#[derive(Debug)]
+enum Agreement {
+    Classic(ClassicGroup),
+    Consumer(ConsumerGroup),
 }
 
 /// A request that waits.
 pub(super) type Ticket = u64;
-
-/// What a request that had to wait is answered.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    Join(ErrorCode, JoinGroupResponse),
-    Sync(ErrorCode, SyncGroupResponse),
-}
 
 /// Who asks, beside what the request says.
 #[derive(Clone, Copy, Debug)]
@@ -67,396 +39,67 @@ pub(crate) struct Client<'a> {
     pub(crate) version: i16,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Empty,
-    /// Members come, or come back, until then. A group that was empty waits until then in any case: more may be about to come.
-    Preparing {
-        until: Instant,
-        waits: bool,
-    },
-    /// The leader assigns, and the members fetch their parts, until then.
-    Completing {
-        until: Instant,
-    },
-    Stable,
-}
-
-#[derive(Debug)]
-struct Member {
-    instance_id: Option<String>,
-    client_id: String,
-    host: String,
-    session_timeout: Duration,
-    rebalance_timeout: Duration,
-    protocols: Vec<(String, Vec<u8>)>,
-    assignment: Vec<u8>,
-    /// When it is taken for gone, unless it is waiting for us.
-    gone_at: Instant,
-    join: Option<Ticket>,
-    sync: Option<Ticket>,
-    /// Whether it knows that a leader may have nothing to assign.
-    may_skip: bool,
-    order: u64,
-}
-
 impl Group {
     pub(super) fn new(now: Instant) -> Self {
-        Self {
-            state: State::Empty,
-            generation: 0,
-            protocol_type: String::new(),
-            protocol: String::new(),
-            members: BTreeMap::new(),
-            instances: HashMap::new(),
-            pending: BTreeMap::new(),
-            leader: None,
-            joined: 0,
-            offsets: Offsets::default(),
-            emptied_at: now,
-            replies: Vec::new(),
-        }
+        Self { agreement: Agreement::Classic(ClassicGroup::new(now)), offsets: Offsets::default() }
     }
 
     /// A group without members, as it was kept.
     pub(super) fn restored(now: Instant, offsets: Offsets) -> Self {
         let protocol_type = offsets.kept.as_ref().map(|kept| kept.protocol_type.clone()).unwrap_or_default();
-        Self { protocol_type, offsets, ..Self::new(now) }
+        Self { agreement: Agreement::Classic(ClassicGroup::restored(now, protocol_type)), offsets }
+    }
+
+    /// The group as one whose members agree among themselves; `None` if it has members that do not.
+    pub(super) fn classic(&mut self, now: Instant) -> Option<&mut ClassicGroup> {
+        if matches!(&self.agreement, Agreement::Consumer(group) if group.empty_since().is_some()) {
+            self.agreement = Agreement::Classic(ClassicGroup::new(now));
+        }
+        self.known_classic()
+    }
+
+    /// The same for a request that only a member can make.
+    pub(super) fn known_classic(&mut self) -> Option<&mut ClassicGroup> {
+        match &mut self.agreement {
+            Agreement::Classic(group) => Some(group),
+            Agreement::Consumer(_) => None,
+        }
+    }
+
+    /// The group as one whose partitions the broker assigns; `None` if it has members that assign them themselves.
+    pub(super) fn consumer(&mut self, now: Instant) -> Option<&mut ConsumerGroup> {
+        if matches!(&self.agreement, Agreement::Classic(group) if group.empty_since().is_some()) {
+            self.agreement = Agreement::Consumer(ConsumerGroup::new(now));
+        }
+        match &mut self.agreement {
+            Agreement::Consumer(group) => Some(group),
+            Agreement::Classic(_) => None,
+        }
+    }
+
+    /// The same, to look at. A group that never had another member is none.
+    pub(super) const fn known_consumer(&self) -> Option<&ConsumerGroup> {
+        match &self.agreement {
+            Agreement::Consumer(group) => Some(group),
+            Agreement::Classic(_) => None,
+        }
     }
 
     /// The replies that are due.
     pub(super) fn take_replies(&mut self) -> Vec<(Ticket, Reply)> {
-        std::mem::take(&mut self.replies)
+        self.known_classic().map(ClassicGroup::take_replies).unwrap_or_default()
     }
 
-    /// Someone joins, or comes back. `new_id` is the id of a new member.
-    pub(super) fn join(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        request: &JoinGroupRequest<'_>,
-        client: Client<'_>,
-        new_id: impl FnOnce() -> String,
-    ) {
-        if let Err(error) = self.check_join(request) {
-            return self.refuse_join(ticket, error, request.member_id);
-        }
-        let instance = request.instance_id.and_then(|instance| self.instances.get(instance).cloned());
-        match (request.member_id, request.instance_id, instance) {
-            ("", Some(_), Some(known)) => self.replace(now, ticket, request, client, &known, new_id()),
-            ("", None, _) if client.version >= FIRST_WITH_PENDING => {
-                let id = new_id();
-                let timeout = milliseconds(request.session_timeout_ms);
-                self.pending.insert(id.clone(), now + timeout);
-                self.refuse_join(ticket, ErrorCode::MemberIdRequired, &id);
-            }
-            ("", ..) => self.add(now, ticket, request, client, new_id()),
-            (id, Some(_), Some(known)) if known != id => {
-                self.refuse_join(ticket, ErrorCode::FencedInstanceId, id);
-            }
-            (id, ..) if self.pending.remove(id).is_some() => {
-                self.add(now, ticket, request, client, id.to_owned());
-            }
-            (id, ..) if self.members.contains_key(id) => self.rejoin(now, ticket, request, client, id),
-            (id, ..) => self.refuse_join(ticket, ErrorCode::UnknownMemberId, id),
-        }
-    }
-
-    /// Whether it may be a member of this group at all.
-    fn check_join(&self, request: &JoinGroupRequest<'_>) -> Result<(), ErrorCode> {
-        if !SESSION_TIMEOUTS.contains(&request.session_timeout_ms) {
-            return Err(ErrorCode::InvalidSessionTimeout);
-        }
-        if request.protocols.is_empty() || request.protocol_type.is_empty() {
-            return Err(ErrorCode::InconsistentGroupProtocol);
-        }
-        if self.members.len() + self.pending.len() >= MEMBERS_MAX {
-            return Err(ErrorCode::GroupMaxSizeReached);
-        }
-        let others = || self.members.iter().filter(|(id, _)| *id != request.member_id).map(|(_, it)| it);
-        if others().next().is_none() {
-            return Ok(());
-        }
-        let all_know = |(name, _): &(&str, &[u8])| others().all(|other| other.metadata(name).is_some());
-        match request.protocol_type == self.protocol_type && request.protocols.iter().any(all_know) {
-            true => Ok(()),
-            false => Err(ErrorCode::InconsistentGroupProtocol),
-        }
-    }
-
-    fn refuse_join(&mut self, ticket: Ticket, error: ErrorCode, member_id: &str) {
-        let member_id = member_id.to_owned();
-        let response = JoinGroupResponse { generation: -1, member_id, ..JoinGroupResponse::default() };
-        self.replies.push((ticket, Reply::Join(error, response)));
-    }
-
-    /// A new member.
-    fn add(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        request: &JoinGroupRequest<'_>,
-        client: Client<'_>,
-        id: String,
-    ) {
-        self.joined += 1;
-        let member = Member::new(now, ticket, request, client, self.joined);
-        if let Some(instance) = &member.instance_id {
-            self.instances.insert(instance.clone(), id.clone());
-        }
-        self.protocol_type = request.protocol_type.to_owned();
-        self.members.insert(id, member);
-        self.prepare(now);
-    }
-
-    /// A member that is known comes back.
-    fn rejoin(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        request: &JoinGroupRequest<'_>,
-        client: Client<'_>,
-        id: &str,
-    ) {
-        let is_leader = self.leader.as_deref() == Some(id);
-        let Some(member) = self.members.get_mut(id) else {
-            return;
-        };
-        let is_as_before = member.protocols_are(request);
-        member.update(now, ticket, request, client);
-        match self.state {
-            State::Stable if is_as_before && !is_leader => self.answer_join(id),
-            // It has not heard of the generation that has begun without it.
-            State::Completing { .. } if is_as_before => self.answer_join(id),
-            _ => self.prepare(now),
-        }
-    }
-
-    /// A static member has started again: it takes the place of what it was before.
-    fn replace(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        request: &JoinGroupRequest<'_>,
-        client: Client<'_>,
-        old: &str,
-        id: String,
-    ) {
-        let Some(mut member) = self.members.remove(old) else {
-            return self.add(now, ticket, request, client, id);
-        };
-        self.refuse_waiting(&mut member, old, ErrorCode::FencedInstanceId);
-        let is_as_before = member.protocols_are(request);
-        member.update(now, ticket, request, client);
-        self.members.insert(id.clone(), member);
-        self.instances.extend(request.instance_id.map(|instance| (instance.to_owned(), id.clone())));
-        let was_leader = self.leader.as_deref() == Some(old);
-        if was_leader {
-            self.leader = Some(id.clone());
-        }
-        match self.state {
-            State::Stable if is_as_before => {
-                self.answer_join(&id);
-                // A leader of an older version would assign anew. The reply names another leader.
-                if was_leader
-                    && let Some((_, Reply::Join(_, response))) = self.replies.last_mut()
-                    && !response.skip_assignment
-                {
-                    response.leader = old.to_owned();
-                    response.members.clear();
-                }
-            }
-            _ => self.prepare(now),
-        }
-    }
-
-    /// The group has to be made anew, or is being made anew already.
-    fn prepare(&mut self, now: Instant) {
-        if matches!(self.state, State::Preparing { .. }) {
-            return self.complete_if_all_are_back(now);
-        }
-        for member in self.members.values_mut() {
-            if let Some(sync) = member.sync.take() {
-                self.replies.push((sync, refused_sync(ErrorCode::RebalanceInProgress)));
-            }
-        }
-        self.state = match self.state {
-            State::Empty => State::Preparing { until: now + FIRST_WAIT, waits: true },
-            _ => State::Preparing { until: now + self.longest_rebalance(), waits: false },
-        };
-        self.complete_if_all_are_back(now);
-    }
-
-    fn longest_rebalance(&self) -> Duration {
-        self.members.values().map(|member| member.rebalance_timeout).max().unwrap_or_default()
-    }
-
-    fn complete_if_all_are_back(&mut self, now: Instant) {
-        let are_back = self.pending.is_empty() && self.members.values().all(|member| member.join.is_some());
-        if are_back && matches!(self.state, State::Preparing { waits: false, .. }) {
-            self.complete(now);
-        }
-    }
-
-    /// Begins a generation with those who are back.
-    fn complete(&mut self, now: Instant) {
-        // Static members may be starting again; they are gone when their session is.
-        let gone: Vec<String> = self
-            .members
-            .iter()
-            .filter(|(_, member)| member.join.is_none() && member.instance_id.is_none())
-            .map(|(id, _)| id.clone())
-            .collect();
-        gone.iter().for_each(|id| self.remove(id));
-        if self.members.is_empty() {
-            return self.empty(now);
-        }
-        if self.members.values().all(|member| member.join.is_none()) {
-            self.state = State::Preparing { until: now + self.longest_rebalance(), waits: false };
-            return;
-        }
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
-        self.protocol = self.chosen_protocol();
-        let leads = |id: &String| self.members.get(id).is_some_and(|member| member.join.is_some());
-        if !self.leader.as_ref().is_some_and(leads) {
-            let back = self.members.iter().filter(|(_, member)| member.join.is_some());
-            self.leader = back.min_by_key(|(_, member)| member.order).map(|(id, _)| id.clone());
-        }
-        self.state = State::Completing { until: now + self.longest_rebalance() };
-        let back: Vec<String> = self.members.keys().cloned().collect();
-        for id in back {
-            if let Some(member) = self.members.get_mut(&id) {
-                member.assignment.clear();
-                member.gone_at = now + member.session_timeout;
-            }
-            self.answer_join(&id);
-        }
-    }
-
-    /// The way that all know and most like best.
-    fn chosen_protocol(&self) -> String {
-        let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
-        for member in self.members.values() {
-            let all_know = |(name, _): &&(String, Vec<u8>)| {
-                self.members.values().all(|other| other.metadata(name).is_some())
-            };
-            if let Some((name, _)) = member.protocols.iter().find(all_know) {
-                *votes.entry(name).or_default() += 1;
-            }
-        }
-        votes
-            .into_iter()
-            .max_by_key(|(_, votes)| *votes)
-            .map_or_else(String::new, |(name, _)| name.to_owned())
-    }
-
-    /// Tells a member that waits what it belongs to.
-    fn answer_join(&mut self, id: &str) {
-        let is_leader = self.leader.as_deref() == Some(id);
-        let is_stable = self.state == State::Stable;
-        let Some(member) = self.members.get_mut(id) else {
-            return;
-        };
-        let Some(ticket) = member.join.take() else {
-            return;
-        };
-        let skip_assignment = is_leader && is_stable && member.may_skip;
-        let members = match is_leader {
-            false => Vec::new(),
-            true => self
-                .members
-                .iter()
-                .map(|(id, member)| JoinedMember {
-                    member_id: id.clone(),
-                    instance_id: member.instance_id.clone(),
-                    metadata: member.metadata(&self.protocol).unwrap_or_default().to_vec(),
-                })
-                .collect(),
-        };
-        let response = JoinGroupResponse {
-            generation: self.generation,
-            protocol_type: Some(self.protocol_type.clone()),
-            protocol: Some(self.protocol.clone()),
-            leader: self.leader.clone().unwrap_or_default(),
-            skip_assignment,
-            member_id: id.to_owned(),
-            members,
-        };
-        self.replies.push((ticket, Reply::Join(ErrorCode::None, response)));
-    }
-
-    /// A member brings the assignment, or fetches its part.
-    pub(super) fn sync(&mut self, now: Instant, ticket: Ticket, request: &SyncGroupRequest<'_>) {
-        let is_other = |asked: Option<&str>, own: &str| asked.is_some_and(|asked| asked != own);
-        let error = match self.check_member(now, &request.member) {
-            Err(error) => Some(error),
-            Ok(()) if is_other(request.protocol_type, &self.protocol_type) => {
-                Some(ErrorCode::InconsistentGroupProtocol)
-            }
-            Ok(()) if is_other(request.protocol, &self.protocol) => {
-                Some(ErrorCode::InconsistentGroupProtocol)
-            }
-            Ok(()) if matches!(self.state, State::Preparing { .. }) => Some(ErrorCode::RebalanceInProgress),
-            Ok(()) => None,
-        };
-        if let Some(error) = error {
-            self.replies.push((ticket, refused_sync(error)));
-            return;
-        }
-        let id = request.member.member_id;
-        if let Some(member) = self.members.get_mut(id) {
-            member.sync = Some(ticket);
-        }
-        if matches!(self.state, State::Completing { .. }) && self.leader.as_deref() == Some(id) {
-            for (id, assignment) in &request.assignments {
-                if let Some(member) = self.members.get_mut(*id) {
-                    member.assignment = assignment.to_vec();
-                }
-            }
-            self.state = State::Stable;
-        }
-        if self.state == State::Stable {
-            self.answer_syncs(now);
-        }
-    }
-
-    fn answer_syncs(&mut self, now: Instant) {
-        for member in self.members.values_mut() {
-            if let Some(ticket) = member.sync.take() {
-                member.gone_at = now + member.session_timeout;
-                let response = SyncGroupResponse {
-                    protocol_type: Some(self.protocol_type.clone()),
-                    protocol: Some(self.protocol.clone()),
-                    assignment: member.assignment.clone(),
-                };
-                self.replies.push((ticket, Reply::Sync(ErrorCode::None, response)));
-            }
-        }
-    }
-
-    /// A member shows that it is there.
-    pub(super) fn heartbeat(&mut self, now: Instant, member: &MemberRef<'_>) -> ErrorCode {
-        match self.check_member(now, member) {
-            Err(error) => error,
-            Ok(()) if matches!(self.state, State::Preparing { .. }) => ErrorCode::RebalanceInProgress,
-            Ok(()) => ErrorCode::None,
-        }
-    }
-
-    /// Whether someone may commit offsets: a member of this generation, or, where there is no member, anyone who says that it is none.
+    /// Whether someone may commit offsets: a member of this generation or epoch, or, where there is no member, anyone who says
+    /// that it is none.
     pub(super) fn check_commit(&mut self, now: Instant, member: &MemberRef<'_>) -> Result<(), ErrorCode> {
-        if member.generation < 0 && self.state == State::Empty {
-            return Ok(());
-        }
-        self.check_member(now, member)?;
-        match self.state {
-            State::Completing { .. } => Err(ErrorCode::RebalanceInProgress),
-            State::Empty | State::Preparing { .. } | State::Stable => Ok(()),
+        match &mut self.agreement {
+            Agreement::Classic(group) => group.check_commit(now, member),
+            Agreement::Consumer(group) => group.check_commit(member),
         }
     }
 
-    /// Whether someone may commit offsets with a transaction. Clients of the first versions do not say who they are; those of the
-    /// others are members of this generation.
+    /// Whether someone may commit offsets with a transaction. Clients of the first versions do not say who they are.
     pub(super) fn check_transactional(
         &mut self,
         now: Instant,
@@ -464,259 +107,85 @@ impl Group {
     ) -> Result<(), ErrorCode> {
         let names_itself =
             member.generation >= 0 || !member.member_id.is_empty() || member.instance_id.is_some();
-        if names_itself { self.check_member(now, member) } else { Ok(()) }
+        match &mut self.agreement {
+            _ if !names_itself => Ok(()),
+            Agreement::Classic(group) => group.check_member(now, member),
+            Agreement::Consumer(group) => group.check_commit(member),
+        }
     }
 
-    /// Whether a member has subscribed to this topic. What a member says that can't be read may mean any topic.
+    /// Whether a member has subscribed to this topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
-        self.members.values().any(|member| {
-            let metadata = member.protocols.first().map(|(_, metadata)| metadata.as_slice());
-            metadata.and_then(subscribed_topics).is_none_or(|topics| topics.contains(&topic))
-        })
-    }
-
-    /// Whether it is a member of this generation. It is there for another session then.
-    fn check_member(&mut self, now: Instant, asked: &MemberRef<'_>) -> Result<(), ErrorCode> {
-        if let Some(instance) = asked.instance_id {
-            match self.instances.get(instance) {
-                Some(known) if known != asked.member_id => return Err(ErrorCode::FencedInstanceId),
-                Some(_) => {}
-                None => return Err(ErrorCode::UnknownMemberId),
-            }
+        match &self.agreement {
+            Agreement::Classic(group) => group.is_subscribed_to(topic),
+            Agreement::Consumer(group) => group.is_subscribed_to(topic),
         }
-        let member = self.members.get_mut(asked.member_id).ok_or(ErrorCode::UnknownMemberId)?;
-        if asked.generation != self.generation {
-            return Err(ErrorCode::IllegalGeneration);
-        }
-        member.gone_at = now + member.session_timeout;
-        Ok(())
-    }
-
-    /// A member leaves, named by its id, or by the name that it keeps.
-    pub(super) fn leave(&mut self, now: Instant, member_id: &str, instance_id: Option<&str>) -> ErrorCode {
-        let id = match instance_id.map(|instance| self.instances.get(instance).cloned()) {
-            Some(None) => return ErrorCode::UnknownMemberId,
-            Some(Some(known)) if !member_id.is_empty() && known != member_id => {
-                return ErrorCode::FencedInstanceId;
-            }
-            Some(Some(known)) => known,
-            None => member_id.to_owned(),
-        };
-        if self.pending.remove(&id).is_some() {
-            self.complete_if_all_are_back(now);
-            return ErrorCode::None;
-        }
-        if !self.members.contains_key(&id) {
-            return ErrorCode::UnknownMemberId;
-        }
-        self.remove(&id);
-        self.go_on_without(now);
-        ErrorCode::None
     }
 
     /// Does what is due by `now`.
     pub(super) fn expire(&mut self, now: Instant) {
-        let before = (self.pending.len(), self.members.len());
-        self.pending.retain(|_id, until| *until > now);
-        let gone: Vec<String> = self
-            .members
-            .iter()
-            .filter(|(_, member)| !member.is_waiting() && member.gone_at <= now)
-            .map(|(id, _)| id.clone())
-            .collect();
-        gone.iter().for_each(|id| self.remove(id));
-        match self.state {
-            State::Preparing { until, .. } if until <= now => self.complete(now),
-            State::Completing { until } if until <= now => {
-                let late = self.members.iter().filter(|(_, member)| member.sync.is_none());
-                let late: Vec<String> = late.map(|(id, _)| id.clone()).collect();
-                late.iter().for_each(|id| self.remove(id));
-                self.go_on_without(now);
-            }
-            _ if before != (self.pending.len(), self.members.len()) => self.go_on_without(now),
-            _ => {}
+        match &mut self.agreement {
+            Agreement::Classic(group) => group.expire(now),
+            Agreement::Consumer(group) => group.expire(now),
         }
     }
 
     /// When there is something to be done next.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let sessions = self.members.values().filter(|it| !it.is_waiting()).map(|member| member.gone_at);
-        let state = match self.state {
-            State::Preparing { until, .. } | State::Completing { until } => Some(until),
-            State::Empty | State::Stable => None,
-        };
-        self.pending.values().copied().chain(sessions).chain(state).min()
-    }
-
-    /// Members have gone.
-    fn go_on_without(&mut self, now: Instant) {
-        match self.members.is_empty() && !matches!(self.state, State::Preparing { .. }) {
-            true => self.empty(now),
-            false => self.prepare(now),
+        match &self.agreement {
+            Agreement::Classic(group) => group.next_deadline(),
+            Agreement::Consumer(group) => group.next_deadline(),
         }
-    }
-
-    fn remove(&mut self, id: &str) {
-        let Some(mut member) = self.members.remove(id) else {
-            return;
-        };
-        if let Some(instance) = &member.instance_id {
-            self.instances.remove(instance);
-        }
-        if self.leader.as_deref() == Some(id) {
-            self.leader = None;
-        }
-        self.refuse_waiting(&mut member, id, ErrorCode::UnknownMemberId);
-    }
-
-    /// What a member still waits for does not come.
-    fn refuse_waiting(&mut self, member: &mut Member, id: &str, error: ErrorCode) {
-        if let Some(ticket) = member.join.take() {
-            self.refuse_join(ticket, error, id);
-        }
-        if let Some(ticket) = member.sync.take() {
-            self.replies.push((ticket, refused_sync(error)));
-        }
-    }
-
-    fn empty(&mut self, now: Instant) {
-        if self.state != State::Empty {
-            self.generation = self.generation.checked_add(1).unwrap_or(1);
-        }
-        self.state = State::Empty;
-        self.protocol.clear();
-        self.leader = None;
-        self.emptied_at = now;
     }
 
     /// Since when it has no member, and no one is about to become one.
     pub(super) fn empty_since(&self) -> Option<Instant> {
-        (self.state == State::Empty && self.pending.is_empty()).then_some(self.emptied_at)
-    }
-
-    /// What operators call its state.
-    pub(super) const fn state_name(&self) -> &'static str {
-        match self.state {
-            State::Empty => "Empty",
-            State::Preparing { .. } => "PreparingRebalance",
-            State::Completing { .. } => "CompletingRebalance",
-            State::Stable => "Stable",
+        match &self.agreement {
+            Agreement::Classic(group) => group.empty_since(),
+            Agreement::Consumer(group) => group.empty_since(),
         }
     }
 
-    /// What kind of group it is; empty if it never had a member.
+    /// What operators call its state.
+    pub(super) fn state_name(&self) -> &'static str {
+        match &self.agreement {
+            Agreement::Classic(group) => group.state_name(),
+            Agreement::Consumer(group) => group.state_name(),
+        }
+    }
+
+    /// How its members agree, as operators call it.
+    pub(super) const fn type_name(&self) -> &'static str {
+        match &self.agreement {
+            Agreement::Classic(_) => "classic",
+            Agreement::Consumer(_) => "consumer",
+        }
+    }
+
+    /// What its members share; empty if it never had one.
     pub(super) fn protocol_type(&self) -> &str {
-        &self.protocol_type
+        match &self.agreement {
+            Agreement::Classic(group) => group.protocol_type(),
+            Agreement::Consumer(_) => CONSUMER,
+        }
     }
 
     /// How many members it has.
     pub(super) fn member_count(&self) -> usize {
-        self.members.len()
+        match &self.agreement {
+            Agreement::Classic(group) => group.member_count(),
+            Agreement::Consumer(group) => group.member_count(),
+        }
     }
 
-    pub(super) fn describe(&self, group_id: &str) -> DescribedGroup {
-        let member = |(id, member): (&String, &Member)| DescribedMember {
-            member_id: id.clone(),
-            instance_id: member.instance_id.clone(),
-            client_id: member.client_id.clone(),
-            host: member.host.clone(),
-            metadata: member.metadata(&self.protocol).unwrap_or_default().to_vec(),
-            assignment: member.assignment.clone(),
-        };
-        DescribedGroup {
-            group_id: group_id.to_owned(),
-            state: self.state_name(),
-            protocol_type: self.protocol_type.clone(),
-            protocol: self.protocol.clone(),
-            members: self.members.iter().map(member).collect(),
+    /// What there is to say of it to those who know the classic protocol; `None` if it is no group of that.
+    pub(super) fn describe(&self, group_id: &str) -> Option<DescribedGroup> {
+        match &self.agreement {
+            Agreement::Classic(group) => Some(group.describe(group_id)),
+            Agreement::Consumer(_) => None,
         }
     }
 }
 
-impl Member {
-    fn new(
-        now: Instant,
-        ticket: Ticket,
-        request: &JoinGroupRequest<'_>,
-        client: Client<'_>,
-        order: u64,
-    ) -> Self {
-        let mut member = Self {
-            instance_id: request.instance_id.map(str::to_owned),
-            client_id: String::new(),
-            host: String::new(),
-            session_timeout: Duration::ZERO,
-            rebalance_timeout: Duration::ZERO,
-            protocols: Vec::new(),
-            assignment: Vec::new(),
-            gone_at: now,
-            join: None,
-            sync: None,
-            may_skip: false,
-            order,
-        };
-        member.update(now, ticket, request, client);
-        member
-    }
-
-    fn update(&mut self, now: Instant, ticket: Ticket, request: &JoinGroupRequest<'_>, client: Client<'_>) {
-        self.client_id = client.id.to_owned();
-        self.host = client.host.to_owned();
-        self.session_timeout = milliseconds(request.session_timeout_ms);
-        self.rebalance_timeout = milliseconds(request.rebalance_timeout_ms);
-        self.protocols = request
-            .protocols
-            .iter()
-            .map(|(name, metadata)| ((*name).to_owned(), metadata.to_vec()))
-            .collect();
-        self.gone_at = now + self.session_timeout;
-        self.join = Some(ticket);
-        self.may_skip = client.version >= FIRST_WITH_SKIPPING;
-    }
-
-    fn protocols_are(&self, request: &JoinGroupRequest<'_>) -> bool {
-        let own = self.protocols.iter().map(|(name, metadata)| (name.as_str(), metadata.as_slice()));
-        own.eq(request.protocols.iter().copied())
-    }
-
-    fn metadata(&self, protocol: &str) -> Option<&[u8]> {
-        self.protocols.iter().find(|(name, _)| name == protocol).map(|(_, metadata)| metadata.as_slice())
-    }
-
-    /// Whether it waits for us, and can't show that it is there.
-    const fn is_waiting(&self) -> bool {
-        self.join.is_some() || self.sync.is_some()
-    }
-}
-
-/// The topics in what a consumer says of itself (`ConsumerProtocolSubscription`): a version, then their names.
-fn subscribed_topics(metadata: &[u8]) -> Option<Vec<&str>> {
-    let mut reader = Reader::new(metadata, false);
-    reader.i16("version").ok()?;
-    let count = reader.array_length("topics").ok()?;
-    (0..count).map(|_| reader.string("topic").ok()).collect()
-}
-
-fn refused_sync(error: ErrorCode) -> Reply {
-    Reply::Sync(error, SyncGroupResponse::default())
-}
-
-fn milliseconds(milliseconds: i32) -> Duration {
-    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
-}
-
-/// The session timeouts that Kafka allows, in milliseconds.
-const SESSION_TIMEOUTS: std::ops::RangeInclusive<i32> = 6_000..=1_800_000;
-
-/// How long a group waits for more members when the first has come. Kafka waits for three seconds, in a cluster where
-/// members start one after the other.
-const FIRST_WAIT: Duration = Duration::from_millis(20);
-
-/// Members of one group, and those about to become one.
-const MEMBERS_MAX: usize = 10_000;
-
-/// From this version of JoinGroup on a member is given its id before it joins.
-const FIRST_WITH_PENDING: i16 = 4;
-
-/// From this version of JoinGroup on a leader can be told that it has nothing to assign.
-const FIRST_WITH_SKIPPING: i16 = 9;
+/// What kind of group consumers of records make. Others assign something else than partitions.
+pub(super) const CONSUMER: &str = "consumer";

@@ -13,7 +13,7 @@ use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use tokio::time::Instant;
 
-use super::group::Group;
+use super::group::{CONSUMER, Group};
 use super::offsets::{self, KeptGroup, Offsets};
 use super::{Groups, Registry, is_group_id};
 use crate::journal::{Journal, OffsetRecord, Record, Refused};
@@ -410,9 +410,6 @@ fn record<'a>(group: &'a str, committed: &CommittedOffset<'a>, committed_at: i64
 pub(super) fn wall_clock() -> UnixTime {
     SystemTime::now().into()
 }
-
-/// What kind of group consumers of records make. Others assign something else than partitions.
-const CONSUMER: &str = "consumer";
 
 /// A group without members is forgotten after this time, with its offsets (`offsets.retention.minutes`).
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -3,10 +3,11 @@
 //! They have nothing to do with the consumer groups of hubs. They are there as soon as someone names them, and span all topics
 //! of the namespace.
 //!
-//! * `group` is one group, as a state machine.
+//! * `group` is one group, which is a state machine of one of two kinds: `classic_group` or `consumer_group`.
 //! * `offsets` are what it has committed, and `keeping` is what of that outlives the process.
 //! * [`Groups`] are all of them: it gives each request its turn, has the machines do what is due, and wakes requests that wait.
 
+mod classic_group;
 mod consumer_group;
 mod group;
 mod keeping;
@@ -19,6 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kafka::ErrorCode;
+use kafka::messages::consumer_group::{
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DescribedConsumerGroup, JOIN,
+};
 use kafka::messages::group::{JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest};
 use kafka::messages::group_admin::{DescribedGroup, ListGroupsRequest, ListedGroup};
 use kafka::messages::group_offsets::{AskedGroup, FetchedOffset};
@@ -26,7 +30,9 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use units::Random;
 
-pub(crate) use group::{Client, Reply};
+pub(crate) use classic_group::Reply;
+pub(crate) use consumer_group::{Topic, Topics};
+pub(crate) use group::Client;
 pub(crate) use keeping::{Changed, KeptGroups};
 pub(crate) use offsets::check as check_offset;
 
@@ -110,7 +116,12 @@ impl Groups {
         let group = groups.entry(request.group_id.to_owned()).or_insert_with(|| Group::new(now));
         let prefix = request.instance_id.unwrap_or(client.id);
         let new_id = || format!("{prefix}-{:016x}{:016x}", ids.next_u64(), ids.next_u64());
-        group.join(now, ticket, request, client, new_id);
+        match group.classic(now) {
+            Some(group) => group.join(now, ticket, request, client, new_id),
+            None => {
+                registry.answer(ticket, Reply::Join(ErrorCode::InconsistentGroupProtocol, Default::default()))
+            }
+        }
         self.settle(registry, request.group_id);
         receiver
     }
@@ -119,7 +130,7 @@ impl Groups {
     pub(crate) fn sync(&self, request: &SyncGroupRequest<'_>) -> oneshot::Receiver<Reply> {
         let mut registry = self.lock();
         let (ticket, receiver) = registry.ticket();
-        match registry.groups.get_mut(request.member.group_id) {
+        match registry.groups.get_mut(request.member.group_id).and_then(Group::known_classic) {
             Some(group) => group.sync(Instant::now(), ticket, request),
             None => registry.answer(ticket, Reply::Sync(ErrorCode::UnknownMemberId, Default::default())),
         }
@@ -130,15 +141,62 @@ impl Groups {
     /// A member shows that it is there.
     pub(crate) fn heartbeat(&self, member: &MemberRef<'_>) -> ErrorCode {
         let mut registry = self.lock();
-        let group = registry.groups.get_mut(member.group_id);
+        let group = registry.groups.get_mut(member.group_id).and_then(Group::known_classic);
         group.map_or(ErrorCode::UnknownMemberId, |group| group.heartbeat(Instant::now(), member))
+    }
+
+    /// A member of a group whose partitions the broker assigns comes, shows that it is there, or leaves.
+    pub(crate) fn consumer_heartbeat(
+        &self,
+        request: &ConsumerGroupHeartbeatRequest<'_>,
+        client: Client<'_>,
+        topics: &impl Topics,
+    ) -> Result<ConsumerGroupHeartbeatResponse, (ErrorCode, String)> {
+        let now = Instant::now();
+        let refused = |error, text: &str| Err((error, text.to_owned()));
+        let mut registry = self.lock();
+        if !is_group_id(request.group_id) {
+            return refused(ErrorCode::InvalidGroupId, "a group has a name of up to 256 bytes");
+        }
+        if !registry.has_room_for(request.group_id) {
+            return refused(ErrorCode::CoordinatorNotAvailable, "there are as many groups as there may be");
+        }
+        let Registry { groups, ids, .. } = &mut *registry;
+        if request.member_epoch != JOIN && !groups.contains_key(request.group_id) {
+            return refused(ErrorCode::UnknownMemberId, "there is no such group");
+        }
+        let group = groups.entry(request.group_id.to_owned()).or_insert_with(|| Group::new(now));
+        let Some(group) = group.consumer(now) else {
+            return refused(ErrorCode::GroupIdNotFound, "the group has members of the classic protocol");
+        };
+        let new_id = || format!("{:016x}{:016x}", ids.next_u64(), ids.next_u64());
+        let result = group.heartbeat(now, request, client, topics, new_id);
+        self.settle(registry, request.group_id);
+        result
+    }
+
+    /// What there is to say of groups whose partitions the broker assigns.
+    pub(crate) fn describe_consumers(&self, group_ids: &[&str]) -> Vec<(ErrorCode, DescribedConsumerGroup)> {
+        let registry = self.lock();
+        let describe = |group_id: &&str| match registry.groups.get(*group_id).and_then(Group::known_consumer)
+        {
+            Some(group) => (ErrorCode::None, group.describe(group_id)),
+            None => {
+                let group_id = (*group_id).to_owned();
+                let missing =
+                    DescribedConsumerGroup { group_id, state: "Dead", ..DescribedConsumerGroup::default() };
+                (ErrorCode::GroupIdNotFound, missing)
+            }
+        };
+        group_ids.iter().map(describe).collect()
     }
 
     /// Members leave.
     pub(crate) fn leave(&self, request: &LeaveGroupRequest<'_>) -> Vec<ErrorCode> {
         let now = Instant::now();
         let mut registry = self.lock();
-        let Some(group) = registry.groups.get_mut(request.group_id) else {
+        let group = registry.groups.get_mut(request.group_id).and_then(Group::known_classic);
+        let Some(group) = group else {
             return vec![ErrorCode::UnknownMemberId; request.members.len()];
         };
         let errors = request.members.iter().map(|(id, instance)| group.leave(now, id, *instance)).collect();
@@ -162,8 +220,9 @@ impl Groups {
     /// What there is to say of groups. A group that is not there is `Dead`.
     pub(crate) fn describe(&self, group_ids: &[&str]) -> Vec<DescribedGroup> {
         let registry = self.lock();
-        let describe = |group_id: &&str| match registry.groups.get(*group_id) {
-            Some(group) => group.describe(group_id),
+        let known = |group_id: &str| registry.groups.get(group_id)?.describe(group_id);
+        let describe = |group_id: &&str| match known(group_id) {
+            Some(described) => described,
             None => DescribedGroup {
                 group_id: (*group_id).to_owned(),
                 state: "Dead",
@@ -183,7 +242,7 @@ impl Groups {
             group_id: group_id.clone(),
             protocol_type: group.protocol_type().to_owned(),
             state: group.state_name(),
-            group_type: CLASSIC,
+            group_type: group.type_name(),
         });
         listed.filter(|it| has(&request.states, it.state) && has(&request.types, it.group_type)).collect()
     }
@@ -246,9 +305,6 @@ impl Registry {
 fn is_group_id(group_id: &str) -> bool {
     (1..=GROUP_ID_MAX).contains(&group_id.len())
 }
-
-/// How members of these groups agree, in contrast to those whose partitions the broker assigns.
-const CLASSIC: &str = "classic";
 
 /// The longest name of a group, as the service has it.
 const GROUP_ID_MAX: usize = 256;

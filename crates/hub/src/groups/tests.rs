@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kafka::messages::group::{JoinGroupResponse, SyncGroupResponse};
 use proptest::prelude::*;
 
+use super::classic_group::ClassicGroup;
 use super::*;
 use crate::journal::{OffsetRecord, Record};
 
@@ -13,7 +14,7 @@ const REBALANCE_MS: i32 = 10_000;
 
 /// A group with the time and its members' tickets.
 struct World {
-    group: Group,
+    group: ClassicGroup,
     now: Instant,
     tickets: Ticket,
     ids: u32,
@@ -22,7 +23,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let now = Instant::now();
-        Self { group: Group::new(now), now, tickets: 0, ids: 0 }
+        Self { group: ClassicGroup::new(now), now, tickets: 0, ids: 0 }
     }
 
     fn join_as(

@@ -354,6 +354,8 @@ impl<'f> ConnectionTask<'f> {
             | ApiKey::OffsetFetch
             | ApiKey::DescribeGroups
             | ApiKey::ListGroups
+            | ApiKey::ConsumerGroupHeartbeat
+            | ApiKey::ConsumerGroupDescribe
             | ApiKey::DeleteGroups
             | ApiKey::OffsetDelete => self.group_request(&header, key, body)?,
             ApiKey::DescribeCluster => {

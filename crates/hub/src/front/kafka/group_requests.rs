@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use access::Right;
 use kafka::fetch::TopicRef;
 use kafka::frame::RequestHeader;
+use kafka::messages::consumer_group::{self, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka::messages::group::{
     FindCoordinatorRequest, GROUP_KEY, JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest,
     write_heartbeat_response, write_join_response, write_sync_response,
@@ -25,7 +26,7 @@ use super::kept_answer::{KeptAnswer, Until};
 use super::output::Output;
 use super::session::Session;
 use super::topics;
-use crate::groups::{Changed, Client, Reply};
+use crate::groups::{Changed, Client, Reply, Topic, Topics};
 use crate::namespace::Namespace;
 use crate::service::Coordinators;
 
@@ -82,7 +83,7 @@ impl GroupRequests<'_> {
         match key {
             ApiKey::JoinGroup => {
                 let request = JoinGroupRequest::read(body, version)?;
-                let host = format!("/{}", self.peer.to_canonical());
+                let host = self.client_host();
                 let client = Client { id: header.client_id.unwrap_or_default(), host: &host, version };
                 return waits(groups.join(&request, client));
             }
@@ -150,6 +151,19 @@ impl GroupRequests<'_> {
                     write_describe_response(writer, version, &described, 0)
                 });
             }
+            ApiKey::ConsumerGroupHeartbeat => {
+                let request = ConsumerGroupHeartbeatRequest::read(body, version)?;
+                let result = self.consumer_heartbeat(header, &request);
+                output.answer(key, version, header.correlation_id, |writer| {
+                    consumer_group::write_heartbeat_response(writer, &result, 0)
+                });
+            }
+            ApiKey::ConsumerGroupDescribe => {
+                let described = groups.describe_consumers(&consumer_group::read_describe(body)?);
+                output.answer(key, version, header.correlation_id, |writer| {
+                    consumer_group::write_describe_response(writer, version, &described, 0)
+                });
+            }
             ApiKey::ListGroups => {
                 let listed = groups.list(&ListGroupsRequest::read(body, version)?);
                 output.answer(key, version, header.correlation_id, |writer| {
@@ -171,6 +185,25 @@ impl GroupRequests<'_> {
         Ok(Waiting::Nothing)
     }
 
+    fn consumer_heartbeat(
+        &self,
+        header: &RequestHeader<'_>,
+        request: &ConsumerGroupHeartbeatRequest<'_>,
+    ) -> Result<ConsumerGroupHeartbeatResponse, (ErrorCode, String)> {
+        let mut names = request.topic_names.iter().flatten();
+        if let Some(name) = names.find(|name| !self.session.allows(name, Right::Listen)) {
+            return Err((ErrorCode::TopicAuthorizationFailed, format!("the topic {name} can't be read")));
+        }
+        let (id, host) = (header.client_id.unwrap_or_default(), self.client_host());
+        let client = Client { id, host: &host, version: header.version };
+        self.coordinators.groups.consumer_heartbeat(request, client, self)
+    }
+
+    /// Where the client is, as operators see it.
+    fn client_host(&self) -> String {
+        format!("/{}", self.peer.to_canonical())
+    }
+
     /// Whether the client may read this partition, which it must to have read so far.
     fn exists(&self, topic: &str, index: i32) -> Result<(), ErrorCode> {
         let hub = topics::find(self.namespace, self.session, TopicRef::Name(topic), Right::Listen)?;
@@ -185,6 +218,20 @@ fn unless_kept(errors: &[ErrorCode], is_kept: bool) -> Vec<ErrorCode> {
         error => *error,
     };
     errors.iter().map(refused).collect()
+}
+
+/// What groups see of topics: those that are there, and of their names those that this client may read.
+impl Topics for GroupRequests<'_> {
+    fn find(&self, name: &str) -> Option<Topic> {
+        let hub = topics::named(self.namespace, name)?;
+        Some(Topic { id: hub.id(), partitions: u32::try_from(hub.partitions().len()).unwrap_or(0) })
+    }
+
+    fn names(&self) -> Vec<String> {
+        let hubs = self.namespace.hubs();
+        let readable = hubs.iter().filter(|hub| self.session.allows(hub.name(), Right::Listen));
+        readable.map(|hub| hub.name().to_owned()).collect()
+    }
 }
 
 impl Membership {

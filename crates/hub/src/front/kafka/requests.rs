@@ -30,6 +30,8 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::OffsetDelete, 0..=0),
     (ApiKey::DescribeCluster, 0..=1),
+    (ApiKey::ConsumerGroupHeartbeat, 0..=1),
+    (ApiKey::ConsumerGroupDescribe, 0..=1),
 ];
 
 /// The request with this number in this version; `None` if it is not answered.

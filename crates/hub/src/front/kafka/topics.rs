@@ -68,7 +68,7 @@ impl<'a> Topics<'a> {
 }
 
 /// The hub of this name. Topics have their letter case; hubs do not.
-fn named(namespace: &Namespace, name: &str) -> Option<Arc<Hub>> {
+pub(super) fn named(namespace: &Namespace, name: &str) -> Option<Arc<Hub>> {
     namespace.hub(name).filter(|hub| hub.name() == name)
 }
 
