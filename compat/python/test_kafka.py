@@ -143,14 +143,19 @@ def test_readers_of_kafka_get_what_came_over_amqp(kafka):
     assert headers["number"][-1] == 7
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "uniform"])
 def test_members_that_come_and_go_share_a_topic_without_losing_an_event(kafka, strategy):
     topic, count = kafka.unused_hub(), 2_000
     seen, assigned, is_over = {}, threading.Event(), threading.Event()
 
     def member(leaves: threading.Event):
-        options = {"group.id": topic, "auto.offset.reset": "earliest", "session.timeout.ms": 6_000}
-        options |= {"heartbeat.interval.ms": 100, "partition.assignment.strategy": strategy}
+        options = {"group.id": topic, "auto.offset.reset": "earliest"}
+        if strategy == "uniform":
+            # The broker assigns.
+            options |= {"group.protocol": "consumer", "group.remote.assignor": strategy}
+        else:
+            options |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 100}
+            options |= {"partition.assignment.strategy": strategy}
         consumer = Consumer(settings(kafka, **options))
         consumer.subscribe([topic], on_assign=lambda *_: assigned.set())
         while not leaves.is_set():
