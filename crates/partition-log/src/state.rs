@@ -1,7 +1,7 @@
 //! What the lock of a partition log guards: its segments, how far readers see, and who waits.
 
 use super::disk::{CommitNumber, Durable, Unavailable};
-use super::limits::{SMALLEST_BLOCK, WhenFull};
+use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
 use super::partition_log::{LogEnd, LogStats};
 use super::position::{Cursor, Edge, Place, PositionError, Start};
 use super::producers::{ProducerSnapshot, Producers};
@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) last_append_time: Option<UnixTime>,
     /// Bytes of all batches that are held.
     pub(super) bytes: u64,
+    /// What may be held.
+    pub(super) limits: LogLimits,
     /// The size of the next ordinary block.
     pub(super) next_capacity: usize,
     pub(super) spare_index: SegmentIndex,
@@ -41,6 +43,7 @@ impl State {
             next_sequence_number,
             last_append_time,
             bytes: 0,
+            limits: LogLimits::default(),
             next_capacity: SMALLEST_BLOCK,
             spare_index: SegmentIndex::default(),
             subscriptions: Subscriptions::default(),
@@ -250,15 +253,16 @@ impl State {
 
     /// Whether the limits don't allow the oldest segment any more.
     #[inline]
-    pub(super) fn has_excess(&self, limits: &super::LogLimits, now: UnixTime) -> bool {
-        let too_many = limits.when_full == WhenFull::Retention && self.bytes > limits.bytes.bytes();
-        too_many || self.oldest_is_too_old(limits, now)
+    pub(super) fn has_excess(&self, now: UnixTime) -> bool {
+        let LogLimits { bytes, when_full, .. } = self.limits;
+        let too_many = when_full == WhenFull::Retention && self.bytes > bytes.bytes();
+        too_many || self.oldest_is_too_old(now)
     }
 
     /// Whether the last record of the oldest segment is older than retention by time allows.
     #[inline]
-    pub(super) fn oldest_is_too_old(&self, limits: &super::LogLimits, now: UnixTime) -> bool {
-        limits.retention.is_some_and(|retention| {
+    pub(super) fn oldest_is_too_old(&self, now: UnixTime) -> bool {
+        self.limits.retention.is_some_and(|retention| {
             self.segments
                 .front()
                 .is_some_and(|oldest| oldest.last_append_time < now.saturating_sub(retention))
