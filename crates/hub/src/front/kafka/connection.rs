@@ -34,7 +34,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::KafkaFront;
+use super::admin::AdminRequests;
 use super::fetch::Fetch;
 use super::group_requests::{GroupRequests, Membership};
 use super::offsets;
@@ -44,6 +44,7 @@ use super::requests::{SUPPORTED, is_open, supported};
 use super::session::{MECHANISMS, Session, State};
 use super::shaping::{self, Shaping};
 use super::topics;
+use super::{BROKER, KafkaFront};
 use crate::front::listener::{self, PROOF_PATIENCE};
 use crate::profile::Shaper;
 
@@ -337,6 +338,19 @@ impl<'f> ConnectionTask<'f> {
             | ApiKey::DescribeGroups
             | ApiKey::ListGroups
             | ApiKey::DeleteGroups => self.group_request(&header, key, body)?,
+            ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreatePartitions
+            | ApiKey::DescribeConfigs
+            | ApiKey::AlterConfigs
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::DescribeTopicPartitions
+            | ApiKey::DescribeLogDirs
+            | ApiKey::DescribeAcls
+            | ApiKey::DescribeClientQuotas => {
+                let requests = AdminRequests { namespace: &self.front.namespace, session: &self.session };
+                requests.answer(&header, key, body, &mut self.output)?;
+            }
             ApiKey::DescribeCluster => {
                 cluster::read(body, header.version)?;
                 let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));
@@ -444,7 +458,7 @@ impl<'f> ConnectionTask<'f> {
     fn describe_topics(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
         let request = MetadataRequest::read(body, header.version)?;
         let namespace = Arc::clone(&self.front.namespace);
-        let found = topics::described(&namespace, &self.session, &request);
+        let found = topics::described(&namespace, &self.session, &self.front.counters, &request);
         let described: Vec<TopicMetadata<'_>> = found.iter().map(topics::Found::metadata).collect();
         let host = self.host();
         let broker = self.broker(&host, namespace.host());
@@ -618,11 +632,8 @@ impl Drop for Large<'_> {
 /// A client that asks nothing for longer is taken for gone, as by Kafka (`connections.max.idle.ms`).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The number of the one broker.
-const BROKER: i32 = 0;
-
 /// Largest request, in bytes, as Kafka has it (`socket.request.max.bytes`).
-const LARGEST_REQUEST: usize = 100 * 1024 * 1024;
+pub(super) const LARGEST_REQUEST: usize = 100 * 1024 * 1024;
 
 /// The same for a client that has not said who it is.
 const LARGEST_UNPROVEN: usize = 128 * 1024;

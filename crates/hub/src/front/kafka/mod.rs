@@ -9,8 +9,10 @@
 //! * `session` is who the client is, and `shaping` what the service profile makes of what it sends.
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
 //! * `group_requests` are what members and operators of consumer groups ask.
+//! * `admin` is what operators ask of topics, `topic_configs` how they are configured, and `topic_names` what they can be called.
 //! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` and `producers` are what their names say.
 
+mod admin;
 mod connection;
 mod fetch;
 mod group_requests;
@@ -22,6 +24,8 @@ mod producers;
 mod requests;
 mod session;
 mod shaping;
+mod topic_configs;
+mod topic_names;
 mod topics;
 
 use std::sync::Arc;
@@ -55,9 +59,14 @@ struct Counters {
     requests: AtomicU64,
     malformed: AtomicU64,
     refused_logins: AtomicU64,
+    /// Topics that were created because a client asked for them.
+    created_topics: AtomicU64,
     /// Bytes of long requests that have not arrived completely.
     large_bytes: AtomicU64,
 }
+
+/// The number of the one broker.
+const BROKER: i32 = 0;
 
 impl KafkaFront {
     /// A front end with at most this many `connections`, for which clients wait if need be: the protocol has no way to refuse
