@@ -36,6 +36,7 @@ use tokio::time::Instant;
 
 use super::admin::AdminRequests;
 use super::fetch::Fetch;
+use super::fetch_sessions::FetchMemory;
 use super::group_requests::{GroupRequests, Membership};
 use super::offsets;
 use super::output::Output;
@@ -70,6 +71,7 @@ pub(super) struct ConnectionTask<'f> {
     produced: VecDeque<Produced>,
     commits: Option<CommitWatch>,
     fetch: Option<Fetch>,
+    fetch_memory: FetchMemory<'f>,
     membership: Option<Membership>,
     subscriber: Arc<Subscriber>,
     /// What of the request that is arriving is counted as large.
@@ -139,6 +141,7 @@ impl<'f> ConnectionTask<'f> {
             produced: VecDeque::new(),
             commits: front.namespace.watch_commits(),
             fetch: None,
+            fetch_memory: FetchMemory::new(&front.counters.fetch_sessions),
             membership: None,
             subscriber: Subscriber::new(),
             large: Large { total: &front.counters.large_bytes, held: 0 },
@@ -231,7 +234,7 @@ impl<'f> ConnectionTask<'f> {
         if let Some(mut fetch) = self.fetch.take() {
             match fetch.is_ready(&self.subscriber) {
                 true => {
-                    let (events, bytes) = fetch.answer(&mut self.output);
+                    let (events, bytes) = fetch.answer(&mut self.output, &mut self.fetch_memory);
                     if let Some(shaper) = &self.shaper {
                         shaper.delivered(events, bytes);
                     }
@@ -441,7 +444,14 @@ impl<'f> ConnectionTask<'f> {
         }
         let request = FetchRequest::read(body, header.version)?;
         let (namespace, version) = (&self.front.namespace, header.version);
-        self.fetch = Some(Fetch::new(namespace, &self.session, &request, version, header.correlation_id));
+        self.fetch = Some(Fetch::new(
+            namespace,
+            &self.session,
+            &request,
+            version,
+            header.correlation_id,
+            &mut self.fetch_memory,
+        ));
         self.answer_fetch();
         Ok(())
     }

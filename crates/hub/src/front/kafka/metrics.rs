@@ -51,6 +51,16 @@ impl Collector for KafkaMetrics {
             "Hubs created because a Kafka client asked for a topic that did not exist.",
             load(&counters.created_topics),
         )?;
+        metrics.gauge(
+            "parshall_kafka_fetch_sessions",
+            "Open fetch sessions of Kafka clients.",
+            load(&counters.fetch_sessions.sessions),
+        )?;
+        metrics.gauge(
+            "parshall_kafka_fetch_session_partitions",
+            "Partitions in these sessions.",
+            load(&counters.fetch_sessions.partitions),
+        )?;
         let groups = self.0.groups.counts();
         metrics.gauge("parshall_kafka_groups", "Consumer groups of Kafka.", groups.groups)?;
         metrics.gauge("parshall_kafka_group_members", "Members of these groups.", groups.members)

@@ -10,11 +10,12 @@
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
 //! * `group_requests` are what members and operators of consumer groups ask.
 //! * `admin` is what operators ask of topics, `topic_configs` how they are configured, and `topic_names` what they can be called.
-//! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` and `producers` are what their names say.
+//! * `produce` and `fetch` carry records; `fetch_sessions` is what is remembered between fetches; `offsets` finds places in logs; `topics` and `producers` are what their names say.
 
 mod admin;
 mod connection;
 mod fetch;
+mod fetch_sessions;
 mod group_requests;
 mod metrics;
 mod offsets;
@@ -40,6 +41,7 @@ use crate::groups::Groups;
 use crate::namespace::Namespace;
 use crate::profile::Traffic;
 use connection::ConnectionTask;
+use fetch_sessions::SessionTotals;
 use producers::ProducerIds;
 
 /// The front end of one namespace.
@@ -59,6 +61,7 @@ struct Counters {
     requests: AtomicU64,
     malformed: AtomicU64,
     refused_logins: AtomicU64,
+    fetch_sessions: SessionTotals,
     /// Topics that were created because a client asked for them.
     created_topics: AtomicU64,
     /// Bytes of long requests that have not arrived completely.

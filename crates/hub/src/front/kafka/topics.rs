@@ -55,6 +55,11 @@ impl<'a> Topics<'a> {
         Self { namespace, session, right, latest: None }
     }
 
+    /// As [`find`], without remembering it.
+    pub(super) fn find_uncached(&self, topic: TopicRef<'_>) -> Result<Arc<Hub>, ErrorCode> {
+        find(self.namespace, self.session, topic, self.right)
+    }
+
     /// As [`find`].
     pub(super) fn find(&mut self, topic: TopicRef<'a>) -> Result<Arc<Hub>, ErrorCode> {
         match &self.latest {
