@@ -35,7 +35,7 @@ pub struct Hub {
     /// Whose turn it is among the partitions; grows for ever and wraps.
     turn: AtomicUsize,
     /// The same hub with more partitions, once it has got them.
-    grown: OnceLock<Arc<Hub>>,
+    grown: OnceLock<Arc<Self>>,
 }
 
 /// The consumer groups of a hub, by their names in lower case.

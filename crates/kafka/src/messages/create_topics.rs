@@ -101,7 +101,7 @@ pub fn write_response(writer: &mut Writer, version: i16, topics: &[CreatedTopic<
         };
         writer.string(topic.name);
         if version >= 7 {
-            writer.uuid(&shape.map_or(Uuid::default(), |shape| shape.id));
+            writer.uuid(&shape.map(|shape| shape.id).unwrap_or_default());
         }
         writer.i16(error.code());
         writer.nullable_string(message);

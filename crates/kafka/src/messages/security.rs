@@ -69,7 +69,7 @@ mod tests {
         for version in 1..=3 {
             let request = DescribeAclsRequest::default();
             let key = ApiKey::DescribeAcls;
-            reference::read_request(key, version, &request, |reader| read_describe_acls(reader), |()| {});
+            reference::read_request(key, version, &request, read_describe_acls, |()| {});
             let response: DescribeAclsResponse = reference::response(key, version, |writer| {
                 write_describe_acls_response(writer, ErrorCode::SecurityDisabled, "none", 0);
             });

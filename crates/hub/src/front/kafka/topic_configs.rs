@@ -151,11 +151,12 @@ pub(super) fn changed<'a>(
             name => check_fixed(name, value, strictness)?,
         }
     }
-    limits.bytes = bytes.unwrap_or(match (base.when_full, limits.when_full) {
+    limits.bytes = match (bytes, base.when_full, limits.when_full) {
+        (Some(bytes), ..) => bytes,
         // What is refused when it is full should not be full soon.
-        (WhenFull::Retention, WhenFull::Throttle) => base.bytes.max(COMPACTED_BYTES),
-        _ => base.bytes,
-    });
+        (None, WhenFull::Retention, WhenFull::Throttle) => base.bytes.max(COMPACTED_BYTES),
+        (None, ..) => base.bytes,
+    };
     Namespace::check_limits(&limits).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
     Ok(limits)
 }
