@@ -13,7 +13,7 @@ use hub::namespace::{
 };
 use partition_log::UnixTime;
 use partition_log::disk::{StorageOptions, SyncPolicy};
-use partition_log::{AppendError, NewRecord, ProduceError, Produced, ProducerStamp};
+use partition_log::{AppendError, LogLimits, NewRecord, ProduceError, Produced, ProducerStamp};
 use queue_store::{Entity, NewMessage, QueueOptions};
 
 fn config(directory: &Path, hubs: Vec<HubConfig>) -> NamespaceConfig {
@@ -234,6 +234,30 @@ fn what_is_declared_must_not_contradict_what_is_kept() {
     );
     let namespace = open(directory.path(), vec![]).unwrap();
     assert_eq!(names(&namespace), ["Orders"], "nothing was created");
+}
+
+#[test]
+fn what_clients_have_changed_of_a_hub_is_kept_and_does_not_contradict_how_it_was_declared() {
+    let directory = tempfile::tempdir().unwrap();
+    let declared = || vec![HubConfig::new("Orders", 2)];
+    let namespace = open(directory.path(), declared()).unwrap();
+    append(&namespace.hub("orders").unwrap().partitions()[1], 3).unwrap();
+    let hub = namespace.grow_hub("orders", 5).unwrap();
+    append(&hub.partitions()[4], 2).unwrap();
+    let limits = LogLimits { bytes: units::ByteSize::from_mebibytes(7), ..hub.limits() };
+    namespace.set_limits("orders", limits).unwrap();
+    drop(hub);
+    namespace.close().unwrap();
+    drop(namespace);
+    for declared in [declared(), vec![HubConfig::new("orders", 5)], vec![]] {
+        let namespace = open(directory.path(), declared).unwrap();
+        let hub = namespace.hub("orders").unwrap();
+        let ends: Vec<u64> = hub.partitions().iter().map(|it| it.log().end().next_sequence_number).collect();
+        assert_eq!((ends, hub.limits()), (vec![0, 3, 0, 0, 2], limits));
+        namespace.close().unwrap();
+    }
+    let error = refusal(directory.path(), vec![HubConfig::new("orders", 4)]);
+    assert!(matches!(error, DataDirectoryError::PartitionCount { kept: 5, declared: 4, .. }), "{error}");
 }
 
 #[test]

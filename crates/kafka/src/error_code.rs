@@ -36,6 +36,7 @@ pub enum ErrorCode {
     TopicAlreadyExists = 36,
     InvalidPartitions = 37,
     InvalidReplicationFactor = 38,
+    InvalidReplicaAssignment = 39,
     InvalidConfig = 40,
     InvalidRequest = 42,
     UnsupportedForMessageFormat = 43,

@@ -29,8 +29,6 @@ use units::ByteSize;
 /// durable log readers see what is [committed](super::disk).
 pub struct PartitionLog {
     state: Mutex<State>,
-    limits: LogLimits,
-    largest_block: usize,
     pub(super) pool: Arc<BlockPool>,
     /// The files of a durable log.
     pub(super) disk: Option<PartitionDisk>,
@@ -154,12 +152,13 @@ impl PartitionLog {
     }
 
     fn with_state(
-        state: State,
+        mut state: State,
         disk: Option<PartitionDisk>,
         limits: LogLimits,
         pool: Arc<BlockPool>,
     ) -> Self {
-        Self { state: Mutex::new(state), limits, largest_block: limits.largest_block(), pool, disk }
+        state.limits = limits;
+        Self { state: Mutex::new(state), pool, disk }
     }
 
     /// Appends the records that `encode` pushes as one batch: all of them, or none if there is an error. A batch
@@ -218,15 +217,15 @@ impl PartitionLog {
                 commit: CommitNumber::DONE,
             });
         }
-        let bound = self.limits.bytes.bytes();
+        let bound = state.limits.bytes;
         // A transaction that can't end would keep its readers waiting until there is room.
         let is_bounded = !matches!(author, Author::Coordinator(_));
-        let is_over = state.bytes + batch.length as u64 > bound;
-        if self.limits.when_full == WhenFull::Throttle && is_over && is_bounded {
+        let is_over = state.bytes + batch.length as u64 > bound.bytes();
+        if state.limits.when_full == WhenFull::Throttle && is_over && is_bounded {
             return Err(AppendError::Full {
                 held: ByteSize::from_bytes(state.bytes),
                 batch: ByteSize::from_bytes(batch.length as u64),
-                bound: self.limits.bytes,
+                bound,
             });
         }
 
@@ -387,16 +386,18 @@ impl PartitionLog {
         self.lock().subscriptions.remove(slot);
     }
 
-    /// Drops the segments whose records are all older than the limits allow at `now`, the one being written
-    /// included. Appends do this too, for all but that one; a log that gets none needs to be told. Of a durable log a
+    /// Drops the segments that the limits don't allow at `now`, the one being written included if all of its records are
+    /// too old. Appends do this too, for all but that one; a log that gets none needs to be told. Of a durable log a
     /// segment goes once it is completely on disk, so the last one goes at the second call.
     pub fn enforce_retention(&self, now: UnixTime) {
         let mut guard = self.lock();
         if let Some(producers) = &mut guard.producers {
             producers.expire(now);
         }
+        let is_excess =
+            |state: &State| state.segments.len() > 1 && state.has_excess(now) && self.may_drop_oldest(state);
         self.drop_while(guard, |state| {
-            state.oldest_is_too_old(&self.limits, now) || state.oldest_is_deleted()
+            state.oldest_is_too_old(now) || state.oldest_is_deleted() || is_excess(state)
         });
     }
 
@@ -438,6 +439,13 @@ impl PartitionLog {
         self.lock().committed()
     }
 
+    /// The number of the oldest record that is kept, and where the log ends, at one moment.
+    #[must_use]
+    pub fn extent(&self) -> (u64, LogEnd) {
+        let state = self.lock();
+        (state.begin_sequence_number(), state.committed())
+    }
+
     /// What the log holds now.
     #[must_use]
     pub fn stats(&self) -> LogStats {
@@ -452,14 +460,20 @@ impl PartitionLog {
 
     /// What the log may hold.
     #[must_use]
-    pub fn limits(&self) -> &LogLimits {
-        &self.limits
+    pub fn limits(&self) -> LogLimits {
+        self.lock().limits
+    }
+
+    /// Sets what the log may hold from now on. What it holds beyond that goes with the next append, or when retention is
+    /// [enforced](Self::enforce_retention).
+    pub fn set_limits(&self, limits: LogLimits) {
+        self.lock().limits = limits;
     }
 
     /// Moves the oldest segments that the limits don't allow to `dropped`, but not the one being written.
     #[inline]
     fn drop_excess(&self, state: &mut State, now: UnixTime, dropped: &mut Vec<Segment>) {
-        while state.segments.len() > 1 && state.has_excess(&self.limits, now) && self.may_drop_oldest(state) {
+        while state.segments.len() > 1 && state.has_excess(now) && self.may_drop_oldest(state) {
             dropped.extend(state.drop_oldest());
         }
     }
@@ -471,7 +485,7 @@ impl PartitionLog {
     }
 
     fn grow_next_capacity(&self, state: &mut State) {
-        state.next_capacity = (state.next_capacity * 2).min(self.largest_block);
+        state.next_capacity = (state.next_capacity * 2).min(state.limits.largest_block());
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -483,7 +497,7 @@ impl PartitionLog {
 impl fmt::Debug for PartitionLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PartitionLog")
-            .field("limits", &self.limits)
+            .field("limits", &self.limits())
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 
 use super::disk::{CommitNumber, Durable, Unavailable};
 use super::knowledge::Knowledge;
-use super::limits::{SMALLEST_BLOCK, WhenFull};
+use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
 use super::partition_log::{LogEnd, LogStats};
 use super::position::{Cursor, Edge, Isolation, Place, PositionError, Start};
 use super::producers::{ProducerError, ProducerStamp, Producers};
@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) last_append_time: Option<UnixTime>,
     /// Bytes of all batches that are held.
     pub(super) bytes: u64,
+    /// What may be held.
+    pub(super) limits: LogLimits,
     /// The size of the next ordinary block.
     pub(super) next_capacity: usize,
     pub(super) spare_index: SegmentIndex,
@@ -47,6 +49,7 @@ impl State {
             next_sequence_number,
             last_append_time,
             bytes: 0,
+            limits: LogLimits::default(),
             next_capacity: SMALLEST_BLOCK,
             spare_index: SegmentIndex::default(),
             subscriptions: Subscriptions::default(),
@@ -330,9 +333,10 @@ impl State {
 
     /// Whether the limits don't allow the oldest segment any more.
     #[inline]
-    pub(super) fn has_excess(&self, limits: &super::LogLimits, now: UnixTime) -> bool {
-        let too_many = limits.when_full == WhenFull::Retention && self.bytes > limits.bytes.bytes();
-        too_many || self.oldest_is_too_old(limits, now) || self.oldest_is_deleted()
+    pub(super) fn has_excess(&self, now: UnixTime) -> bool {
+        let LogLimits { bytes, when_full, .. } = self.limits;
+        let too_many = when_full == WhenFull::Retention && self.bytes > bytes.bytes();
+        too_many || self.oldest_is_too_old(now) || self.oldest_is_deleted()
     }
 
     /// Whether all records of the oldest segment were deleted.
@@ -345,8 +349,8 @@ impl State {
 
     /// Whether the last record of the oldest segment is older than retention by time allows.
     #[inline]
-    pub(super) fn oldest_is_too_old(&self, limits: &super::LogLimits, now: UnixTime) -> bool {
-        limits.retention.is_some_and(|retention| {
+    pub(super) fn oldest_is_too_old(&self, now: UnixTime) -> bool {
+        self.limits.retention.is_some_and(|retention| {
             self.segments
                 .front()
                 .is_some_and(|oldest| oldest.last_append_time < now.saturating_sub(retention))

@@ -55,6 +55,9 @@ pub struct NamespaceConfig {
     /// takes nothing of what waits for it. From 10 ms to 1 day; default 240 s, as in the service.
     #[serde(default = "default_idle_timeout", with = "duration")]
     pub idle_timeout: Duration,
+    /// Whether topics that Kafka's clients ask for are created, within bounds. Default: they are not.
+    #[serde(default)]
+    pub creates_topics: bool,
     /// How it is shaped like the real service. Default: not at all.
     #[serde(default)]
     pub profile: ProfileConfig,
@@ -162,6 +165,7 @@ impl NamespaceConfig {
             maximum_connections: default_maximum_connections(),
             storage: None,
             idle_timeout: default_idle_timeout(),
+            creates_topics: false,
             profile: ProfileConfig::default(),
             blob: BlobConfig::default(),
         }
@@ -174,6 +178,9 @@ impl HubConfig {
         Self { name: name.into(), partitions, consumer_groups: Vec::new(), log: LogLimits::default() }
     }
 }
+
+/// How many partitions a hub gets where nobody says so.
+pub const DEFAULT_PARTITIONS: u16 = 4;
 
 impl From<RightConfig> for Right {
     fn from(right: RightConfig) -> Self {

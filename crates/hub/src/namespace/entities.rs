@@ -7,8 +7,7 @@ use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::hub::{Hub, HubError};
 use super::storage::{CoordinatorLog, DataDirectoryError, DeclarationError, Storage};
-use partition_log::BlockPool;
-use partition_log::UnixTime;
+use partition_log::{BlockPool, LogLimits, PartitionLog, UnixTime};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +51,20 @@ pub enum EntityError {
         hub: String,
         /// What was asked for.
         name: String,
+    },
+    /// There is a queue or topic of that name; letter case makes no difference.
+    #[error("There is a queue or topic '{name}' already")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// A hub has partitions that it can't lose, or has as many already.
+    #[error("The hub '{hub}' has {partitions} partitions, and can only get more")]
+    PartitionCount {
+        /// The hub.
+        hub: String,
+        /// How many it has.
+        partitions: usize,
     },
     /// The group that every hub has can't be deleted.
     #[error("The consumer group '{DEFAULT_CONSUMER_GROUP}' of a hub can't be deleted")]
@@ -117,6 +130,13 @@ impl Hubs {
         self.places.insert(hub.name().to_ascii_lowercase(), self.hubs.len());
         self.hubs.push(hub);
         Ok(())
+    }
+
+    /// Puts a hub in the place of the one that has its name.
+    fn replace(&mut self, hub: Arc<Hub>) {
+        if let Some(place) = self.places.get(&hub.name().to_ascii_lowercase()) {
+            self.hubs[*place] = hub;
+        }
     }
 
     /// The same hubs without this one.
@@ -199,6 +219,55 @@ impl Entities {
         if let (Some(storage), Some(forgotten)) = (&mut *storage, forgotten) {
             storage.remove_files(&forgotten);
         }
+        Ok(())
+    }
+
+    /// Whether a hub could be created: as [`create_hub`](Self::create_hub), and nothing is changed.
+    pub(super) fn check_hub(&self, config: &HubConfig) -> Result<(), EntityError> {
+        match self.snapshot().find(&config.name) {
+            Some(there) => Err(EntityError::HubExists { name: there.name().to_owned() }),
+            None => Hub::check(config).map_err(EntityError::Invalid),
+        }
+    }
+
+    /// Gives a hub more partitions, so that it has `count` in all.
+    pub(super) fn grow_hub(
+        &self,
+        name: &str,
+        count: u16,
+        pool: &Arc<BlockPool>,
+    ) -> Result<Arc<Hub>, EntityError> {
+        let mut storage = self.begin_change();
+        let mut hubs = Hubs::clone(&self.snapshot());
+        let hub = Arc::clone(hubs.find(name).ok_or_else(|| no_hub(name))?);
+        check_growth(&hub, count)?;
+        let added = usize::from(count) - hub.partitions().len();
+        let logs = match &mut *storage {
+            Some(storage) => storage.grow_hub(hub.name(), count, hub.limits(), pool)?,
+            None => (0..added).map(|_| Arc::new(PartitionLog::new(hub.limits(), Arc::clone(pool)))).collect(),
+        };
+        let grown = Arc::new(hub.grown(logs));
+        hubs.replace(Arc::clone(&grown));
+        self.replace(hubs);
+        hub.grow_into(Arc::clone(&grown));
+        Ok(grown)
+    }
+
+    /// Whether a hub could have `count` partitions.
+    pub(super) fn check_growth(&self, name: &str, count: u16) -> Result<(), EntityError> {
+        check_growth(self.snapshot().find(name).ok_or_else(|| no_hub(name))?, count)
+    }
+
+    /// Sets what each log of a hub may hold.
+    pub(super) fn set_limits(&self, name: &str, limits: LogLimits) -> Result<(), EntityError> {
+        Hub::check_limits(&limits).map_err(EntityError::Invalid)?;
+        let mut storage = self.begin_change();
+        let hubs = self.snapshot();
+        let hub = hubs.find(name).ok_or_else(|| no_hub(name))?;
+        if let Some(storage) = &mut *storage {
+            storage.keep_limits(hub.name(), limits).map_err(EntityError::Storage)?;
+        }
+        hub.set_limits(limits);
         Ok(())
     }
 
@@ -322,6 +391,15 @@ impl From<DeclarationError> for EntityError {
             DeclarationError::Hub(error) => Self::Invalid(error),
             DeclarationError::DataDirectory(error) => Self::Storage(error),
         }
+    }
+}
+
+fn check_growth(hub: &Hub, count: u16) -> Result<(), EntityError> {
+    Hub::check_partitions(count).map_err(EntityError::Invalid)?;
+    let partitions = hub.partitions().len();
+    match usize::from(count) > partitions {
+        true => Ok(()),
+        false => Err(EntityError::PartitionCount { hub: hub.name().to_owned(), partitions }),
     }
 }
 

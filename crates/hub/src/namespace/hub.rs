@@ -2,6 +2,9 @@
 //!
 //! A hub can be deleted while links hold it. It is marked then, with all that belongs to it, and every subscriber of
 //! its logs is reported, so that whoever holds a link looks at [`Partition::is_deleted`] and ends it.
+//!
+//! A hub that gets more partitions is a new [`Hub`], which shares with the one before it everything that this has: links to
+//! partitions notice nothing, and links to the hub as a whole find the new one behind the one they hold.
 
 use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
@@ -11,12 +14,13 @@ use crate::counters::{CounterValues, Counters};
 use kafka::record_batch::RecordBatch;
 use partition_log::UnixTime;
 use partition_log::{
-    AppendError, Appended, BatchEncoder, BlockPool, PartitionLog, ProduceError, Produced, ProducerStamp,
+    AppendError, Appended, BatchEncoder, BlockPool, LogLimits, PartitionLog, ProduceError, Produced,
+    ProducerStamp,
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use units::md5::md5;
 use units::partition_key::partition_of;
 
@@ -27,11 +31,15 @@ pub struct Hub {
     id: [u8; 16],
     created_at: UnixTime,
     partitions: Vec<Arc<Partition>>,
-    /// By the names in lower case.
-    consumer_groups: RwLock<BTreeMap<String, Arc<ConsumerGroup>>>,
+    consumer_groups: Arc<ConsumerGroups>,
     /// Whose turn it is among the partitions; grows for ever and wraps.
     turn: AtomicUsize,
+    /// The same hub with more partitions, once it has got them.
+    grown: OnceLock<Arc<Self>>,
 }
+
+/// The consumer groups of a hub, by their names in lower case.
+type ConsumerGroups = RwLock<BTreeMap<String, Arc<ConsumerGroup>>>;
 
 /// One partition: its log and its counters.
 #[derive(Debug)]
@@ -102,12 +110,8 @@ impl Hub {
         if !is_name(name, b"_.-/") || name.contains("//") || has_reserved_part {
             return Err(HubError::Name { name: name.clone() });
         }
-        if !(1..=MAXIMUM_PARTITIONS).contains(partitions) {
-            return Err(HubError::PartitionCount { count: *partitions });
-        }
-        if log.bytes < MINIMUM_LOG_BYTES {
-            return Err(HubError::LogBytes { minimum: MINIMUM_LOG_BYTES });
-        }
+        Self::check_partitions(*partitions)?;
+        Self::check_limits(log)?;
         named_consumer_groups(consumer_groups).map(drop)
     }
 
@@ -117,24 +121,63 @@ impl Hub {
         logs: Vec<Arc<PartitionLog>>,
         created_at: UnixTime,
     ) -> Result<Self, HubError> {
-        let partition = |(id, log)| {
-            Arc::new(Partition {
-                id,
-                log,
-                counters: Counters::default(),
-                receivers: Arc::default(),
-                publishers: Arc::default(),
-                is_deleted: AtomicBool::new(false),
-            })
-        };
         Ok(Self {
             name: config.name.clone(),
             id: id_of(&config.name, created_at),
             created_at,
-            partitions: (0..config.partitions).zip(logs).map(partition).collect(),
-            consumer_groups: RwLock::new(named_consumer_groups(&config.consumer_groups)?),
+            partitions: (0..config.partitions).zip(logs).map(Partition::new).collect(),
+            consumer_groups: Arc::new(RwLock::new(named_consumer_groups(&config.consumer_groups)?)),
             turn: AtomicUsize::new(0),
+            grown: OnceLock::new(),
         })
+    }
+
+    /// The same hub with a partition more for each of `logs`. Whoever holds the one before finds it by
+    /// [`latest`](Self::latest), once it has taken its [place](Self::grow_into).
+    pub(super) fn grown(&self, logs: Vec<Arc<PartitionLog>>) -> Self {
+        let first = u16::try_from(self.partitions.len()).unwrap_or(u16::MAX);
+        let added = (first..MAXIMUM_PARTITIONS).zip(logs).map(Partition::new);
+        Self {
+            name: self.name.clone(),
+            id: self.id,
+            created_at: self.created_at,
+            partitions: self.partitions.iter().cloned().chain(added).collect(),
+            consumer_groups: Arc::clone(&self.consumer_groups),
+            turn: AtomicUsize::new(self.turn.load(Ordering::Relaxed)),
+            grown: OnceLock::new(),
+        }
+    }
+
+    /// From now on `hub` is this hub.
+    pub(super) fn grow_into(&self, hub: Arc<Self>) {
+        // A hub grows once: the next time it is its successor that does.
+        let _ = self.grown.set(hub);
+    }
+
+    /// This hub with all the partitions that it has by now.
+    #[must_use]
+    pub fn latest(&self) -> &Self {
+        let mut latest = self;
+        while let Some(grown) = latest.grown.get() {
+            latest = grown;
+        }
+        latest
+    }
+
+    /// Whether there can be a hub of this one's name with so many partitions.
+    pub(super) const fn check_partitions(count: u16) -> Result<(), HubError> {
+        match count {
+            1..=MAXIMUM_PARTITIONS => Ok(()),
+            _ => Err(HubError::PartitionCount { count }),
+        }
+    }
+
+    /// Whether logs can have these limits.
+    pub(super) fn check_limits(limits: &LogLimits) -> Result<(), HubError> {
+        match limits.bytes < MINIMUM_LOG_BYTES {
+            true => Err(HubError::LogBytes { minimum: MINIMUM_LOG_BYTES }),
+            false => Ok(()),
+        }
     }
 
     /// The name, in the letter case in which it was given.
@@ -250,6 +293,20 @@ impl Hub {
         self.consumer_groups.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What each of its logs may hold.
+    #[must_use]
+    pub fn limits(&self) -> LogLimits {
+        // They are all the same, and there is one at least.
+        self.partitions.first().map(|partition| partition.log.limits()).unwrap_or_default()
+    }
+
+    /// Sets what each of its logs may hold.
+    pub(super) fn set_limits(&self, limits: LogLimits) {
+        for partition in &self.partitions {
+            partition.log.set_limits(limits);
+        }
+    }
+
     /// The counters of all partitions together.
     #[must_use]
     pub fn counters(&self) -> CounterValues {
@@ -258,6 +315,17 @@ impl Hub {
 }
 
 impl Partition {
+    fn new((id, log): (u16, Arc<PartitionLog>)) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            log,
+            counters: Counters::default(),
+            receivers: Arc::default(),
+            publishers: Arc::default(),
+            is_deleted: AtomicBool::new(false),
+        })
+    }
+
     /// Its number in the hub.
     #[must_use]
     pub fn id(&self) -> u16 {
@@ -433,7 +501,7 @@ const RESERVED: [&str; 3] = ["Partitions", "ConsumerGroups", "Publishers"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use partition_log::{LogLimits, NewRecord, WhenFull};
+    use partition_log::{NewRecord, WhenFull};
     use std::convert::Infallible;
     use units::ByteSize;
 
@@ -507,6 +575,23 @@ mod tests {
         let log = LogLimits { bytes: ByteSize::from_bytes((2 << 20) - 1), ..LogLimits::default() };
         let small = hub(&HubConfig { log, ..HubConfig::new("a", 1) });
         assert_eq!(small.unwrap_err(), HubError::LogBytes { minimum: MINIMUM_LOG_BYTES });
+    }
+
+    #[test]
+    fn a_hub_that_grows_is_the_same_hub_with_more_partitions() {
+        let pool = BlockPool::new(ByteSize::ZERO);
+        let first = hub(&HubConfig::new("hub", 2)).unwrap();
+        let logs = (0..2).map(|_| Arc::new(PartitionLog::new(first.limits(), Arc::clone(&pool)))).collect();
+        let grown = Arc::new(first.grown(logs));
+        assert_eq!(first.latest().partitions().len(), 2, "not before it has taken its place");
+        first.grow_into(Arc::clone(&grown));
+        assert_eq!((first.partitions().len(), first.latest().partitions().len()), (2, 4));
+        assert_eq!((grown.id(), grown.partition("3").unwrap().id()), (first.id(), 3));
+        assert!(Arc::ptr_eq(&first.partitions()[1], &grown.partitions()[1]));
+        first.create_consumer_group("late").unwrap();
+        assert!(grown.consumer_group("late").is_some());
+        grown.mark_deleted();
+        assert!(first.is_deleted());
     }
 
     #[test]

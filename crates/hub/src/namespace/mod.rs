@@ -19,7 +19,7 @@ mod storage;
 mod watchers;
 
 pub use authorization::{AuthorizationError, Claim, Claims};
-pub use config::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
+pub use config::{DEFAULT_PARTITIONS, HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
 pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub(crate) use entities::DeletionObserver;
 pub use entities::{EntityError, Hubs};
@@ -36,9 +36,8 @@ use crate::counters::CounterValues;
 use crate::profile::ServiceProfile;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
-use partition_log::BlockPool;
-use partition_log::UnixTime;
 use partition_log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
+use partition_log::{BlockPool, LogLimits, UnixTime};
 use queue_store::{Entity, QueueStore};
 use queues::MakeError;
 use std::collections::HashSet;
@@ -65,6 +64,7 @@ pub struct Namespace {
     committer: Option<Arc<Committer>>,
     idle_timeout: Duration,
     profile: Option<Arc<ServiceProfile>>,
+    creates_topics: bool,
     clock: WallClock,
 }
 
@@ -152,6 +152,7 @@ impl Namespace {
             committer,
             idle_timeout: config.idle_timeout,
             profile,
+            creates_topics: config.creates_topics,
             clock: WallClock::default(),
         })
     }
@@ -313,7 +314,62 @@ impl Namespace {
     /// # Errors
     /// There is one of that name, or it is none that the service takes. Nothing has changed then.
     pub fn create_hub(&self, config: &HubConfig, now: UnixTime) -> Result<Arc<Hub>, EntityError> {
+        self.check_name(&config.name)?;
         self.entities.create_hub(config, &self.pool, now)
+    }
+
+    /// Whether such a hub could be created.
+    ///
+    /// # Errors
+    /// As [`create_hub`](Self::create_hub).
+    pub fn check_hub(&self, config: &HubConfig) -> Result<(), EntityError> {
+        self.check_name(&config.name)?;
+        self.entities.check_hub(config)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), EntityError> {
+        match self.queue_or_topic(name) {
+            Some(_) => Err(EntityError::NameTaken { name: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a hub more partitions, so that it has `count` in all. Keys are spread over all of them from then on.
+    ///
+    /// # Errors
+    /// There is no such hub, it has as many already, or there can't be so many. Nothing has changed then.
+    pub fn grow_hub(&self, name: &str, count: u16) -> Result<Arc<Hub>, EntityError> {
+        self.entities.grow_hub(name, count, &self.pool)
+    }
+
+    /// Whether a hub could get more partitions, so that it had `count` in all.
+    ///
+    /// # Errors
+    /// As [`grow_hub`](Self::grow_hub).
+    pub fn check_growth(&self, name: &str, count: u16) -> Result<(), EntityError> {
+        self.entities.check_growth(name, count)
+    }
+
+    /// Sets what each log of a hub may hold.
+    ///
+    /// # Errors
+    /// There is no such hub, or no log can have these limits.
+    pub fn set_limits(&self, name: &str, limits: LogLimits) -> Result<(), EntityError> {
+        self.entities.set_limits(name, limits)
+    }
+
+    /// Whether logs could have these limits.
+    ///
+    /// # Errors
+    /// They could not even hold a single batch of the largest size.
+    pub fn check_limits(limits: &LogLimits) -> Result<(), HubError> {
+        Hub::check_limits(limits)
+    }
+
+    /// Whether topics that Kafka's clients ask for are created.
+    #[must_use]
+    pub const fn creates_topics(&self) -> bool {
+        self.creates_topics
     }
 
     /// Deletes a hub with all its events. Links that lead to it are ended by whoever holds them:

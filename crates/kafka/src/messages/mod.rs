@@ -6,14 +6,21 @@
 
 pub mod api_versions;
 pub mod cluster;
+pub mod configs;
 pub mod consumer_group;
+pub mod create_partitions;
+pub mod create_topics;
+pub mod delete_topics;
+pub mod describe_topic_partitions;
 pub mod group;
 pub mod group_admin;
 pub mod group_offsets;
 pub mod list_offsets;
+pub mod log_dirs;
 pub mod metadata;
 pub mod producer_id;
 pub mod sasl;
+pub mod security;
 
 #[cfg(test)]
 pub(crate) mod reference {

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use access::TransportSecurity;
 use clap::builder::ArgPredicate;
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
 use hub::namespace::StorageConfig;
 use hub::service::{Listener, Protocol, Service, ServiceConfig, StartError};
 use hub::tls::{self, TlsError};
@@ -230,6 +230,13 @@ pub(crate) struct ServeArguments {
     )]
     config: Option<PathBuf>,
 
+    /// Whether hubs are created for topics that Kafka clients ask for and that do not exist: with 4 partitions, and while
+    /// there are fewer than 1000 hubs [default: on; with --config, as the file says, or off]
+    ///
+    /// Example: --kafka-auto-create off
+    #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true, help_heading = "Namespace")]
+    kafka_auto_create: Option<Switch>,
+
     /// The directory for hubs, queues, topics, events and messages, which then survive restarts; created if missing
     /// [default: none, all in memory]
     ///
@@ -267,6 +274,15 @@ pub(crate) struct ServeArguments {
     command: Vec<OsString>,
 }
 
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
+}
+
 /// Serves until a signal asks it to stop, or the command ends.
 pub(crate) fn execute(arguments: ServeArguments, quiet: bool) -> Result<Exit, CommandError> {
     logging::start(quiet || !arguments.command.is_empty())?;
@@ -293,6 +309,12 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     };
     if storage.is_some() {
         source.config_mut().storage = storage;
+    }
+    let creates_topics = &mut source.config_mut().creates_topics;
+    match arguments.kafka_auto_create {
+        Some(switch) => *creates_topics = switch == Switch::On,
+        // Who names no file expects what Kafka does without one.
+        None => *creates_topics |= arguments.config.is_none(),
     }
     let amqps = match arguments.tls {
         true => Some(SocketAddr::new(arguments.amqp.ip(), AMQPS_PORT)),

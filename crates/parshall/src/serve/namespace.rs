@@ -5,7 +5,8 @@ use std::path::Path;
 use std::str::FromStr;
 
 use hub::namespace::{
-    DataDirectoryError, HubConfig, HubError, NamespaceConfig, NamespaceError, QueueConfig, TopicConfig,
+    DEFAULT_PARTITIONS, DataDirectoryError, HubConfig, HubError, NamespaceConfig, NamespaceError,
+    QueueConfig, TopicConfig,
 };
 use settings::Document;
 
@@ -211,8 +212,6 @@ fn path_of(error: &NamespaceError) -> String {
         ),
     }
 }
-
-const DEFAULT_PARTITIONS: u16 = 4;
 
 /// What a namespace has, by the keys of a file.
 const ENTITIES: [&str; 3] = ["hubs", "queues", "topics"];

@@ -34,8 +34,9 @@ use tokio::io::AsyncReadExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::KafkaFront;
+use super::admin::AdminRequests;
 use super::fetch::Fetch;
+use super::fetch_sessions::FetchMemory;
 use super::group_requests::{GroupRequests, Membership, Waiting};
 use super::kept_answer::KeptAnswer;
 use super::offsets;
@@ -45,6 +46,7 @@ use super::requests::{SUPPORTED, is_open, supported};
 use super::session::{MECHANISMS, Session, State};
 use super::shaping::{self, Shaping};
 use super::topics;
+use super::{BROKER, KafkaFront};
 use crate::front::listener::{self, PROOF_PATIENCE};
 use crate::profile::Shaper;
 
@@ -70,6 +72,7 @@ pub(super) struct ConnectionTask<'f> {
     produced: VecDeque<Produced>,
     commits: Option<CommitWatch>,
     fetch: Option<Fetch>,
+    fetch_memory: FetchMemory<'f>,
     membership: Option<Membership>,
     kept: Option<KeptAnswer>,
     subscriber: Arc<Subscriber>,
@@ -140,6 +143,7 @@ impl<'f> ConnectionTask<'f> {
             produced: VecDeque::new(),
             commits: front.namespace.watch_commits(),
             fetch: None,
+            fetch_memory: FetchMemory::new(&front.counters.fetch_sessions),
             membership: None,
             kept: None,
             subscriber: Subscriber::new(),
@@ -234,7 +238,7 @@ impl<'f> ConnectionTask<'f> {
         if let Some(mut fetch) = self.fetch.take() {
             match fetch.is_ready(&self.subscriber) {
                 true => {
-                    let (events, bytes) = fetch.answer(&mut self.output);
+                    let (events, bytes) = fetch.answer(&mut self.output, &mut self.fetch_memory);
                     if let Some(shaper) = &self.shaper {
                         shaper.delivered(events, bytes);
                     }
@@ -358,6 +362,19 @@ impl<'f> ConnectionTask<'f> {
             | ApiKey::ConsumerGroupDescribe
             | ApiKey::DeleteGroups
             | ApiKey::OffsetDelete => self.group_request(&header, key, body)?,
+            ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreatePartitions
+            | ApiKey::DescribeConfigs
+            | ApiKey::AlterConfigs
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::DescribeTopicPartitions
+            | ApiKey::DescribeLogDirs
+            | ApiKey::DescribeAcls
+            | ApiKey::DescribeClientQuotas => {
+                let requests = AdminRequests { namespace: &self.front.namespace, session: &self.session };
+                requests.answer(&header, key, body, &mut self.output)?;
+            }
             ApiKey::DescribeCluster => {
                 cluster::read(body, header.version)?;
                 let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));
@@ -448,7 +465,14 @@ impl<'f> ConnectionTask<'f> {
         }
         let request = FetchRequest::read(body, header.version)?;
         let (namespace, version) = (&self.front.namespace, header.version);
-        self.fetch = Some(Fetch::new(namespace, &self.session, &request, version, header.correlation_id));
+        self.fetch = Some(Fetch::new(
+            namespace,
+            &self.session,
+            &request,
+            version,
+            header.correlation_id,
+            &mut self.fetch_memory,
+        ));
         self.answer_fetch();
         Ok(())
     }
@@ -465,7 +489,7 @@ impl<'f> ConnectionTask<'f> {
     fn describe_topics(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
         let request = MetadataRequest::read(body, header.version)?;
         let namespace = Arc::clone(&self.front.namespace);
-        let found = topics::described(&namespace, &self.session, &request);
+        let found = topics::described(&namespace, &self.session, &self.front.counters, &request);
         let described: Vec<TopicMetadata<'_>> = found.iter().map(topics::Found::metadata).collect();
         let host = self.host();
         let broker = self.broker(&host, namespace.host());
@@ -645,11 +669,8 @@ impl Drop for Large<'_> {
 /// A client that asks nothing for longer is taken for gone, as by Kafka (`connections.max.idle.ms`).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The number of the one broker.
-const BROKER: i32 = 0;
-
 /// Largest request, in bytes, as Kafka has it (`socket.request.max.bytes`).
-const LARGEST_REQUEST: usize = 100 * 1024 * 1024;
+pub(super) const LARGEST_REQUEST: usize = 100 * 1024 * 1024;
 
 /// The same for a client that has not said who it is.
 const LARGEST_UNPROVEN: usize = 128 * 1024;

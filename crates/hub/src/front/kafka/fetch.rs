@@ -1,7 +1,7 @@
 //! From logs to answers. Hot path: batches that a Kafka client wrote are sent from the log's memory.
 //!
 //! A request that finds less than it wants waits: it subscribes to the logs that it named, and is tried again when one of them
-//! has more, or when its time is over.
+//! has more, or when its time is over. What is known of its partitions then is kept for the next request: `fetch_sessions`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,12 @@ use partition_log::{
 };
 use tokio::time::Instant;
 
+use super::fetch_sessions::{FetchMemory, Turn};
 use super::output::Output;
 use super::session::Session;
 use super::topics::{self, Topics};
 use crate::convert::record_batches;
-use crate::namespace::{Namespace, Partition};
+use crate::namespace::{Hub, Namespace, Partition};
 
 /// A request to fetch, until it is answered.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(super) struct Fetch {
     min_bytes: usize,
     max_bytes: usize,
     partitions: Vec<Watched>,
+    turn: Turn,
     error: ErrorCode,
     /// When it is answered at the latest.
     pub(super) deadline: Instant,
@@ -37,10 +39,15 @@ pub(super) struct Fetch {
 
 /// What a request wants of one partition.
 #[derive(Debug)]
-struct Watched {
+pub(super) struct Watched {
     topic: Topic,
     index: i32,
     max_bytes: usize,
+    /// Where the client stands, as it has said last.
+    fetch_offset: i64,
+    current_leader_epoch: i32,
+    /// The end and the beginning of the log that it was told last in its session.
+    told: Option<(i64, i64)>,
     place: Result<Place, ErrorCode>,
     /// What there is for it.
     found: Vec<Bytes>,
@@ -69,31 +76,12 @@ impl Fetch {
         request: &FetchRequest<'_>,
         version: i16,
         correlation_id: i32,
+        memory: &mut FetchMemory<'_>,
     ) -> Self {
-        // There are no sessions: a client that is given the id 0 names all of its partitions each time.
-        let error = match request.session_id {
-            0 => ErrorCode::None,
-            _ => ErrorCode::FetchSessionIdNotFound,
-        };
         let mut topics = Topics::new(namespace, session, Right::Listen);
-        let mut partitions: Vec<Watched> = Vec::with_capacity(request.partitions.len());
-        for asked in &request.partitions {
-            let topic = match (asked.topic, partitions.last().map(|last| &last.topic)) {
-                (TopicRef::Name(name), Some(Topic::Name(last))) if **last == *name => {
-                    Topic::Name(Arc::clone(last))
-                }
-                (TopicRef::Name(name), _) => Topic::Name(name.into()),
-                (TopicRef::Id(id), _) => Topic::Id(id),
-            };
-            partitions.push(Watched {
-                topic,
-                index: asked.index,
-                max_bytes: usize::try_from(asked.max_bytes).unwrap_or(0),
-                place: Place::find(&mut topics, asked),
-                found: Vec::new(),
-                events: 0,
-            });
-        }
+        let begun = memory.begin(request, version, &mut topics);
+        let error = begun.as_ref().err().copied().unwrap_or(ErrorCode::None);
+        let (turn, partitions) = begun.unwrap_or((Turn::Alone, Vec::new()));
         let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
         Self {
             version,
@@ -101,6 +89,7 @@ impl Fetch {
             min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(LEAST_BYTES_MAX),
             max_bytes: usize::try_from(request.max_bytes).unwrap_or(0).min(LARGEST_ANSWER),
             partitions,
+            turn,
             error,
             deadline: Instant::now() + Duration::from_millis(wait).min(LONGEST_WAIT),
         }
@@ -124,25 +113,34 @@ impl Fetch {
         }
     }
 
-    /// Writes the answer, and gives the events and bytes in it.
-    pub(super) fn answer(self, output: &mut Output) -> (u64, u64) {
-        let Self { version, partitions, .. } = &self;
-        let mut answer = output.begin(ApiKey::Fetch, *version, self.correlation_id);
-        let topics = || partitions.chunk_by(|a, b| a.topic == b.topic);
-        let count = if self.error == ErrorCode::None { topics().count() } else { 0 };
-        fetch::begin_response(&mut answer.writer, *version, 0, self.error.code(), 0, count);
-        for topic in topics().take(count) {
-            let name = match &topic[0].topic {
-                Topic::Name(name) => TopicRef::Name(name),
-                Topic::Id(id) => TopicRef::Id(*id),
-            };
-            fetch::begin_topic(&mut answer.writer, name, topic.len());
-            for watched in topic {
-                fetch::begin_partition(&mut answer.writer, *version, &watched.head(), &[], watched.length());
+    /// Writes the answer, and gives the events and bytes in it. What is worth it is kept for the next request.
+    pub(super) fn answer(mut self, output: &mut Output, memory: &mut FetchMemory<'_>) -> (u64, u64) {
+        let Self { version, turn, error, .. } = self;
+        let mut answer = output.begin(ApiKey::Fetch, version, self.correlation_id);
+        let is_full = !matches!(turn, Turn::Continues(_));
+        let told: Vec<_> = self
+            .partitions
+            .iter_mut()
+            .map(|watched| (watched.head(), watched))
+            .filter_map(|(head, watched)| (watched.tell(&head) || is_full).then_some((head, &*watched)))
+            .collect();
+        let topics = || told.chunk_by(|(_, a), (_, b)| a.topic == b.topic);
+        fetch::begin_response(
+            &mut answer.writer,
+            version,
+            0,
+            error.code(),
+            turn.session_id(),
+            topics().count(),
+        );
+        for topic in topics() {
+            fetch::begin_topic(&mut answer.writer, topic[0].1.topic(), topic.len());
+            for (head, watched) in topic {
+                fetch::begin_partition(&mut answer.writer, version, head, &[], watched.length());
                 for bytes in &watched.found {
                     answer.put_shared(bytes.clone());
                 }
-                if let Ok(place) = &watched.place {
+                if let (true, Ok(place)) = (watched.events > 0, &watched.place) {
                     place.partition.counters().delivered(watched.events, watched.length() as u64);
                 }
                 fetch::end(&mut answer.writer);
@@ -151,28 +149,39 @@ impl Fetch {
         }
         fetch::end(&mut answer.writer);
         answer.end();
-        let events = partitions.iter().map(|watched| watched.events).sum();
-        (events, partitions.iter().map(|watched| watched.length() as u64).sum())
+        drop(told);
+        let events = self.partitions.iter().map(|watched| watched.events).sum();
+        let bytes = self.partitions.iter().map(|watched| watched.length() as u64).sum();
+        if error == ErrorCode::None {
+            memory.keep(turn, self.partitions);
+        }
+        (events, bytes)
     }
 }
 
 impl Place {
-    fn find<'a>(topics: &mut Topics<'a>, asked: &FetchPartition<'a>) -> Result<Self, ErrorCode> {
-        let hub = topics.find(asked.topic)?;
-        let partition = topics::partition(&hub, asked.index)?;
-        check_epoch(asked.current_leader_epoch)?;
-        let stats = partition.log().stats();
-        let end = partition.log().end().next_sequence_number;
-        let offset = u64::try_from(asked.fetch_offset).map_err(|_negative| ErrorCode::OffsetOutOfRange)?;
-        if offset < stats.begin_sequence_number || offset > end {
+    /// The place of an offset in a partition.
+    fn at(partition: &Arc<Partition>, fetch_offset: i64) -> Result<Self, ErrorCode> {
+        let (begin, end) = partition.log().extent();
+        let offset = u64::try_from(fetch_offset).map_err(|_negative| ErrorCode::OffsetOutOfRange)?;
+        if offset < begin || offset > end.next_sequence_number {
             return Err(ErrorCode::OffsetOutOfRange);
         }
-        let start = match offset == end {
+        let start = match offset == end.next_sequence_number {
             true => Start::Latest(Edge::Exclusive),
             false => Start::SequenceNumber(offset, Edge::Inclusive),
         };
         let cursor = partition.log().position(start).map_err(|_beyond| ErrorCode::OffsetOutOfRange)?;
         Ok(Self { partition: Arc::clone(partition), cursor, subscription: None })
+    }
+
+    /// Whether it is this place already.
+    fn is_at(&self, partition: &Arc<Partition>, fetch_offset: i64) -> bool {
+        Arc::ptr_eq(&self.partition, partition) && self.stands_at(fetch_offset)
+    }
+
+    fn stands_at(&self, fetch_offset: i64) -> bool {
+        self.cursor.next_sequence_number().cast_signed() == fetch_offset
     }
 }
 
@@ -186,6 +195,98 @@ pub(super) const fn check_epoch(current_leader_epoch: i32) -> Result<(), ErrorCo
 }
 
 impl Watched {
+    /// A partition that a request names. `last` is the one that it has named before, perhaps of the same topic.
+    pub(super) fn new(last: Option<&Self>, asked: &FetchPartition<'_>) -> Self {
+        let topic = match (asked.topic, last.map(|last| &last.topic)) {
+            (TopicRef::Name(name), Some(Topic::Name(last))) if **last == *name => {
+                Topic::Name(Arc::clone(last))
+            }
+            (TopicRef::Name(name), _) => Topic::Name(name.into()),
+            (TopicRef::Id(id), _) => Topic::Id(id),
+        };
+        Self {
+            topic,
+            index: asked.index,
+            max_bytes: 0,
+            fetch_offset: 0,
+            current_leader_epoch: -1,
+            told: None,
+            // Until the request has been looked at.
+            place: Err(ErrorCode::UnknownTopicOrPartition),
+            found: Vec::new(),
+            events: 0,
+        }
+    }
+
+    pub(super) fn topic(&self) -> TopicRef<'_> {
+        match &self.topic {
+            Topic::Name(name) => TopicRef::Name(name),
+            Topic::Id(id) => TopicRef::Id(*id),
+        }
+    }
+
+    pub(super) const fn index(&self) -> i32 {
+        self.index
+    }
+
+    pub(super) fn is_of(&self, topic: TopicRef<'_>, index: i32) -> bool {
+        self.index == index && self.topic() == topic
+    }
+
+    /// Takes what a request says of it.
+    pub(super) fn ask<'a>(&mut self, topics: &mut Topics<'a>, asked: &FetchPartition<'a>) {
+        self.max_bytes = usize::try_from(asked.max_bytes).unwrap_or(0);
+        self.fetch_offset = asked.fetch_offset;
+        self.current_leader_epoch = asked.current_leader_epoch;
+        let hub = topics.find(asked.topic);
+        self.find_place(hub);
+    }
+
+    /// Looks for the place again, if it is not where the client stands, or was not found before.
+    pub(super) fn look_again(&mut self, topics: &Topics<'_>) {
+        if !self.place.as_ref().is_ok_and(|place| place.stands_at(self.fetch_offset)) {
+            let hub = topics.find_uncached(self.topic());
+            self.find_place(hub);
+        }
+    }
+
+    fn find_place(&mut self, hub: Result<Arc<Hub>, ErrorCode>) {
+        let (fetch_offset, epoch) = (self.fetch_offset, self.current_leader_epoch);
+        let is_there = |hub: &Hub| -> Result<Option<Place>, ErrorCode> {
+            let partition = topics::partition(hub, self.index)?;
+            check_epoch(epoch)?;
+            match &self.place {
+                Ok(place) if place.is_at(partition, fetch_offset) => Ok(None),
+                _ => Place::at(partition, fetch_offset).map(Some),
+            }
+        };
+        match hub.and_then(|hub| is_there(&hub)) {
+            Ok(None) => {}
+            Ok(Some(place)) => self.place = Ok(place),
+            Err(error) => self.place = Err(error),
+        }
+    }
+
+    /// Whether the answer has events of it.
+    pub(super) const fn has_events(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// Forgets what was found for an answer that is written.
+    pub(super) fn clear(&mut self) {
+        self.found = Vec::new();
+        self.events = 0;
+    }
+
+    /// Whether an answer in a session has to have it, which then has told this of it.
+    fn tell(&mut self, head: &PartitionHead) -> bool {
+        let told = (head.error_code == ErrorCode::None.code())
+            .then_some((head.high_watermark, head.log_start_offset));
+        let is_news = told.is_none() || self.told != told || self.has_events();
+        self.told = told;
+        is_news
+    }
+
     fn length(&self) -> usize {
         self.found.iter().map(Bytes::len).sum()
     }
@@ -252,13 +353,13 @@ impl Watched {
     fn head(&self) -> PartitionHead {
         match &self.place {
             Ok(place) => {
-                let (stats, end) = (place.partition.log().stats(), place.partition.log().end());
+                let (begin, end) = place.partition.log().extent();
                 PartitionHead {
                     index: self.index,
                     error_code: ErrorCode::None.code(),
                     high_watermark: end.next_sequence_number.cast_signed(),
                     last_stable_offset: end.stable_sequence_number.cast_signed(),
-                    log_start_offset: stats.begin_sequence_number.cast_signed(),
+                    log_start_offset: begin.cast_signed(),
                 }
             }
             Err(error) => PartitionHead {

@@ -46,6 +46,21 @@ impl Collector for KafkaMetrics {
             "Kafka clients refused because of their credentials.",
             load(&counters.refused_logins),
         )?;
+        metrics.counter(
+            "parshall_kafka_topics_created_automatically",
+            "Hubs created because a Kafka client asked for a topic that did not exist.",
+            load(&counters.created_topics),
+        )?;
+        metrics.gauge(
+            "parshall_kafka_fetch_sessions",
+            "Open fetch sessions of Kafka clients.",
+            load(&counters.fetch_sessions.sessions),
+        )?;
+        metrics.gauge(
+            "parshall_kafka_fetch_session_partitions",
+            "Partitions in these sessions.",
+            load(&counters.fetch_sessions.partitions),
+        )?;
         let groups = self.0.coordinators.groups.counts();
         metrics.gauge("parshall_kafka_groups", "Consumer groups of Kafka.", groups.groups)?;
         metrics.gauge("parshall_kafka_group_members", "Members of these groups.", groups.members)?;

@@ -10,10 +10,13 @@
 //! * `kept_answer` is an answer that waits until what it tells is on disk.
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
 //! * `group_requests` are what members and operators of consumer groups ask.
-//! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` and `producers` are what their names say.
+//! * `admin` is what operators ask of topics, `topic_configs` how they are configured, and `topic_names` what they can be called.
+//! * `produce` and `fetch` carry records; `fetch_sessions` is what is remembered between fetches; `offsets` finds places in logs; `topics` and `producers` are what their names say.
 
+mod admin;
 mod connection;
 mod fetch;
+mod fetch_sessions;
 mod group_requests;
 mod kept_answer;
 mod metrics;
@@ -24,6 +27,8 @@ mod producers;
 mod requests;
 mod session;
 mod shaping;
+mod topic_configs;
+mod topic_names;
 mod topics;
 
 use std::sync::Arc;
@@ -38,6 +43,7 @@ use crate::namespace::Namespace;
 use crate::profile::Traffic;
 use crate::service::Coordinators;
 use connection::ConnectionTask;
+use fetch_sessions::SessionTotals;
 use producers::ProducerIds;
 
 /// The front end of one namespace.
@@ -57,9 +63,15 @@ struct Counters {
     requests: AtomicU64,
     malformed: AtomicU64,
     refused_logins: AtomicU64,
+    fetch_sessions: SessionTotals,
+    /// Topics that were created because a client asked for them.
+    created_topics: AtomicU64,
     /// Bytes of long requests that have not arrived completely.
     large_bytes: AtomicU64,
 }
+
+/// The number of the one broker.
+const BROKER: i32 = 0;
 
 impl KafkaFront {
     /// A front end with at most this many `connections`, for which clients wait if need be: the protocol has no way to refuse

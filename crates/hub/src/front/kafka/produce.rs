@@ -162,4 +162,4 @@ fn unreadable(error: BatchError) -> Refusal {
 }
 
 /// Largest batch, in bytes: what Kafka takes by default (`max.message.bytes`).
-const LARGEST_BATCH: usize = 1024 * 1024 + 12;
+pub(super) const LARGEST_BATCH: usize = 1024 * 1024 + 12;

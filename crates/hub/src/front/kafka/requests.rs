@@ -25,13 +25,23 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::ListGroups, 0..=5),
     (ApiKey::SaslHandshake, 0..=1),
     (ApiKey::ApiVersions, 0..=4),
+    (ApiKey::CreateTopics, 2..=7),
+    (ApiKey::DeleteTopics, 1..=6),
     (ApiKey::InitProducerId, 0..=4),
+    (ApiKey::DescribeAcls, 1..=3),
+    (ApiKey::DescribeConfigs, 1..=4),
+    (ApiKey::AlterConfigs, 0..=2),
+    (ApiKey::DescribeLogDirs, 1..=4),
     (ApiKey::SaslAuthenticate, 0..=2),
+    (ApiKey::CreatePartitions, 0..=3),
     (ApiKey::DeleteGroups, 0..=2),
+    (ApiKey::IncrementalAlterConfigs, 0..=1),
     (ApiKey::OffsetDelete, 0..=0),
+    (ApiKey::DescribeClientQuotas, 0..=1),
     (ApiKey::DescribeCluster, 0..=1),
     (ApiKey::ConsumerGroupHeartbeat, 0..=1),
     (ApiKey::ConsumerGroupDescribe, 0..=1),
+    (ApiKey::DescribeTopicPartitions, 0..=0),
 ];
 
 /// The request with this number in this version; `None` if it is not answered.

@@ -10,6 +10,7 @@ use kafka::read::Uuid;
 use partition_log::LEADER_EPOCH;
 
 use super::session::Session;
+use super::{Counters, topic_names};
 use crate::namespace::{Hub, Namespace, Partition};
 
 /// The hub that a request names, for a client that may use `right` on it. A client without any right on it does not learn
@@ -54,6 +55,11 @@ impl<'a> Topics<'a> {
         Self { namespace, session, right, latest: None }
     }
 
+    /// As [`find`], without remembering it.
+    pub(super) fn find_uncached(&self, topic: TopicRef<'_>) -> Result<Arc<Hub>, ErrorCode> {
+        find(self.namespace, self.session, topic, self.right)
+    }
+
     /// As [`find`].
     pub(super) fn find(&mut self, topic: TopicRef<'a>) -> Result<Arc<Hub>, ErrorCode> {
         match &self.latest {
@@ -84,18 +90,35 @@ pub(super) enum Found<'a> {
     Missing { name: Option<&'a str>, id: Uuid, error: ErrorCode },
 }
 
-/// The topics that a client asks for; where it asks for all, those that it may know of.
+/// The topics that a client asks for, those that it has created by asking included; where it asks for all, those that it may
+/// know of.
 pub(super) fn described<'a>(
     namespace: &Namespace,
     session: &Session,
+    counters: &Counters,
     request: &MetadataRequest<'a>,
 ) -> Vec<Found<'a>> {
+    let mut found = listed(namespace, session, request.topics.as_deref());
+    if request.allows_creation {
+        for found in &mut found {
+            found.create(namespace, session, counters);
+        }
+    }
+    found
+}
+
+/// The topics of these names and ids; those that the client may know of, if there are none.
+pub(super) fn listed<'a>(
+    namespace: &Namespace,
+    session: &Session,
+    topics: Option<&[TopicRef<'a>]>,
+) -> Vec<Found<'a>> {
     let hubs = namespace.hubs();
-    let Some(topics) = &request.topics else {
+    let Some(topics) = topics else {
         let known = hubs.iter().filter(|hub| session.knows(hub.name()));
         return known.map(|hub| Found::Hub(Arc::clone(hub))).collect();
     };
-    let described = topics.iter().map(|topic| match *topic {
+    let listed = topics.iter().map(|topic| match *topic {
         TopicRef::Name(name) if !session.knows(name) => Found::Missing {
             name: Some(name),
             id: Uuid::default(),
@@ -114,10 +137,32 @@ pub(super) fn described<'a>(
             hub.map_or(missing, |hub| Found::Hub(Arc::clone(hub)))
         }
     });
-    described.collect()
+    listed.collect()
 }
 
 impl Found<'_> {
+    /// Its name, if it is known.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Hub(hub) => Some(hub.name()),
+            Self::Missing { name, .. } => *name,
+        }
+    }
+
+    /// Creates a topic that is named and not there, where that is done.
+    fn create(&mut self, namespace: &Namespace, session: &Session, counters: &Counters) {
+        let Self::Missing { name: Some(name), error, .. } = self else {
+            return;
+        };
+        if *error != ErrorCode::UnknownTopicOrPartition {
+            return;
+        }
+        match topic_names::create(namespace, session, counters, name) {
+            Ok(hub) => *self = Self::Hub(hub),
+            Err(refused) => *error = refused,
+        }
+    }
+
     pub(super) fn metadata(&self) -> TopicMetadata<'_> {
         match self {
             Self::Hub(hub) => TopicMetadata {

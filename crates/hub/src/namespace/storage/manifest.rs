@@ -41,6 +41,25 @@ pub(in crate::namespace) struct KeptHub {
     pub(in crate::namespace) consumer_groups: Vec<String>,
     created_at_unix_ms: i64,
     pub(in crate::namespace) log: LogLimits,
+    /// How it was declared before clients changed it.
+    #[serde(default, skip_serializing_if = "Declared::is_empty")]
+    declared: Declared,
+}
+
+/// How a hub was declared before clients changed it. What they have changed holds for as long as the declaration does not
+/// change itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Declared {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    partitions: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log: Option<LogLimits>,
+}
+
+impl Declared {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Manifest {
@@ -98,6 +117,7 @@ impl Manifest {
             consumer_groups: config.consumer_groups.clone(),
             created_at_unix_ms: now.milliseconds(),
             log: config.log,
+            declared: Declared::default(),
         };
         self.hubs.push(hub.clone());
         hub
@@ -183,6 +203,32 @@ impl KeptHub {
         }
     }
 
+    /// Gives it more partitions, `count` in all. The number of the first one that is new.
+    pub(super) fn grow(&mut self, count: u16) -> u16 {
+        self.declared.partitions.get_or_insert(self.partitions);
+        std::mem::replace(&mut self.partitions, count)
+    }
+
+    /// Whether a declaration with so many partitions may be one of it: with those that it has, or those that it had before
+    /// clients gave it more.
+    pub(super) fn is_declared_as(&self, partitions: u16) -> bool {
+        self.partitions == partitions || self.declared.partitions == Some(partitions)
+    }
+
+    /// Sets what each log may hold, as a client wants it.
+    pub(super) fn set_limits(&mut self, log: LogLimits) {
+        self.declared.log.get_or_insert(self.log);
+        self.log = log;
+    }
+
+    /// Sets what each log may hold, as it is declared, unless a client has changed it since it was declared so.
+    pub(super) fn declare_limits(&mut self, log: LogLimits) {
+        if self.declared.log != Some(log) {
+            self.declared.log = None;
+            self.log = log;
+        }
+    }
+
     /// The name of a partition's folder: the hub's, for people, its number, for which it is unlike any other's, and that
     /// of the partition.
     ///
@@ -217,6 +263,8 @@ const LONGEST_PART: usize = 200;
 
 #[cfg(test)]
 mod tests {
+    use units::ByteSize;
+
     use super::*;
 
     #[test]
@@ -231,6 +279,29 @@ mod tests {
         manifest.write(directory.path()).unwrap();
         assert_eq!(Manifest::read(directory.path()).unwrap(), Some(manifest));
         assert!(!directory.path().join(NEW_FILE).exists());
+    }
+
+    #[test]
+    fn what_clients_have_changed_holds_until_the_declaration_changes() {
+        let mut manifest = Manifest::default();
+        let declared = HubConfig::new("orders", 4);
+        let mut kept = manifest.add(&declared, UnixTime::default());
+        assert!(!serde_json::to_string(&kept).unwrap().contains("declared"));
+        let limits =
+            |mebibytes| LogLimits { bytes: ByteSize::from_mebibytes(mebibytes), ..LogLimits::default() };
+        kept.set_limits(limits(2));
+        kept.set_limits(limits(3));
+        assert_eq!((kept.grow(8), kept.grow(16)), (4, 8));
+        let text = serde_json::to_string(&kept).unwrap();
+        let mut kept: KeptHub = serde_json::from_str(&text).unwrap();
+        kept.declare_limits(declared.log);
+        assert_eq!((kept.log, kept.partitions), (limits(3), 16));
+        assert!(kept.is_declared_as(4) && kept.is_declared_as(16));
+        assert!(!kept.is_declared_as(8) && !kept.is_declared_as(17));
+        kept.declare_limits(limits(5));
+        assert_eq!(kept.log, limits(5));
+        kept.declare_limits(declared.log);
+        assert_eq!(kept.log, declared.log, "it is not the one that was changed");
     }
 
     #[test]

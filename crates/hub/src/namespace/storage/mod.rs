@@ -196,6 +196,39 @@ impl Storage {
         Ok(hub)
     }
 
+    /// Keeps that a hub has more partitions, `count` in all, and gives the logs of those that are new.
+    pub(super) fn grow_hub(
+        &mut self,
+        name: &str,
+        count: u16,
+        limits: LogLimits,
+        pool: &Arc<BlockPool>,
+    ) -> Result<Vec<Arc<PartitionLog>>, DeclarationError> {
+        let mut manifest = self.directory.manifest.clone();
+        let mut logs = Vec::new();
+        if let Some(kept) = manifest.find_mut(name) {
+            let first = kept.grow(count);
+            // No partition ever had these numbers, so there can be no folder.
+            let directories = self.directories(kept, &HashSet::new()).split_off(first.into());
+            let directories = directories.into_iter().map(|(_, directory)| (limits, directory)).collect();
+            for opened in opening::open_logs(directories, pool) {
+                logs.push(opened.map_err(|error| self.unopened(&error))?.log);
+            }
+        }
+        self.directory.manifest = self.directory.save(manifest).map_err(DeclarationError::DataDirectory)?;
+        Ok(logs)
+    }
+
+    /// Keeps what each log of a hub may hold.
+    pub(super) fn keep_limits(&mut self, hub: &str, limits: LogLimits) -> Result<(), DataDirectoryError> {
+        let mut manifest = self.directory.manifest.clone();
+        if let Some(kept) = manifest.find_mut(hub) {
+            kept.set_limits(limits);
+        }
+        self.directory.manifest = self.directory.save(manifest)?;
+        Ok(())
+    }
+
     /// Forgets a hub. Its files are still there: [`remove_files`](Self::remove_files).
     pub(super) fn forget_hub(&mut self, name: &str) -> Result<Option<KeptHub>, DataDirectoryError> {
         let mut manifest = self.directory.manifest.clone();
@@ -308,7 +341,7 @@ impl Storage {
 
     /// Adds what is declared of a hub to what is kept of it.
     fn merge(&self, kept: &mut KeptHub, config: &HubConfig) -> Result<(), DataDirectoryError> {
-        if kept.partitions != config.partitions {
+        if !kept.is_declared_as(config.partitions) {
             return Err(DataDirectoryError::PartitionCount {
                 path: self.directory.path().to_owned(),
                 hub: kept.name.clone(),
@@ -322,7 +355,7 @@ impl Storage {
                 kept.consumer_groups.push(group.clone());
             }
         }
-        kept.log = config.log;
+        kept.declare_limits(config.log);
         Ok(())
     }
 
@@ -342,6 +375,13 @@ impl Storage {
         (0..kept.partitions).map(directory).collect()
     }
 
+    fn unopened(&self, error: &OpenError) -> DeclarationError {
+        DeclarationError::DataDirectory(DataDirectoryError::Unusable {
+            path: self.directory.path().to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
     /// A hub of its logs, and what opening them found.
     fn assemble(
         &self,
@@ -353,12 +393,7 @@ impl Storage {
         let mut report = RecoveryReport::default();
         let mut logs = Vec::with_capacity(kept.partitions.into());
         for log in opened {
-            let log = log.map_err(|error| {
-                DeclarationError::DataDirectory(DataDirectoryError::Unusable {
-                    path: self.directory.path().to_owned(),
-                    reason: error.to_string(),
-                })
-            })?;
+            let log = log.map_err(|error| self.unopened(&error))?;
             report.add(log.report);
             logs.push(log.log);
         }

@@ -253,12 +253,12 @@ impl Request<'_> {
         match error {
             EntityError::NoHub { name } => self.not_found(name),
             EntityError::NoConsumerGroup { .. } => self.not_found(&self.group_path()),
-            EntityError::HubExists { .. } | EntityError::ConsumerGroupExists { .. } => {
-                Answer::error(409, format!("{error}."))
-            }
-            EntityError::DefaultConsumerGroup | EntityError::Invalid(_) => {
-                Answer::error(400, format!("{error}."))
-            }
+            EntityError::HubExists { .. }
+            | EntityError::ConsumerGroupExists { .. }
+            | EntityError::NameTaken { .. } => Answer::error(409, format!("{error}.")),
+            EntityError::DefaultConsumerGroup
+            | EntityError::Invalid(_)
+            | EntityError::PartitionCount { .. } => Answer::error(400, format!("{error}.")),
             // Nothing has changed, and trying again may help: the disk may be full, say.
             EntityError::Storage(_) => Answer::error(500, format!("{error}.")),
         }

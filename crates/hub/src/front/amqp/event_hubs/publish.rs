@@ -107,7 +107,8 @@ impl PublishLink {
     pub(super) fn partition_for(&self, format: u32, message: &[u8]) -> Result<&Partition, MessageError> {
         match &self.target {
             PublishTarget::Partition(partition) => Ok(partition),
-            PublishTarget::Hub(hub) => Ok(partition_of(hub, format, message)?),
+            // It may have got more partitions since the link was made.
+            PublishTarget::Hub(hub) => Ok(partition_of(hub.latest(), format, message)?),
         }
     }
 }

@@ -1,0 +1,141 @@
+//! Fetch sessions: clients name their partitions once, and hear of news alone.
+
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
+
+mod kafka_peer;
+
+use hub::namespace::{HubConfig, NamespaceConfig};
+use kafka::ApiKey;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+
+use kafka_peer::{Peer, batch, produce, start, topic};
+
+/// What an answer says: the error, the session, and the partitions in it, each with its error and its bytes.
+type Heard = (i16, i32, Vec<(i32, i16, usize)>);
+
+fn asking(session: (i32, i32), partitions: &[(i32, i64)], forgotten: &[i32]) -> FetchRequest {
+    let partition = |(index, offset): &(i32, i64)| {
+        FetchPartition::default()
+            .with_partition(*index)
+            .with_fetch_offset(*offset)
+            .with_partition_max_bytes(1 << 20)
+    };
+    let named = FetchTopic::default()
+        .with_topic(topic("Events"))
+        .with_partitions(partitions.iter().map(partition).collect());
+    let forget = ForgottenTopic::default().with_topic(topic("Events")).with_partitions(forgotten.to_vec());
+    FetchRequest::default()
+        .with_max_bytes(50 << 20)
+        .with_session_id(session.0)
+        .with_session_epoch(session.1)
+        .with_topics(if partitions.is_empty() { vec![] } else { vec![named] })
+        .with_forgotten_topics_data(if forgotten.is_empty() { vec![] } else { vec![forget] })
+}
+
+async fn heard(peer: &mut Peer) -> Heard {
+    let answer: FetchResponse = peer.hear(ApiKey::Fetch, 12).await;
+    let partitions = answer.responses.iter().flat_map(|it| &it.partitions);
+    let partition = partitions.map(|it| {
+        let length = it.records.as_ref().map_or(0, |records| records.len());
+        (it.partition_index, it.error_code, length)
+    });
+    (answer.error_code, answer.session_id, partition.collect())
+}
+
+async fn ask(peer: &mut Peer, request: &FetchRequest) -> Heard {
+    peer.send(ApiKey::Fetch, 12, request).await;
+    heard(peer).await
+}
+
+#[tokio::test]
+async fn a_session_names_its_partitions_once_and_hears_of_news_alone() {
+    let service = start(NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 4)])).await;
+    let (mut peer, mut writer) = (Peer::new(&service).await, Peer::new(&service).await);
+    let length = batch(&[b"x"]).len();
+    let (error, id, partitions) = ask(&mut peer, &asking((0, 0), &[(0, 0), (1, 0), (2, 0)], &[])).await;
+    assert_eq!((error, id != 0, partitions), (0, true, vec![(0, 0, 0), (1, 0, 0), (2, 0, 0)]));
+    // Nothing is new, then something is.
+    assert_eq!(ask(&mut peer, &asking((id, 1), &[], &[])).await, (0, id, vec![]));
+    writer.produce(&produce("Events", 1, batch(&[b"x"]))).await;
+    assert_eq!(ask(&mut peer, &asking((id, 2), &[], &[])).await, (0, id, vec![(1, 0, length)]));
+    // A client that does not go on gets the same again; one that does gets what comes then, however it comes.
+    assert_eq!(ask(&mut peer, &asking((id, 3), &[], &[])).await, (0, id, vec![(1, 0, length)]));
+    assert_eq!(ask(&mut peer, &asking((id, 4), &[(1, 1)], &[])).await, (0, id, vec![]));
+    peer.send(ApiKey::Fetch, 12, &asking((id, 5), &[], &[]).with_max_wait_ms(600_000).with_min_bytes(1))
+        .await;
+    writer.produce(&produce("Events", 1, batch(&[b"x"]))).await;
+    assert_eq!(heard(&mut peer).await, (0, id, vec![(1, 0, length)]));
+    // Partitions come and go.
+    writer.produce(&produce("Events", 3, batch(&[b"x"]))).await;
+    writer.produce(&produce("Events", 0, batch(&[b"x"]))).await;
+    let request = asking((id, 6), &[(1, 2), (3, 0)], &[0]);
+    assert_eq!(ask(&mut peer, &request).await, (0, id, vec![(3, 0, length)]));
+    let request = asking((id, 7), &[(0, 0), (3, 1)], &[]);
+    assert_eq!(ask(&mut peer, &request).await, (0, id, vec![(0, 0, length)]));
+    // What is wrong is told each time, and no longer once it is right.
+    let request = asking((id, 8), &[(0, 7), (9, 0)], &[]);
+    assert_eq!(ask(&mut peer, &request).await, (0, id, vec![(0, 1, 0), (9, 3, 0)]));
+    assert_eq!(ask(&mut peer, &asking((id, 9), &[], &[])).await, (0, id, vec![(0, 1, 0), (9, 3, 0)]));
+    assert_eq!(ask(&mut peer, &asking((id, 10), &[(0, 1)], &[9])).await, (0, id, vec![(0, 0, 0)]));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_not_there_is_told_so_and_one_that_ends_is_closed() {
+    let service = start(NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 2)])).await;
+    let mut peer = Peer::new(&service).await;
+    assert_eq!(ask(&mut peer, &asking((77, 1), &[], &[])).await, (70, 0, vec![]));
+    let (_, id, _) = ask(&mut peer, &asking((0, 0), &[(0, 0)], &[])).await;
+    assert_eq!(ask(&mut peer, &asking((id, 2), &[], &[])).await, (71, 0, vec![]));
+    assert_eq!(ask(&mut peer, &asking((id, -7), &[], &[])).await, (71, 0, vec![]));
+    assert_eq!(ask(&mut peer, &asking((id, 1), &[], &[])).await, (0, id, vec![]));
+    let mut by_id = asking((id, 2), &[], &[]);
+    by_id.topics = vec![];
+    peer.send(ApiKey::Fetch, 13, &by_id).await;
+    let answer: FetchResponse = peer.hear(ApiKey::Fetch, 13).await;
+    assert_eq!(answer.error_code, 106);
+    // A new one takes its place.
+    let (error, next, _) = ask(&mut peer, &asking((id, 0), &[(0, 0)], &[])).await;
+    assert_eq!((error, next != id), (0, true));
+    assert_eq!(ask(&mut peer, &asking((id, 2), &[], &[])).await.0, 70);
+    // One without partitions is none.
+    assert_eq!(ask(&mut peer, &asking((next, 1), &[], &[0])).await, (0, 0, vec![]));
+    assert_eq!(ask(&mut peer, &asking((next, 2), &[], &[])).await.0, 70);
+    // A full request outside of it ends it.
+    let (_, id, _) = ask(&mut peer, &asking((0, 0), &[(0, 0)], &[])).await;
+    assert_eq!(ask(&mut peer, &asking((id, -1), &[(1, 0)], &[])).await, (0, 0, vec![(1, 0, 0)]));
+    assert_eq!(ask(&mut peer, &asking((id, 1), &[], &[])).await.0, 70);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_session_places_are_found_in_whatever_order_they_are_asked_for() {
+    let service = start(NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 4)])).await;
+    let (mut peer, mut writer) = (Peer::new(&service).await, Peer::new(&service).await);
+    let length = batch(&[b"x"]).len();
+    let mut offsets = [0_i64; 4];
+    for turn in 0..20 {
+        for index in 0..4 {
+            writer.produce(&produce("Events", index, batch(&[b"x"]))).await;
+        }
+        // As librdkafka has it: each time another one first; and now and then one is not asked for.
+        let asked: Vec<_> = (0..4)
+            .map(|place| (place + turn) % 4)
+            .filter(|index| turn % 3 != 0 || *index != 2)
+            .map(|index| (index as i32, offsets[index]))
+            .collect();
+        let (error, id, partitions) = ask(&mut peer, &asking((0, -1), &asked, &[])).await;
+        assert_eq!((error, id), (0, 0));
+        let expected: Vec<_> = asked
+            .iter()
+            .map(|(index, offset)| (*index, 0, (turn as i64 + 1 - offset) as usize * length))
+            .collect();
+        assert_eq!(partitions, expected);
+        asked.iter().for_each(|(index, _)| offsets[*index as usize] = turn as i64 + 1);
+    }
+    // One that goes back is served from there.
+    let (_, _, partitions) = ask(&mut peer, &asking((0, -1), &[(0, 5)], &[])).await;
+    assert_eq!(partitions, [(0, 0, 15 * length)]);
+    service.stop().await;
+}
