@@ -80,6 +80,8 @@ class KafkaConsumerTest {
                 producer.send(new ProducerRecord<>(topic, 0, null, value));
                 assertEquals(List.of(value), values(poll(consumer, 1)));
             }
+            // Ends what it still waits for: requests of one connection are answered in their order, and it says goodbye.
+            producer.send(new ProducerRecord<>(topic, 0, null, "last")).get();
         }
     }
 
