@@ -60,6 +60,12 @@ test-azurite:
 bench: ## all benchmarks, each with a reference and the ratio to it
 	$(CARGO) bench --workspace --locked
 
+bench-kafka: ## the service against Apache Kafka, driven by the same clients: a table of ratios (half an hour; needs a JDK, Maven)
+	$(CARGO) build --release --locked -p parshall
+	$(CARGO) build --release --locked --manifest-path peers/kafka-load/Cargo.toml --target-dir peers/kafka-load/target
+	peers/apache-kafka/build
+	peers/kafka-load/compare.py --parshall target/release/parshall --out target/bench-kafka
+
 lint: ## rustfmt and clippy; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

@@ -54,6 +54,10 @@ final class Service {
             command.addAll(List.of("--blob", told.getOrDefault("Blobs", "http://127.0.0.1:0").substring("http://".length())));
         }
         command.addAll(arguments);
+        int kafka = command.indexOf("--kafka");
+        if (kafka >= 0) {
+            command.set(kafka + 1, told.getOrDefault("Kafka", command.get(kafka + 1)));
+        }
         ProcessBuilder.Redirect log = ProcessBuilder.Redirect.appendTo(directory.resolve("service.log").toFile());
         process = new ProcessBuilder(command).redirectError(log).start();
         told.clear();
