@@ -71,6 +71,7 @@ pub(super) struct Entities {
     change: Mutex<Option<Storage>>,
     /// Whether logs may hold record batches of Kafka.
     has_record_batches: AtomicBool,
+    has_transactions: AtomicBool,
 }
 
 impl Hubs {
@@ -141,6 +142,7 @@ impl Entities {
             current: RwLock::new(Arc::new(hubs)),
             change: Mutex::new(storage),
             has_record_batches: AtomicBool::new(false),
+            has_transactions: AtomicBool::new(false),
         }
     }
 
@@ -243,6 +245,18 @@ impl Entities {
             storage.admit_record_batches().map_err(EntityError::Storage)?;
         }
         self.has_record_batches.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets logs hold transactions, and start behind records that were deleted. Once that is so, this costs nothing.
+    pub(super) fn admit_transactions(&self) -> Result<(), EntityError> {
+        if self.has_transactions.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(storage) = &mut *self.begin_change() {
+            storage.admit_transactions().map_err(EntityError::Storage)?;
+        }
+        self.has_transactions.store(true, Ordering::Relaxed);
         Ok(())
     }
 

@@ -39,6 +39,7 @@ use super::fetch::Fetch;
 use super::group_requests::{GroupRequests, Membership};
 use super::offsets;
 use super::output::Output;
+use super::partition_requests::PartitionRequests;
 use super::produce::Outcomes;
 use super::requests::{SUPPORTED, is_open, supported};
 use super::session::{MECHANISMS, Session, State};
@@ -337,6 +338,10 @@ impl<'f> ConnectionTask<'f> {
             | ApiKey::DescribeGroups
             | ApiKey::ListGroups
             | ApiKey::DeleteGroups => self.group_request(&header, key, body)?,
+            ApiKey::DeleteRecords | ApiKey::OffsetForLeaderEpoch | ApiKey::DescribeProducers => {
+                let requests = PartitionRequests { namespace: &self.front.namespace, session: &self.session };
+                requests.answer(&header, key, body, &mut self.output).await?;
+            }
             ApiKey::DescribeCluster => {
                 cluster::read(body, header.version)?;
                 let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));

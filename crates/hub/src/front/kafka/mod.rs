@@ -9,6 +9,7 @@
 //! * `session` is who the client is, and `shaping` what the service profile makes of what it sends.
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
 //! * `group_requests` are what members and operators of consumer groups ask.
+//! * `partition_requests` are what is asked of partitions beside that: epochs, producers, deletion.
 //! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` and `producers` are what their names say.
 
 mod connection;
@@ -17,6 +18,7 @@ mod group_requests;
 mod metrics;
 mod offsets;
 mod output;
+mod partition_requests;
 mod produce;
 mod producers;
 mod requests;

@@ -25,10 +25,13 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::ListGroups, 0..=5),
     (ApiKey::SaslHandshake, 0..=1),
     (ApiKey::ApiVersions, 0..=4),
+    (ApiKey::DeleteRecords, 0..=2),
     (ApiKey::InitProducerId, 0..=4),
+    (ApiKey::OffsetForLeaderEpoch, 2..=4),
     (ApiKey::SaslAuthenticate, 0..=2),
     (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::DescribeCluster, 0..=1),
+    (ApiKey::DescribeProducers, 0..=0),
 ];
 
 /// The request with this number in this version; `None` if it is not answered.

@@ -34,7 +34,7 @@ pub(super) fn write_version(path: &Path, version: u32) -> io::Result<()> {
 }
 
 /// The newest form of data directories that this program reads.
-pub(super) const VERSION: u32 = FIRST_WITH_RECORD_BATCHES;
+pub(super) const VERSION: u32 = FIRST_WITH_TRANSACTIONS;
 
 /// From this form on the manifest names queues and topics, and is always there. A new directory has it.
 pub(super) const FIRST_WITH_MANIFEST: u32 = 2;
@@ -44,6 +44,10 @@ pub(super) const FIRST_WITH_PRODUCERS: u32 = 3;
 
 /// From this form on logs may hold record batches of Kafka. A directory gets it with the first one.
 pub(super) const FIRST_WITH_RECORD_BATCHES: u32 = 4;
+
+/// From this form on logs may hold transactions, and may start behind records that were deleted: older programs would show what
+/// was aborted, and what was deleted. A directory gets it with the first of either.
+pub(super) const FIRST_WITH_TRANSACTIONS: u32 = 5;
 
 /// What the file of the version begins with.
 const MARK: &str = "parshall data directory, version ";
