@@ -85,6 +85,8 @@ pub(super) struct Entities {
     change: Mutex<Option<Storage>>,
     /// Whether logs may hold record batches of Kafka.
     has_record_batches: AtomicBool,
+    /// Whether logs may hold transactions, or start behind records that were deleted.
+    has_transactions: AtomicBool,
     /// Whether there may be a journal of Kafka's coordinators.
     has_coordinators: AtomicBool,
     /// Who is to hear of hubs that are deleted.
@@ -172,6 +174,7 @@ impl Entities {
             current: RwLock::new(Arc::new(hubs)),
             change: Mutex::new(storage),
             has_record_batches: AtomicBool::new(false),
+            has_transactions: AtomicBool::new(false),
             has_coordinators: AtomicBool::new(false),
             observer: OnceLock::new(),
         }
@@ -328,6 +331,18 @@ impl Entities {
             storage.admit_record_batches().map_err(EntityError::Storage)?;
         }
         self.has_record_batches.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets logs hold transactions, and start behind records that were deleted. Once that is so, this costs nothing.
+    pub(super) fn admit_transactions(&self) -> Result<(), EntityError> {
+        if self.has_transactions.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(storage) = &mut *self.begin_change() {
+            storage.admit_transactions().map_err(EntityError::Storage)?;
+        }
+        self.has_transactions.store(true, Ordering::Relaxed);
         Ok(())
     }
 

@@ -225,6 +225,15 @@ impl Namespace {
         self.entities.admit_record_batches()
     }
 
+    /// Lets logs hold the transactions of Kafka's producers, and start behind
+    /// [deleted](partition_log::PartitionLog::delete_before) records. Older programs refuse the data directory from then on.
+    ///
+    /// # Errors
+    /// The data directory does not take the change.
+    pub fn admit_transactions(&self) -> Result<(), EntityError> {
+        self.entities.admit_transactions()
+    }
+
     /// The log of the journal of Kafka's coordinators; `None` where nothing is kept on disk.
     pub(crate) fn open_coordinator_log(&self) -> Result<Option<CoordinatorLog>, NamespaceError> {
         self.entities

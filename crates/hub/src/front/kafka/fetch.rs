@@ -2,17 +2,20 @@
 //!
 //! A request that finds less than it wants waits: it subscribes to the logs that it named, and is tried again when one of them
 //! has more, or when its time is over. What is known of its partitions then is kept for the next request: `fetch_sessions`.
+//!
+//! A reader of committed records gets batches up to the stable end, whatever became of their transactions, and a list of those
+//! that were aborted: it is the client that leaves them out. Its wait ends with the marker of a transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use access::Right;
 use bytes::Bytes;
-use kafka::fetch::{self, FetchPartition, FetchRequest, PartitionHead, TopicRef};
+use kafka::fetch::{self, AbortedTransaction, FetchPartition, FetchRequest, PartitionHead, TopicRef};
 use kafka::read::Uuid;
 use kafka::{ApiKey, ErrorCode};
 use partition_log::{
-    Cursor, Edge, LEADER_EPOCH, LogChunk, Protocol, Readiness, Start, Subscriber, Subscription,
+    Cursor, Edge, Isolation, LEADER_EPOCH, LogChunk, Protocol, Readiness, Start, Subscriber, Subscription,
 };
 use tokio::time::Instant;
 
@@ -46,8 +49,8 @@ pub(super) struct Watched {
     /// Where the client stands, as it has said last.
     fetch_offset: i64,
     current_leader_epoch: i32,
-    /// The end and the beginning of the log that it was told last in its session.
-    told: Option<(i64, i64)>,
+    /// The end, the stable end and the beginning of the log that it was told last in its session.
+    told: Option<(i64, i64, i64)>,
     place: Result<Place, ErrorCode>,
     /// What there is for it.
     found: Vec<Bytes>,
@@ -64,6 +67,9 @@ enum Topic {
 #[derive(Debug)]
 struct Place {
     partition: Arc<Partition>,
+    /// Where what is read for this answer begins.
+    first: u64,
+    isolation: Isolation,
     cursor: Cursor,
     subscription: Option<Subscription>,
 }
@@ -121,10 +127,12 @@ impl Fetch {
         let told: Vec<_> = self
             .partitions
             .iter_mut()
-            .map(|watched| (watched.head(), watched))
-            .filter_map(|(head, watched)| (watched.tell(&head) || is_full).then_some((head, &*watched)))
+            .map(|watched| (watched.aborted(), watched.head(), watched))
+            .filter_map(|(aborted, head, watched)| {
+                (watched.tell(&head) || is_full).then_some((aborted, head, &*watched))
+            })
             .collect();
-        let topics = || told.chunk_by(|(_, a), (_, b)| a.topic == b.topic);
+        let topics = || told.chunk_by(|(.., a), (.., b)| a.topic == b.topic);
         fetch::begin_response(
             &mut answer.writer,
             version,
@@ -134,9 +142,9 @@ impl Fetch {
             topics().count(),
         );
         for topic in topics() {
-            fetch::begin_topic(&mut answer.writer, topic[0].1.topic(), topic.len());
-            for (head, watched) in topic {
-                fetch::begin_partition(&mut answer.writer, version, head, &[], watched.length());
+            fetch::begin_topic(&mut answer.writer, topic[0].2.topic(), topic.len());
+            for (aborted, head, watched) in topic {
+                fetch::begin_partition(&mut answer.writer, version, head, aborted, watched.length());
                 for bytes in &watched.found {
                     answer.put_shared(bytes.clone());
                 }
@@ -161,7 +169,7 @@ impl Fetch {
 
 impl Place {
     /// The place of an offset in a partition.
-    fn at(partition: &Arc<Partition>, fetch_offset: i64) -> Result<Self, ErrorCode> {
+    fn at(partition: &Arc<Partition>, fetch_offset: i64, isolation: Isolation) -> Result<Self, ErrorCode> {
         let (begin, end) = partition.log().extent();
         let offset = u64::try_from(fetch_offset).map_err(|_negative| ErrorCode::OffsetOutOfRange)?;
         if offset < begin || offset > end.next_sequence_number {
@@ -172,16 +180,20 @@ impl Place {
             false => Start::SequenceNumber(offset, Edge::Inclusive),
         };
         let cursor = partition.log().position(start).map_err(|_beyond| ErrorCode::OffsetOutOfRange)?;
-        Ok(Self { partition: Arc::clone(partition), cursor, subscription: None })
+        let cursor = match isolation {
+            Isolation::Uncommitted => cursor,
+            Isolation::Committed => cursor.committed(),
+        };
+        Ok(Self { partition: Arc::clone(partition), first: offset, isolation, cursor, subscription: None })
     }
 
     /// Whether it is this place already.
-    fn is_at(&self, partition: &Arc<Partition>, fetch_offset: i64) -> bool {
-        Arc::ptr_eq(&self.partition, partition) && self.stands_at(fetch_offset)
+    fn is_at(&self, partition: &Arc<Partition>, fetch_offset: i64, isolation: Isolation) -> bool {
+        Arc::ptr_eq(&self.partition, partition) && self.stands_at(fetch_offset, isolation)
     }
 
-    fn stands_at(&self, fetch_offset: i64) -> bool {
-        self.cursor.next_sequence_number().cast_signed() == fetch_offset
+    fn stands_at(&self, fetch_offset: i64, isolation: Isolation) -> bool {
+        self.isolation == isolation && self.cursor.next_sequence_number().cast_signed() == fetch_offset
     }
 }
 
@@ -234,30 +246,35 @@ impl Watched {
     }
 
     /// Takes what a request says of it.
-    pub(super) fn ask<'a>(&mut self, topics: &mut Topics<'a>, asked: &FetchPartition<'a>) {
+    pub(super) fn ask<'a>(
+        &mut self,
+        topics: &mut Topics<'a>,
+        asked: &FetchPartition<'a>,
+        isolation: Isolation,
+    ) {
         self.max_bytes = usize::try_from(asked.max_bytes).unwrap_or(0);
         self.fetch_offset = asked.fetch_offset;
         self.current_leader_epoch = asked.current_leader_epoch;
         let hub = topics.find(asked.topic);
-        self.find_place(hub);
+        self.find_place(hub, isolation);
     }
 
     /// Looks for the place again, if it is not where the client stands, or was not found before.
-    pub(super) fn look_again(&mut self, topics: &Topics<'_>) {
-        if !self.place.as_ref().is_ok_and(|place| place.stands_at(self.fetch_offset)) {
+    pub(super) fn look_again(&mut self, topics: &Topics<'_>, isolation: Isolation) {
+        if !self.place.as_ref().is_ok_and(|place| place.stands_at(self.fetch_offset, isolation)) {
             let hub = topics.find_uncached(self.topic());
-            self.find_place(hub);
+            self.find_place(hub, isolation);
         }
     }
 
-    fn find_place(&mut self, hub: Result<Arc<Hub>, ErrorCode>) {
+    fn find_place(&mut self, hub: Result<Arc<Hub>, ErrorCode>, isolation: Isolation) {
         let (fetch_offset, epoch) = (self.fetch_offset, self.current_leader_epoch);
         let is_there = |hub: &Hub| -> Result<Option<Place>, ErrorCode> {
             let partition = topics::partition(hub, self.index)?;
             check_epoch(epoch)?;
             match &self.place {
-                Ok(place) if place.is_at(partition, fetch_offset) => Ok(None),
-                _ => Place::at(partition, fetch_offset).map(Some),
+                Ok(place) if place.is_at(partition, fetch_offset, isolation) => Ok(None),
+                _ => Place::at(partition, fetch_offset, isolation).map(Some),
             }
         };
         match hub.and_then(|hub| is_there(&hub)) {
@@ -276,12 +293,18 @@ impl Watched {
     pub(super) fn clear(&mut self) {
         self.found = Vec::new();
         self.events = 0;
+        if let Ok(place) = &mut self.place {
+            place.first = place.cursor.next_sequence_number();
+        }
     }
 
     /// Whether an answer in a session has to have it, which then has told this of it.
     fn tell(&mut self, head: &PartitionHead) -> bool {
-        let told = (head.error_code == ErrorCode::None.code())
-            .then_some((head.high_watermark, head.log_start_offset));
+        let told = (head.error_code == ErrorCode::None.code()).then_some((
+            head.high_watermark,
+            head.last_stable_offset,
+            head.log_start_offset,
+        ));
         let is_news = told.is_none() || self.told != told || self.has_events();
         self.told = told;
         is_news
@@ -289,6 +312,29 @@ impl Watched {
 
     fn length(&self) -> usize {
         self.found.iter().map(Bytes::len).sum()
+    }
+
+    /// The transactions that a reader of committed records has to leave out of what was found.
+    fn aborted(&mut self) -> Vec<AbortedTransaction> {
+        let Ok(Place { partition, first, isolation: Isolation::Committed, cursor, .. }) = &self.place else {
+            return Vec::new();
+        };
+        if self.found.is_empty() {
+            return Vec::new();
+        }
+        let aborted = partition.log().aborted_transactions(*first..cursor.next_sequence_number());
+        // Retention may have taken what was found in the meantime, and with it what is known of its transactions.
+        if partition.log().stats().begin_sequence_number > *first {
+            self.found.clear();
+            self.events = 0;
+            self.place = Err(ErrorCode::OffsetOutOfRange);
+            return Vec::new();
+        }
+        let listed = aborted.iter().map(|aborted| AbortedTransaction {
+            producer_id: aborted.producer_id,
+            first_offset: aborted.first_sequence_number.cast_signed(),
+        });
+        listed.collect()
     }
 
     /// Adds what there is, as far as it fits. The first batch of an answer may be larger than the answer: a consumer could not

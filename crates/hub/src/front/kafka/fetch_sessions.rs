@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kafka::ErrorCode;
 use kafka::fetch::{FetchRequest, TopicRef};
+use partition_log::Isolation;
 
 use super::fetch::Watched;
 use super::topics::Topics;
@@ -126,6 +127,7 @@ impl<'f> FetchMemory<'f> {
 
     /// The partitions that a full request names. It may have named most of them the last time, in the same order.
     fn named<'a>(&mut self, request: &FetchRequest<'a>, topics: &mut Topics<'a>) -> Vec<Watched> {
+        let isolation = isolation(request);
         let mut before: Vec<_> = std::mem::take(&mut self.partitions).into_iter().map(Some).collect();
         let (mut place, mut has_searched) = (0, false);
         let mut partitions: Vec<Watched> = Vec::with_capacity(request.partitions.len());
@@ -140,7 +142,7 @@ impl<'f> FetchMemory<'f> {
             let known = before.get_mut(place).filter(|slot| is_asked(slot)).and_then(Option::take);
             place = if place + 1 < before.len() { place + 1 } else { 0 };
             let mut watched = known.unwrap_or_else(|| Watched::new(partitions.last(), asked));
-            watched.ask(topics, asked);
+            watched.ask(topics, asked, isolation);
             partitions.push(watched);
         }
         partitions
@@ -176,7 +178,7 @@ impl<'f> FetchMemory<'f> {
             return Err(ErrorCode::FetchSessionIdNotFound);
         }
         for watched in &mut partitions {
-            watched.look_again(topics);
+            watched.look_again(topics, isolation(request));
         }
         Ok((turn, partitions))
     }
@@ -184,6 +186,7 @@ impl<'f> FetchMemory<'f> {
 
 /// Adds to the partitions of a session what a request names, changes what is there, and takes away what it wants no longer.
 fn change<'a>(partitions: &mut Vec<Watched>, request: &FetchRequest<'a>, topics: &mut Topics<'a>) {
+    let isolation = isolation(request);
     let places: HashMap<(TopicRef<'_>, i32), usize> = partitions
         .iter()
         .enumerate()
@@ -194,10 +197,10 @@ fn change<'a>(partitions: &mut Vec<Watched>, request: &FetchRequest<'a>, topics:
     drop(places);
     for (asked, place) in request.partitions.iter().zip(known) {
         match place.and_then(|place| partitions.get_mut(place)) {
-            Some(watched) => watched.ask(topics, asked),
+            Some(watched) => watched.ask(topics, asked, isolation),
             None => {
                 let mut watched = Watched::new(partitions.last(), asked);
-                watched.ask(topics, asked);
+                watched.ask(topics, asked, isolation);
                 partitions.push(watched);
             }
         }
@@ -230,6 +233,14 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.totals.sessions.fetch_sub(1, Ordering::Relaxed);
         self.totals.partitions.fetch_sub(self.partitions, Ordering::Relaxed);
+    }
+}
+
+/// What a request wants to read.
+const fn isolation(request: &FetchRequest<'_>) -> Isolation {
+    match request.is_read_committed {
+        true => Isolation::Committed,
+        false => Isolation::Uncommitted,
     }
 }
 

@@ -11,7 +11,9 @@
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
 //! * `group_requests` are what members and operators of consumer groups ask.
 //! * `admin` is what operators ask of topics, `topic_configs` how they are configured, and `topic_names` what they can be called.
-//! * `produce` and `fetch` carry records; `fetch_sessions` is what is remembered between fetches; `offsets` finds places in logs; `topics` and `producers` are what their names say.
+//! * `partition_requests` are what is asked of partitions beside that: epochs, producers, deletion.
+//! * `produce` and `fetch` carry records; `fetch_sessions` is what is remembered between fetches; `offsets` finds places in logs;
+//!   `topics` and `producers` are what their names say.
 
 mod admin;
 mod connection;
@@ -22,6 +24,7 @@ mod kept_answer;
 mod metrics;
 mod offsets;
 mod output;
+mod partition_requests;
 mod produce;
 mod producers;
 mod requests;

@@ -120,7 +120,11 @@ fn append(
     if batch.is_transactional() {
         return Err(Refusal::of(ErrorCode::InvalidTxnState));
     }
-    namespace.admit_record_batches().map_err(|error| {
+    let admitted = match batch.is_transactional() {
+        true => namespace.admit_transactions(),
+        false => namespace.admit_record_batches(),
+    };
+    admitted.map_err(|error| {
         tracing::error!(%error, "the data directory can't be made to take record batches of Kafka");
         Refusal::of(ErrorCode::KafkaStorageError)
     })?;

@@ -24,7 +24,7 @@ use super::lock::{LOCK, Lock, lock};
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
 use super::version::{
     FIRST_WITH_COORDINATORS, FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS, FIRST_WITH_RECORD_BATCHES,
-    NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked, version, write_version,
+    FIRST_WITH_TRANSACTIONS, NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked, version, write_version,
 };
 use partition_log::disk::Verification;
 use partition_log::owner_only;
@@ -339,6 +339,11 @@ impl DataDirectory {
     /// Lets logs hold record batches of Kafka.
     pub(super) fn admit_record_batches(&mut self) -> Result<(), DataDirectoryError> {
         self.raise_version(FIRST_WITH_RECORD_BATCHES)
+    }
+
+    /// Lets logs hold transactions, and start behind records that were deleted.
+    pub(super) fn admit_transactions(&mut self) -> Result<(), DataDirectoryError> {
+        self.raise_version(FIRST_WITH_TRANSACTIONS)
     }
 
     /// The folder of the coordinators' journal, which is made with its first record.
