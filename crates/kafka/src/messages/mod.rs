@@ -13,6 +13,8 @@ pub mod list_offsets;
 pub mod metadata;
 pub mod producer_id;
 pub mod sasl;
+pub mod transaction_admin;
+pub mod transactions;
 
 #[cfg(test)]
 pub(crate) mod reference {

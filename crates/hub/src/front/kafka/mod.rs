@@ -9,10 +9,11 @@
 //! * `session` is who the client is, and `shaping` what the service profile makes of what it sends.
 //! * `kept_answer` is an answer that waits until what it tells is on disk.
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
-//! * `group_requests` are what members and operators of consumer groups ask.
-//! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` and `producers` are what their names say.
+//! * `group_requests` are what members and operators of consumer groups ask, `transaction_requests` what producers with transactions do.
+//! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` are hubs.
 
 mod connection;
+mod coordinator_metrics;
 mod fetch;
 mod group_requests;
 mod kept_answer;
@@ -20,11 +21,11 @@ mod metrics;
 mod offsets;
 mod output;
 mod produce;
-mod producers;
 mod requests;
 mod session;
 mod shaping;
 mod topics;
+mod transaction_requests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,14 +39,12 @@ use crate::namespace::Namespace;
 use crate::profile::Traffic;
 use crate::service::Coordinators;
 use connection::ConnectionTask;
-use producers::ProducerIds;
 
 /// The front end of one namespace.
 #[derive(Debug)]
 pub(crate) struct KafkaFront {
     namespace: Arc<Namespace>,
     gate: Gate,
-    producer_ids: ProducerIds,
     coordinators: Coordinators,
     counters: Counters,
 }
@@ -72,8 +71,7 @@ impl KafkaFront {
     ) -> Arc<Self> {
         let gate = Gate::new(connections, WhenFull::Wait, accept_failures)
             .shaped(namespace.profile().cloned(), Traffic::Messaging);
-        let producer_ids = ProducerIds::new();
-        Arc::new(Self { namespace, gate, producer_ids, coordinators, counters: Counters::default() })
+        Arc::new(Self { namespace, gate, coordinators, counters: Counters::default() })
     }
 }
 

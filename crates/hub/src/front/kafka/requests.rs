@@ -26,10 +26,16 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::SaslHandshake, 0..=1),
     (ApiKey::ApiVersions, 0..=4),
     (ApiKey::InitProducerId, 0..=4),
+    (ApiKey::AddPartitionsToTxn, 0..=3),
+    (ApiKey::AddOffsetsToTxn, 0..=3),
+    (ApiKey::EndTxn, 0..=3),
+    (ApiKey::TxnOffsetCommit, 0..=3),
     (ApiKey::SaslAuthenticate, 0..=2),
     (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::OffsetDelete, 0..=0),
     (ApiKey::DescribeCluster, 0..=1),
+    (ApiKey::DescribeTransactions, 0..=0),
+    (ApiKey::ListTransactions, 0..=1),
 ];
 
 /// The request with this number in this version; `None` if it is not answered.
