@@ -1,299 +1,290 @@
-//! Transactions, as a client sees them that does what no library would.
+//! What clients of Kafka see of transactions, and of deleted records, in the logs.
+//!
+//! Transactions are written straight to the logs here: what coordinates them is tested elsewhere.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod kafka_peer;
 
-use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, StorageConfig};
+use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 use hub::service::Service;
 use kafka::ApiKey;
-use kafka::control_batch::{TransactionEnd, TransactionMarker};
-use kafka::record::Records;
 use kafka::record_batch::RecordBatch;
-use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
-use kafka_protocol::messages::txn_offset_commit_request::{
-    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+use kafka_peer::{Peer, batch, fetch, produce, service, start, topic};
+use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use kafka_protocol::messages::describe_producers_request::TopicRequest;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
-    DescribeTransactionsRequest, DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse,
-    FindCoordinatorRequest, FindCoordinatorResponse, GroupId, InitProducerIdRequest, InitProducerIdResponse,
-    ListTransactionsRequest, ListTransactionsResponse, OffsetFetchRequest, OffsetFetchResponse,
-    ProduceRequest, ProducerId, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
-    SaslHandshakeResponse, TransactionalId, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    DeleteRecordsRequest, DeleteRecordsResponse, DescribeProducersRequest, DescribeProducersResponse,
+    FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
+    SaslHandshakeResponse,
 };
 use kafka_protocol::protocol::StrBytes;
-use partition_log::disk::{StorageOptions, SyncPolicy};
+use partition_log::{PartitionLog, TransactionEnd, TransactionMarker};
 
-use kafka_peer::{Peer, batch, fetch, produce, service, start, topic};
-
-const GROUP: GroupId = GroupId(StrBytes::from_static_str("group"));
-const MOVER: TransactionalId = TransactionalId(StrBytes::from_static_str("mover"));
-
-/// Who a producer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Producer {
-    id: i64,
-    epoch: i16,
+/// The log of the first partition.
+fn log(service: &Service) -> Arc<PartitionLog> {
+    Arc::clone(service.namespace().hub("Events").unwrap().partitions()[0].log())
 }
 
-async fn begin(peer: &mut Peer) -> Result<Producer, i16> {
-    let request = InitProducerIdRequest::default()
-        .with_transactional_id(Some(MOVER))
-        .with_transaction_timeout_ms(60_000)
-        .with_producer_id(ProducerId(-1))
-        .with_producer_epoch(-1);
-    let answer: InitProducerIdResponse = peer.ask(ApiKey::InitProducerId, 4, &request).await;
-    let producer = Producer { id: answer.producer_id.0, epoch: answer.producer_epoch };
-    if answer.error_code == 0 { Ok(producer) } else { Err(answer.error_code) }
+/// A batch of a transaction, of a producer of epoch 0.
+fn transactional(id: i64, sequence: i32, values: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = batch(values);
+    bytes[22] = 0b1_0000;
+    bytes[43..51].copy_from_slice(&id.to_be_bytes());
+    bytes[51..53].copy_from_slice(&0_i16.to_be_bytes());
+    bytes[53..57].copy_from_slice(&sequence.to_be_bytes());
+    let checksum = crc32c::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+    bytes
 }
 
-/// Until what was open is aborted.
-async fn begin_again(peer: &mut Peer) -> Producer {
-    loop {
-        match begin(peer).await {
-            Ok(producer) => return producer,
-            Err(error) => assert_eq!(error, 51),
-        }
+fn write(log: &PartitionLog, id: i64, sequence: i32, values: &[&[u8]]) {
+    let bytes = transactional(id, sequence, values);
+    log.append_record_batch(SystemTime::now().into(), &RecordBatch::check(&bytes).unwrap()).unwrap();
+}
+
+fn end(log: &PartitionLog, id: i64, end: TransactionEnd) {
+    let marker = TransactionMarker { producer_id: id, producer_epoch: 0, end, coordinator_epoch: 2 };
+    log.end_transaction(SystemTime::now().into(), &marker).unwrap().unwrap();
+}
+
+/// What a reader of committed records is answered.
+#[derive(Debug, PartialEq, Eq)]
+struct Fetched {
+    error: i16,
+    high_watermark: i64,
+    last_stable_offset: i64,
+    /// Producer and first offset.
+    aborted: Vec<(i64, i64)>,
+    /// The base offsets of the batches.
+    batches: Vec<i64>,
+}
+
+fn committed(offset: i64, wait_ms: i32) -> FetchRequest {
+    fetch(0, offset, wait_ms).with_isolation_level(1)
+}
+
+async fn heard(peer: &mut Peer) -> Fetched {
+    let response: FetchResponse = peer.hear(ApiKey::Fetch, 12).await;
+    let partition = &response.responses[0].partitions[0];
+    let aborted = partition.aborted_transactions.iter().flatten();
+    let mut records = &partition.records.as_deref().unwrap()[..];
+    let mut batches = Vec::new();
+    while !records.is_empty() {
+        let batch = RecordBatch::read(records).unwrap();
+        batches.push(batch.base_offset());
+        records = &records[batch.bytes().len()..];
+    }
+    Fetched {
+        error: partition.error_code,
+        high_watermark: partition.high_watermark,
+        last_stable_offset: partition.last_stable_offset,
+        aborted: aborted.map(|it| (it.producer_id.0, it.first_offset)).collect(),
+        batches,
     }
 }
 
-async fn add(peer: &mut Peer, producer: Producer, name: &'static str, index: i32) -> i16 {
-    let topic = AddPartitionsToTxnTopic::default().with_name(topic(name)).with_partitions(vec![index]);
-    let request = AddPartitionsToTxnRequest::default()
-        .with_v3_and_below_transactional_id(MOVER)
-        .with_v3_and_below_producer_id(ProducerId(producer.id))
-        .with_v3_and_below_producer_epoch(producer.epoch)
-        .with_v3_and_below_topics(vec![topic]);
-    let answer: AddPartitionsToTxnResponse = peer.ask(ApiKey::AddPartitionsToTxn, 3, &request).await;
-    answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+async fn fetched(peer: &mut Peer, request: &FetchRequest) -> Fetched {
+    peer.send(ApiKey::Fetch, 12, request).await;
+    heard(peer).await
 }
 
-async fn bring_offset(peer: &mut Peer, producer: Producer, offset: i64) -> (i16, i16) {
-    let request = AddOffsetsToTxnRequest::default()
-        .with_transactional_id(MOVER)
-        .with_producer_id(ProducerId(producer.id))
-        .with_producer_epoch(producer.epoch)
-        .with_group_id(GROUP);
-    let added: AddOffsetsToTxnResponse = peer.ask(ApiKey::AddOffsetsToTxn, 3, &request).await;
-    let partition = TxnOffsetCommitRequestPartition::default()
-        .with_partition_index(1)
-        .with_committed_offset(offset)
-        .with_committed_metadata(None);
-    let topic =
-        TxnOffsetCommitRequestTopic::default().with_name(topic("Events")).with_partitions(vec![partition]);
-    let request = TxnOffsetCommitRequest::default()
-        .with_transactional_id(MOVER)
-        .with_group_id(GROUP)
-        .with_producer_id(ProducerId(producer.id))
-        .with_producer_epoch(producer.epoch)
-        .with_generation_id(-1)
+fn found(last_stable_offset: i64, high_watermark: i64, aborted: &[(i64, i64)], batches: &[i64]) -> Fetched {
+    Fetched {
+        error: 0,
+        high_watermark,
+        last_stable_offset,
+        aborted: aborted.to_vec(),
+        batches: batches.to_vec(),
+    }
+}
+
+#[tokio::test]
+async fn a_reader_of_committed_records_gets_what_is_decided_and_learns_what_was_aborted() {
+    let service = service().await;
+    let mut peer = Peer::new(&service).await;
+    let log = log(&service);
+    assert_eq!(peer.produce(&produce("Events", 0, batch(&[b"0"]))).await, (0, 0));
+    write(&log, 7, 0, &[b"1", b"2"]);
+    write(&log, 9, 0, &[b"3"]);
+    assert_eq!(peer.produce(&produce("Events", 0, batch(&[b"4"]))).await, (0, 4));
+    assert_eq!(fetched(&mut peer, &committed(0, 0)).await, found(1, 5, &[], &[0]));
+    assert_eq!(fetched(&mut peer, &committed(1, 0)).await, found(1, 5, &[], &[]));
+    assert_eq!(fetched(&mut peer, &committed(5, 0)).await, found(1, 5, &[], &[]), "the end is no error");
+    assert_eq!(fetched(&mut peer, &committed(6, 0)).await.error, 1);
+    let all = fetch(0, 0, 0);
+    assert_eq!(fetched(&mut peer, &all).await, found(1, 5, &[], &[0, 1, 3, 4]));
+
+    end(&log, 7, TransactionEnd::Abort);
+    assert_eq!(fetched(&mut peer, &committed(0, 0)).await, found(3, 6, &[(7, 1)], &[0, 1]));
+    end(&log, 9, TransactionEnd::Commit);
+    assert_eq!(fetched(&mut peer, &committed(0, 0)).await, found(7, 7, &[(7, 1)], &[0, 1, 3, 4, 5, 6]));
+    assert_eq!(fetched(&mut peer, &committed(2, 0)).await, found(7, 7, &[(7, 1)], &[1, 3, 4, 5, 6]));
+    assert_eq!(fetched(&mut peer, &committed(6, 0)).await, found(7, 7, &[], &[6]));
+    // Those who read everything get the markers and no list.
+    assert_eq!(fetched(&mut peer, &all).await, found(7, 7, &[], &[0, 1, 3, 4, 5, 6]));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_transaction_ends_the_wait_of_readers_of_committed_records() {
+    let service = service().await;
+    let (mut reader, mut writer) = (Peer::new(&service).await, Peer::new(&service).await);
+    let log = log(&service);
+    write(&log, 7, 0, &[b"0"]);
+    reader.send(ApiKey::Fetch, 12, &committed(0, 600_000)).await;
+    // The one that reads everything is answered by each of these, and does not disturb the other.
+    for offset in 1..4 {
+        assert_eq!(writer.produce(&produce("Events", 0, batch(&[b"plain"]))).await, (0, offset));
+        assert_eq!(fetched(&mut writer, &fetch(0, offset, 600_000)).await.batches, [offset]);
+    }
+    end(&log, 7, TransactionEnd::Commit);
+    assert_eq!(heard(&mut reader).await, found(5, 5, &[], &[0, 1, 2, 3, 4]));
+    service.stop().await;
+}
+
+async fn listed(peer: &mut Peer, isolation: i8, timestamp: i64) -> (i64, i64) {
+    let partition = ListOffsetsPartition::default().with_partition_index(0).with_timestamp(timestamp);
+    let topic = ListOffsetsTopic::default().with_name(topic("Events")).with_partitions(vec![partition]);
+    let request = ListOffsetsRequest::default()
+        .with_replica_id((-1).into())
+        .with_isolation_level(isolation)
         .with_topics(vec![topic]);
-    let brought: TxnOffsetCommitResponse = peer.ask(ApiKey::TxnOffsetCommit, 3, &request).await;
-    (added.error_code, brought.topics[0].partitions[0].error_code)
+    let response: ListOffsetsResponse = peer.ask(ApiKey::ListOffsets, 8, &request).await;
+    let partition = &response.topics[0].partitions[0];
+    assert_eq!(partition.error_code, 0);
+    (partition.offset, partition.timestamp)
 }
 
-async fn end(peer: &mut Peer, producer: Producer, commits: bool) -> i16 {
-    let request = EndTxnRequest::default()
-        .with_transactional_id(MOVER)
-        .with_producer_id(ProducerId(producer.id))
-        .with_producer_epoch(producer.epoch)
-        .with_committed(commits);
-    let answer: EndTxnResponse = peer.ask(ApiKey::EndTxn, 3, &request).await;
-    answer.error_code
-}
-
-/// A batch of one record that belongs to a transaction.
-fn transactional(producer: Producer, index: i32, sequence: i32, value: &[u8]) -> ProduceRequest {
-    let mut batch = batch(&[value]);
-    batch[22] |= 0x10;
-    batch[43..51].copy_from_slice(&producer.id.to_be_bytes());
-    batch[51..53].copy_from_slice(&producer.epoch.to_be_bytes());
-    batch[53..57].copy_from_slice(&sequence.to_be_bytes());
-    let checksum = crc32c::crc32c(&batch[21..]);
-    batch[17..21].copy_from_slice(&checksum.to_be_bytes());
-    produce("Events", index, batch).with_transactional_id(Some(MOVER))
-}
-
-/// The error and the offset in the second partition, for those who wait for what is decided, and for those who do not.
-async fn offsets(peer: &mut Peer) -> [(i16, i64); 2] {
-    let mut found = [(0, 0); 2];
-    for (require_stable, found) in [true, false].into_iter().zip(&mut found) {
-        let topic =
-            OffsetFetchRequestTopics::default().with_name(topic("Events")).with_partition_indexes(vec![1]);
-        let group = OffsetFetchRequestGroup::default().with_group_id(GROUP).with_topics(Some(vec![topic]));
-        let request =
-            OffsetFetchRequest::default().with_groups(vec![group]).with_require_stable(require_stable);
-        let answer: OffsetFetchResponse = peer.ask(ApiKey::OffsetFetch, 8, &request).await;
-        let partition = &answer.groups[0].topics[0].partitions[0];
-        *found = (partition.error_code, partition.committed_offset);
+#[tokio::test]
+async fn places_are_where_a_reader_of_that_isolation_finds_them_and_no_marker_is_one() {
+    let service = service().await;
+    let mut peer = Peer::new(&service).await;
+    let log = log(&service);
+    // Of 2023, and so all that is appended; markers are of today.
+    let time = 1_700_000_000_000;
+    write(&log, 9, 0, &[b"0"]);
+    end(&log, 9, TransactionEnd::Commit);
+    assert_eq!(listed(&mut peer, 0, -3).await, (0, time));
+    assert_eq!(listed(&mut peer, 0, time + 1).await, (-1, -1));
+    write(&log, 7, 0, &[b"2"]);
+    assert_eq!((listed(&mut peer, 0, -1).await, listed(&mut peer, 1, -1).await), ((3, -1), (2, -1)));
+    log.delete_before(2).unwrap();
+    // What can't be fetched yet is not found.
+    for (isolation, found) in [(0, (2, time)), (1, (-1, -1))] {
+        assert_eq!(listed(&mut peer, isolation, time).await, found);
+        assert_eq!(listed(&mut peer, isolation, -3).await, found);
+        assert_eq!(listed(&mut peer, isolation, -2).await, (2, -1));
     }
-    found
+    service.stop().await;
 }
 
-/// What is in a partition: values of records, and how transactions ended.
-async fn content(peer: &mut Peer, index: i32) -> Vec<String> {
-    let (error, bytes) = peer.fetch(&fetch(index, 0, 0)).await;
-    assert_eq!(error, 0);
-    let mut rest = &bytes[..];
-    let mut content = Vec::new();
-    while !rest.is_empty() {
-        let length = 12 + u32::from_be_bytes(*rest[8..].first_chunk().unwrap()) as usize;
-        let (bytes, behind) = rest.split_at(length);
-        let batch = RecordBatch::read(bytes).unwrap();
-        match TransactionMarker::read(&batch) {
-            Some(marker) => content.push(format!("{:?}", marker.end)),
-            None => content.extend(Records::of(batch.records()).map(|record| {
-                String::from_utf8(record.unwrap().value.unwrap_or_default().to_vec()).unwrap()
-            })),
+#[tokio::test]
+async fn an_epoch_ends_with_the_log_and_there_was_none_before() {
+    let service = service().await;
+    let mut peer = Peer::new(&service).await;
+    peer.produce(&produce("Events", 0, batch(&[b"0", b"1"]))).await;
+    for version in 2..=4 {
+        for (name, current, epoch, expected) in [
+            ("Events", -1, 0, (0, 0, 2)),
+            ("Events", 0, 0, (0, 0, 2)),
+            ("Events", 0, 1, (0, -1, -1)),
+            ("Events", 1, 0, (75, -1, -1)),
+            ("missing", 0, 0, (3, -1, -1)),
+        ] {
+            let partition = OffsetForLeaderPartition::default()
+                .with_current_leader_epoch(current)
+                .with_leader_epoch(epoch);
+            let asked =
+                OffsetForLeaderTopic::default().with_topic(topic(name)).with_partitions(vec![partition]);
+            let mut request = OffsetForLeaderEpochRequest::default().with_topics(vec![asked]);
+            if version >= 3 {
+                request = request.with_replica_id((-1).into());
+            }
+            let response: OffsetForLeaderEpochResponse =
+                peer.ask(ApiKey::OffsetForLeaderEpoch, version, &request).await;
+            let found = &response.topics[0].partitions[0];
+            assert_eq!((found.error_code, found.leader_epoch, found.end_offset), expected, "{name} {epoch}");
         }
-        rest = behind;
     }
-    content
-}
-
-async fn durable(directory: &Path) -> Service {
-    let options = StorageOptions { sync: SyncPolicy::Os, ..StorageOptions::default() };
-    let storage = StorageConfig { directory: directory.to_owned(), options };
-    let hubs = vec![HubConfig::new("Events", 2)];
-    start(NamespaceConfig { storage: Some(storage), ..NamespaceConfig::with_hubs(hubs) }).await
-}
-
-#[tokio::test]
-async fn what_a_transaction_writes_counts_as_a_whole_with_its_offsets() {
-    let service = service().await;
-    let mut peer = Peer::new(&service).await;
-    let find = FindCoordinatorRequest::default()
-        .with_key_type(1)
-        .with_coordinator_keys(vec![StrBytes::from_static_str("mover")]);
-    let found: FindCoordinatorResponse = peer.ask(ApiKey::FindCoordinator, 4, &find).await;
-    assert_eq!(found.coordinators[0].error_code, 0);
-    let producer = begin(&mut peer).await.unwrap();
-    assert_eq!(peer.produce(&transactional(producer, 0, 0, b"early")).await, (48, -1));
-    assert_eq!(add(&mut peer, producer, "Events", 9).await, 3);
-    assert_eq!(add(&mut peer, producer, "Missing", 0).await, 3);
-    for index in [0, 1] {
-        assert_eq!(add(&mut peer, producer, "Events", index).await, 0);
-        assert_eq!(peer.produce(&transactional(producer, index, 0, b"one")).await, (0, 0));
-    }
-    assert_eq!(bring_offset(&mut peer, producer, 5).await, (0, 0));
-    assert_eq!(offsets(&mut peer).await, [(88, -1), (0, -1)]);
-
-    let ids = DescribeTransactionsRequest::default()
-        .with_transactional_ids(vec![MOVER, TransactionalId(StrBytes::from_static_str("other"))]);
-    let described: DescribeTransactionsResponse = peer.ask(ApiKey::DescribeTransactions, 0, &ids).await;
-    let [mover, other] = &described.transaction_states[..] else { panic!("two") };
-    assert_eq!((mover.transaction_state.as_str(), &mover.topics[0].partitions[..]), ("Ongoing", &[0, 1][..]));
-    assert_eq!(other.error_code, 105);
-    let all = ListTransactionsRequest::default();
-    let listed: ListTransactionsResponse = peer.ask(ApiKey::ListTransactions, 1, &all).await;
-    assert_eq!(listed.transaction_states[0].producer_id.0, producer.id);
-
-    assert_eq!(end(&mut peer, producer, true).await, 0);
-    assert_eq!(end(&mut peer, producer, true).await, 0, "again");
-    assert_eq!(end(&mut peer, producer, false).await, 48);
-    assert_eq!(offsets(&mut peer).await, [(0, 5); 2]);
-    assert_eq!(content(&mut peer, 0).await, ["one", "Commit"]);
-
-    assert_eq!(add(&mut peer, producer, "Events", 0).await, 0);
-    assert_eq!(peer.produce(&transactional(producer, 0, 1, b"two")).await, (0, 2));
-    assert_eq!(bring_offset(&mut peer, producer, 9).await, (0, 0));
-    assert_eq!(end(&mut peer, producer, false).await, 0);
-    assert_eq!(offsets(&mut peer).await, [(0, 5); 2]);
-    assert_eq!(content(&mut peer, 0).await, ["one", "Commit", "two", "Abort"]);
-    assert_eq!(content(&mut peer, 1).await, ["one", "Commit"]);
     service.stop().await;
 }
 
 #[tokio::test]
-async fn a_producer_whose_place_is_taken_is_fenced() {
+async fn producers_and_their_open_transactions_are_described() {
     let service = service().await;
     let mut peer = Peer::new(&service).await;
-    let first = begin(&mut peer).await.unwrap();
-    add(&mut peer, first, "Events", 0).await;
-    assert_eq!(peer.produce(&transactional(first, 0, 0, b"one")).await, (0, 0));
-    let second = begin_again(&mut peer).await;
-    assert!(second.id == first.id && second.epoch > first.epoch);
-    assert_eq!(content(&mut peer, 0).await, ["one", "Abort"]);
-    assert_eq!(peer.produce(&transactional(first, 0, 1, b"two")).await, (47, -1));
-    assert_eq!(add(&mut peer, first, "Events", 0).await, 90);
-    assert_eq!(end(&mut peer, first, true).await, 90);
-    add(&mut peer, second, "Events", 0).await;
-    assert_eq!(peer.produce(&transactional(second, 0, 0, b"three")).await, (0, 2));
-    assert_eq!(end(&mut peer, second, true).await, 0);
+    let log = log(&service);
+    write(&log, 7, 0, &[b"0", b"1"]);
+    write(&log, 9, 5, &[b"2"]);
+    end(&log, 7, TransactionEnd::Commit);
+    let asked = TopicRequest::default().with_name(topic("Events")).with_partition_indexes(vec![0, 1, 2]);
+    let request = DescribeProducersRequest::default().with_topics(vec![asked]);
+    let response: DescribeProducersResponse = peer.ask(ApiKey::DescribeProducers, 0, &request).await;
+    let [first, second, third] = &response.topics[0].partitions[..] else { panic!("three partitions") };
+    let producers = first.active_producers.iter().map(|producer| {
+        assert!(producer.last_timestamp > 0);
+        let id = producer.producer_id.0;
+        (id, producer.last_sequence, producer.coordinator_epoch, producer.current_txn_start_offset)
+    });
+    assert_eq!(producers.collect::<Vec<_>>(), [(7, 1, 2, -1), (9, 5, -1, 2)]);
+    assert_eq!((second.error_code, second.active_producers.len(), third.error_code), (0, 0, 3));
+    service.stop().await;
+}
+
+/// Low watermark and error.
+async fn deleted(peer: &mut Peer, version: i16, offset: i64) -> (i64, i16) {
+    let partition = DeleteRecordsPartition::default().with_partition_index(0).with_offset(offset);
+    let asked = DeleteRecordsTopic::default().with_name(topic("Events")).with_partitions(vec![partition]);
+    let request = DeleteRecordsRequest::default().with_topics(vec![asked]).with_timeout_ms(30_000);
+    let response: DeleteRecordsResponse = peer.ask(ApiKey::DeleteRecords, version, &request).await;
+    let partition = &response.topics[0].partitions[0];
+    (partition.low_watermark, partition.error_code)
+}
+
+#[tokio::test]
+async fn deleted_records_are_gone_for_every_reader() {
+    let service = service().await;
+    let mut peer = Peer::new(&service).await;
+    for offset in 0..5 {
+        assert_eq!(peer.produce(&produce("Events", 0, batch(&[b"x"]))).await, (0, offset));
+    }
+    assert_eq!(deleted(&mut peer, 0, 6).await, (-1, 1));
+    assert_eq!(deleted(&mut peer, 0, -2).await, (-1, 1));
+    assert_eq!(deleted(&mut peer, 1, 3).await, (3, 0));
+    assert_eq!(deleted(&mut peer, 2, 1).await, (3, 0), "it begins later");
+    assert_eq!(fetched(&mut peer, &fetch(0, 2, 0)).await.error, 1);
+    assert_eq!(fetched(&mut peer, &fetch(0, 3, 0)).await.batches, [3, 4]);
+    assert_eq!(listed(&mut peer, 0, -2).await, (3, -1));
+    assert_eq!(deleted(&mut peer, 2, -1).await, (5, 0));
+    assert_eq!(fetched(&mut peer, &fetch(0, 5, 0)).await, found(5, 5, &[], &[]));
+    assert_eq!(peer.produce(&produce("Events", 0, batch(&[b"x"]))).await, (0, 5));
+    assert_eq!(fetched(&mut peer, &fetch(0, 5, 0)).await.batches, [5]);
     service.stop().await;
 }
 
 #[tokio::test]
-async fn transactions_need_the_right_to_send() {
-    let mut namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 2)]);
-    namespace.authorization_rules =
-        vec![RuleConfig { name: "reader".into(), key: "reading".into(), rights: vec![RightConfig::Listen] }];
+async fn only_who_may_manage_a_hub_may_delete_its_records() {
+    let mut namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 1)]);
+    let rights = vec![RightConfig::Listen, RightConfig::Send];
+    namespace.authorization_rules = vec![RuleConfig { name: "user".into(), key: "secret".into(), rights }];
     let service = start(namespace).await;
     let mut peer = Peer::new(&service).await;
     let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("PLAIN"));
     let _: SaslHandshakeResponse = peer.ask(ApiKey::SaslHandshake, 1, &request).await;
-    let request = SaslAuthenticateRequest::default().with_auth_bytes("\0reader\0reading".into());
-    let _: SaslAuthenticateResponse = peer.ask(ApiKey::SaslAuthenticate, 2, &request).await;
-    assert_eq!(begin(&mut peer).await, Err(53));
-    let nobody = Producer { id: 1, epoch: 0 };
-    assert_eq!(add(&mut peer, nobody, "Events", 0).await, 53);
-    assert_eq!(bring_offset(&mut peer, nobody, 0).await, (53, 53));
-    assert_eq!(end(&mut peer, nobody, true).await, 53);
-    service.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_goes_on_after_a_restart_and_ends_as_it_was_decided() {
-    let directory = tempfile::tempdir().unwrap();
-    let service = durable(directory.path()).await;
-    let mut peer = Peer::new(&service).await;
-    let producer = begin(&mut peer).await.unwrap();
-    add(&mut peer, producer, "Events", 0).await;
-    assert_eq!(peer.produce(&transactional(producer, 0, 0, b"one")).await, (0, 0));
-    assert_eq!(bring_offset(&mut peer, producer, 5).await, (0, 0));
-    service.stop().await;
-
-    let service = durable(directory.path()).await;
-    let mut peer = Peer::new(&service).await;
-    assert_eq!(offsets(&mut peer).await, [(88, -1), (0, -1)]);
-    assert_eq!(peer.produce(&transactional(producer, 0, 1, b"two")).await, (0, 1));
-    assert_eq!(end(&mut peer, producer, true).await, 0);
-    assert_eq!(offsets(&mut peer).await, [(0, 5); 2]);
-    assert_eq!(content(&mut peer, 0).await, ["one", "two", "Commit"]);
-    // The next one is cut off by a restart, after which another producer takes the place.
-    assert_eq!(add(&mut peer, producer, "Events", 0).await, 0);
-    assert_eq!(peer.produce(&transactional(producer, 0, 2, b"three")).await, (0, 3));
-    service.stop().await;
-
-    let service = durable(directory.path()).await;
-    let mut peer = Peer::new(&service).await;
-    let next = begin_again(&mut peer).await;
-    assert!(next.id == producer.id && next.epoch > producer.epoch);
-    assert_eq!(content(&mut peer, 0).await, ["one", "two", "Commit", "three", "Abort"]);
-    assert_eq!(offsets(&mut peer).await, [(0, 5); 2]);
-    service.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_no_coordinator_knows_of_is_aborted_at_the_start() {
-    let directory = tempfile::tempdir().unwrap();
-    let service = durable(directory.path()).await;
-    let mut peer = Peer::new(&service).await;
-    let producer = begin(&mut peer).await.unwrap();
-    add(&mut peer, producer, "Events", 0).await;
-    assert_eq!(peer.produce(&transactional(producer, 0, 0, b"one")).await, (0, 0));
-    service.stop().await;
-    std::fs::remove_dir_all(directory.path().join("kafka")).unwrap();
-
-    let service = durable(directory.path()).await;
-    let mut peer = Peer::new(&service).await;
-    let hub = service.namespace().hub("Events").unwrap();
-    assert!(hub.partitions()[0].log().open_transactions().is_empty());
-    assert_eq!(content(&mut peer, 0).await, ["one", format!("{:?}", TransactionEnd::Abort).as_str()]);
-    assert_eq!(end(&mut peer, producer, true).await, 49);
+    let request = SaslAuthenticateRequest::default().with_auth_bytes("\0user\0secret".into());
+    let result: SaslAuthenticateResponse = peer.ask(ApiKey::SaslAuthenticate, 2, &request).await;
+    assert_eq!(result.error_code, 0);
+    assert_eq!(peer.produce(&produce("Events", 0, batch(&[b"x"]))).await, (0, 0));
+    assert_eq!(deleted(&mut peer, 2, 1).await, (-1, 29));
+    assert_eq!(fetched(&mut peer, &fetch(0, 0, 0)).await.batches, [0]);
     service.stop().await;
 }

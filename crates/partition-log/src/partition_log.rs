@@ -441,7 +441,14 @@ impl PartitionLog {
     /// What the log holds now.
     #[must_use]
     pub fn stats(&self) -> LogStats {
-        self.lock().stats()
+        self.lock().stats(Isolation::Uncommitted)
+    }
+
+    /// What readers of committed records see of it: the last record is the one before the stable end. The time of the last append
+    /// is the same.
+    #[must_use]
+    pub fn committed_stats(&self) -> LogStats {
+        self.lock().stats(Isolation::Committed)
     }
 
     /// Where its memory comes from.

@@ -301,14 +301,15 @@ impl State {
         }
     }
 
-    pub(super) fn stats(&self) -> LogStats {
+    pub(super) fn stats(&self, isolation: Isolation) -> LogStats {
         let begin_sequence_number = self.begin_sequence_number();
+        let end = self.readable_before(isolation);
         LogStats {
             begin_sequence_number,
-            last_sequence_number: self.committed().next_sequence_number.checked_sub(1),
+            last_sequence_number: end.checked_sub(1),
             last_append_time: self.committed().append_time,
             bytes: self.bytes,
-            is_empty: begin_sequence_number == self.committed().next_sequence_number,
+            is_empty: begin_sequence_number == end,
         }
     }
 

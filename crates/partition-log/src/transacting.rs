@@ -68,7 +68,8 @@ impl PartitionLog {
         self.lock().transactions.as_ref().map(|transactions| transactions.open()).unwrap_or_default()
     }
 
-    /// The aborted transactions that overlap these numbers, in the order of their first ones.
+    /// The aborted transactions that overlap these numbers, in the order of their first ones. Those that end before the log begins
+    /// are not known any more.
     #[must_use]
     pub fn aborted_transactions(&self, numbers: Range<u64>) -> Vec<AbortedTransaction> {
         self.lock()
@@ -78,11 +79,16 @@ impl PartitionLog {
             .unwrap_or_default()
     }
 
-    /// Whether the record of this number belongs to a transaction of this producer that was aborted.
+    /// Whether the record of this number belongs to a transaction of this producer that was aborted. Of a record that is not in the
+    /// log any more it is not known, so that a reader who still holds it must not use it: it counts as aborted, too.
     #[must_use]
     pub fn is_aborted(&self, producer_id: i64, sequence_number: u64) -> bool {
         let state = self.lock();
-        state.transactions.as_ref().is_some_and(|it| it.is_aborted(producer_id, sequence_number))
+        let Some(transactions) = &state.transactions else {
+            return false;
+        };
+        sequence_number < state.begin_sequence_number()
+            || transactions.is_aborted(producer_id, sequence_number)
     }
 
     /// The producers that number their records, in the order of their ids.

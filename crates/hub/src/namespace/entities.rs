@@ -72,6 +72,7 @@ pub(super) struct Entities {
     change: Mutex<Option<Storage>>,
     /// Whether logs may hold record batches of Kafka.
     has_record_batches: AtomicBool,
+    has_transactions: AtomicBool,
     /// Whether there may be a journal of Kafka's coordinators.
     has_coordinators: AtomicBool,
     /// Who is to hear of hubs that are deleted.
@@ -154,6 +155,7 @@ impl Entities {
             has_record_batches: AtomicBool::new(false),
             has_coordinators: AtomicBool::new(false),
             observer: OnceLock::new(),
+            has_transactions: AtomicBool::new(false),
         }
     }
 
@@ -305,6 +307,18 @@ impl Entities {
     pub(super) fn observe_deletions(&self, observer: Arc<dyn DeletionObserver>) {
         let is_first = self.observer.set(observer).is_ok();
         debug_assert!(is_first, "there is one observer");
+    }
+
+    /// Lets logs hold transactions, and start behind records that were deleted. Once that is so, this costs nothing.
+    pub(super) fn admit_transactions(&self) -> Result<(), EntityError> {
+        if self.has_transactions.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(storage) = &mut *self.begin_change() {
+            storage.admit_transactions().map_err(EntityError::Storage)?;
+        }
+        self.has_transactions.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn begin_change(&self) -> MutexGuard<'_, Option<Storage>> {

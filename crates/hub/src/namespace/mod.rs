@@ -252,6 +252,15 @@ impl Namespace {
         self.entities.observe_deletions(observer);
     }
 
+    /// Lets logs hold the transactions of Kafka's producers, and start behind [deleted](partition_log::PartitionLog::delete_before) records. Older
+    /// programs refuse the data directory from then on.
+    ///
+    /// # Errors
+    /// The data directory does not take the change.
+    pub fn admit_transactions(&self) -> Result<(), EntityError> {
+        self.entities.admit_transactions()
+    }
+
     /// All hubs as they are now: first those of the configuration in its order, then those created since.
     #[must_use]
     pub fn hubs(&self) -> Arc<Hubs> {

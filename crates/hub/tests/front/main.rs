@@ -6,6 +6,7 @@
 //! * `leading`: events with a header or delivery annotations.
 //! * `haste`: those that lose an answer that comes at once.
 //! * `deletion`: links to what is deleted.
+//! * `transactions`: what clients of Kafka write and may take back.
 //! * `transports`: AMQP over WebSocket.
 //!
 //! And against those who mean no good, or are gone:
@@ -30,4 +31,5 @@ mod publishers;
 mod receivers;
 mod silence;
 mod strangers;
+mod transactions;
 mod transports;

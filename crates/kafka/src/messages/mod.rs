@@ -6,11 +6,14 @@
 
 pub mod api_versions;
 pub mod cluster;
+pub mod delete_records;
+pub mod describe_producers;
 pub mod group;
 pub mod group_admin;
 pub mod group_offsets;
 pub mod list_offsets;
 pub mod metadata;
+pub mod offset_for_leader_epoch;
 pub mod producer_id;
 pub mod sasl;
 pub mod transaction_admin;

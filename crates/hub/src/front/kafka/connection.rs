@@ -39,6 +39,7 @@ use super::group_requests::{GroupRequests, Membership, Waiting};
 use super::kept_answer::KeptAnswer;
 use super::offsets;
 use super::output::Output;
+use super::partition_requests::PartitionRequests;
 use super::produce::Outcomes;
 use super::requests::{SUPPORTED, is_open, supported};
 use super::session::{MECHANISMS, Session, State};
@@ -358,6 +359,10 @@ impl<'f> ConnectionTask<'f> {
             | ApiKey::ListGroups
             | ApiKey::DeleteGroups
             | ApiKey::OffsetDelete => self.group_request(&header, key, body)?,
+            ApiKey::DeleteRecords | ApiKey::OffsetForLeaderEpoch | ApiKey::DescribeProducers => {
+                let requests = PartitionRequests { namespace: &self.front.namespace, session: &self.session };
+                requests.answer(&header, key, body, &mut self.output).await?;
+            }
             ApiKey::DescribeCluster => {
                 cluster::read(body, header.version)?;
                 let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));

@@ -2,17 +2,20 @@
 //!
 //! A request that finds less than it wants waits: it subscribes to the logs that it named, and is tried again when one of them
 //! has more, or when its time is over.
+//!
+//! A reader of committed records gets batches up to the stable end, whatever became of their transactions, and a list of those
+//! that were aborted: it is the client that leaves them out. Its wait ends with the marker of a transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use access::Right;
 use bytes::Bytes;
-use kafka::fetch::{self, FetchPartition, FetchRequest, PartitionHead, TopicRef};
+use kafka::fetch::{self, AbortedTransaction, FetchPartition, FetchRequest, PartitionHead, TopicRef};
 use kafka::read::Uuid;
 use kafka::{ApiKey, ErrorCode};
 use partition_log::{
-    Cursor, Edge, LEADER_EPOCH, LogChunk, Protocol, Readiness, Start, Subscriber, Subscription,
+    Cursor, Edge, Isolation, LEADER_EPOCH, LogChunk, Protocol, Readiness, Start, Subscriber, Subscription,
 };
 use tokio::time::Instant;
 
@@ -57,6 +60,9 @@ enum Topic {
 #[derive(Debug)]
 struct Place {
     partition: Arc<Partition>,
+    /// The offset that was asked for.
+    first: u64,
+    isolation: Isolation,
     cursor: Cursor,
     subscription: Option<Subscription>,
 }
@@ -75,6 +81,10 @@ impl Fetch {
             0 => ErrorCode::None,
             _ => ErrorCode::FetchSessionIdNotFound,
         };
+        let isolation = match request.is_read_committed {
+            true => Isolation::Committed,
+            false => Isolation::Uncommitted,
+        };
         let mut topics = Topics::new(namespace, session, Right::Listen);
         let mut partitions: Vec<Watched> = Vec::with_capacity(request.partitions.len());
         for asked in &request.partitions {
@@ -89,7 +99,7 @@ impl Fetch {
                 topic,
                 index: asked.index,
                 max_bytes: usize::try_from(asked.max_bytes).unwrap_or(0),
-                place: Place::find(&mut topics, asked),
+                place: Place::find(&mut topics, asked, isolation),
                 found: Vec::new(),
                 events: 0,
             });
@@ -125,7 +135,9 @@ impl Fetch {
     }
 
     /// Writes the answer, and gives the events and bytes in it.
-    pub(super) fn answer(self, output: &mut Output) -> (u64, u64) {
+    pub(super) fn answer(mut self, output: &mut Output) -> (u64, u64) {
+        let aborted: Vec<_> = self.partitions.iter_mut().map(Watched::aborted).collect();
+        let mut aborted = aborted.iter();
         let Self { version, partitions, .. } = &self;
         let mut answer = output.begin(ApiKey::Fetch, *version, self.correlation_id);
         let topics = || partitions.chunk_by(|a, b| a.topic == b.topic);
@@ -138,7 +150,9 @@ impl Fetch {
             };
             fetch::begin_topic(&mut answer.writer, name, topic.len());
             for watched in topic {
-                fetch::begin_partition(&mut answer.writer, *version, &watched.head(), &[], watched.length());
+                let aborted = aborted.next().map(Vec::as_slice).unwrap_or_default();
+                let head = watched.head();
+                fetch::begin_partition(&mut answer.writer, *version, &head, aborted, watched.length());
                 for bytes in &watched.found {
                     answer.put_shared(bytes.clone());
                 }
@@ -157,7 +171,11 @@ impl Fetch {
 }
 
 impl Place {
-    fn find<'a>(topics: &mut Topics<'a>, asked: &FetchPartition<'a>) -> Result<Self, ErrorCode> {
+    fn find<'a>(
+        topics: &mut Topics<'a>,
+        asked: &FetchPartition<'a>,
+        isolation: Isolation,
+    ) -> Result<Self, ErrorCode> {
         let hub = topics.find(asked.topic)?;
         let partition = topics::partition(&hub, asked.index)?;
         check_epoch(asked.current_leader_epoch)?;
@@ -172,7 +190,11 @@ impl Place {
             false => Start::SequenceNumber(offset, Edge::Inclusive),
         };
         let cursor = partition.log().position(start).map_err(|_beyond| ErrorCode::OffsetOutOfRange)?;
-        Ok(Self { partition: Arc::clone(partition), cursor, subscription: None })
+        let cursor = match isolation {
+            Isolation::Uncommitted => cursor,
+            Isolation::Committed => cursor.committed(),
+        };
+        Ok(Self { partition: Arc::clone(partition), first: offset, isolation, cursor, subscription: None })
     }
 }
 
@@ -188,6 +210,29 @@ pub(super) const fn check_epoch(current_leader_epoch: i32) -> Result<(), ErrorCo
 impl Watched {
     fn length(&self) -> usize {
         self.found.iter().map(Bytes::len).sum()
+    }
+
+    /// The transactions that a reader of committed records has to leave out of what was found.
+    fn aborted(&mut self) -> Vec<AbortedTransaction> {
+        let Ok(Place { partition, first, isolation: Isolation::Committed, cursor, .. }) = &self.place else {
+            return Vec::new();
+        };
+        if self.found.is_empty() {
+            return Vec::new();
+        }
+        let aborted = partition.log().aborted_transactions(*first..cursor.next_sequence_number());
+        // Retention may have taken what was found in the meantime, and with it what is known of its transactions.
+        if partition.log().stats().begin_sequence_number > *first {
+            self.found.clear();
+            self.events = 0;
+            self.place = Err(ErrorCode::OffsetOutOfRange);
+            return Vec::new();
+        }
+        let listed = aborted.iter().map(|aborted| AbortedTransaction {
+            producer_id: aborted.producer_id,
+            first_offset: aborted.first_sequence_number.cast_signed(),
+        });
+        listed.collect()
     }
 
     /// Adds what there is, as far as it fits. The first batch of an answer may be larger than the answer: a consumer could not

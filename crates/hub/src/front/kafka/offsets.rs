@@ -55,15 +55,20 @@ async fn find<'a>(
     let log = topics::partition(&hub, asked.index)?.log();
     check_epoch(asked.current_leader_epoch)?;
     let end = log.end();
+    // What a client can't fetch yet is not found.
+    let readable_before = match is_read_committed {
+        true => end.stable_sequence_number,
+        false => end.next_sequence_number,
+    };
+    let is_readable = |(offset, _): &(i64, i64)| offset.cast_unsigned() < readable_before;
     match asked.at {
-        OffsetSpec::Latest if is_read_committed => Ok((end.stable_sequence_number.cast_signed(), -1)),
-        OffsetSpec::Latest => Ok((end.next_sequence_number.cast_signed(), -1)),
+        OffsetSpec::Latest => Ok((readable_before.cast_signed(), -1)),
         OffsetSpec::Earliest | OffsetSpec::EarliestLocal => {
             Ok((log.stats().begin_sequence_number.cast_signed(), -1))
         }
         OffsetSpec::LatestTiered => Ok((-1, -1)),
-        OffsetSpec::MaxTimestamp => Ok(greatest(log).await.unwrap_or((-1, -1))),
-        OffsetSpec::At(time) => Ok(first_at(log, time).await.unwrap_or((-1, -1))),
+        OffsetSpec::MaxTimestamp => Ok(greatest(log).await.filter(is_readable).unwrap_or((-1, -1))),
+        OffsetSpec::At(time) => Ok(first_at(log, time).await.filter(is_readable).unwrap_or((-1, -1))),
         OffsetSpec::Unknown => Err(ErrorCode::UnsupportedVersion),
     }
 }
@@ -90,7 +95,7 @@ async fn greatest(log: &Arc<PartitionLog>) -> Option<(i64, i64)> {
     let mut cursor = log.position(Start::Earliest).ok()?;
     let mut greatest: Option<(i64, i64)> = None;
     while let Some(chunk) = next(log, &mut cursor).await {
-        for batch in chunk.batches() {
+        for batch in chunk.batches().filter(|batch| latest(batch) > MARKER) {
             if greatest.is_none_or(|(_, timestamp)| latest(&batch) > timestamp) {
                 greatest = timestamps(&batch).into_iter().rev().max_by_key(|(_, timestamp)| *timestamp);
             }
@@ -123,9 +128,10 @@ async fn next(log: &Arc<PartitionLog>, cursor: &mut Cursor) -> Option<LogChunk> 
     }
 }
 
-/// The greatest timestamp of a batch.
+/// The greatest timestamp of a batch. Markers of transactions have none: no consumer ever gets one.
 fn latest(batch: &Batch<'_>) -> i64 {
     match record_batch(batch) {
+        Some(batch) if batch.is_control() => MARKER,
         Some(batch) => batch.max_timestamp(),
         None => batch.append_time.milliseconds(),
     }
@@ -157,6 +163,9 @@ fn record_batch<'a>(batch: &Batch<'a>) -> Option<RecordBatch<'a>> {
         Protocol::Amqp => None,
     }
 }
+
+/// Before every timestamp.
+const MARKER: i64 = i64::MIN;
 
 /// Bytes of a log that are read at once.
 const READ_BYTES: usize = 1024 * 1024;

@@ -42,7 +42,11 @@ impl Outcomes {
         request: &ProduceRequest<'_>,
         now: UnixTime,
     ) -> Self {
-        if let Err(error) = front.namespace.admit_record_batches() {
+        let admitted = match request.transactional_id {
+            Some(_) => front.namespace.admit_transactions(),
+            None => front.namespace.admit_record_batches(),
+        };
+        if let Err(error) = admitted {
             tracing::error!(%error, "the data directory can't be made to take record batches of Kafka");
             return Self::refused(request, ErrorCode::KafkaStorageError);
         }

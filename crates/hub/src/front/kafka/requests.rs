@@ -25,7 +25,9 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::ListGroups, 0..=5),
     (ApiKey::SaslHandshake, 0..=1),
     (ApiKey::ApiVersions, 0..=4),
+    (ApiKey::DeleteRecords, 0..=2),
     (ApiKey::InitProducerId, 0..=4),
+    (ApiKey::OffsetForLeaderEpoch, 2..=4),
     (ApiKey::AddPartitionsToTxn, 0..=3),
     (ApiKey::AddOffsetsToTxn, 0..=3),
     (ApiKey::EndTxn, 0..=3),
@@ -34,6 +36,7 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::OffsetDelete, 0..=0),
     (ApiKey::DescribeCluster, 0..=1),
+    (ApiKey::DescribeProducers, 0..=0),
     (ApiKey::DescribeTransactions, 0..=0),
     (ApiKey::ListTransactions, 0..=1),
 ];

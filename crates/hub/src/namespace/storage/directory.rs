@@ -24,7 +24,7 @@ use super::lock::{LOCK, Lock, lock};
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
 use super::version::{
     FIRST_WITH_COORDINATORS, FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS, FIRST_WITH_RECORD_BATCHES,
-    NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked, version, write_version,
+    FIRST_WITH_TRANSACTIONS, NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked, version, write_version,
 };
 use partition_log::disk::Verification;
 use partition_log::owner_only;
@@ -354,6 +354,11 @@ impl DataDirectory {
     /// Whether it may hold the coordinators' journal already.
     pub(super) const fn admits_coordinators(&self) -> bool {
         self.version >= FIRST_WITH_COORDINATORS
+    }
+
+    /// Lets logs hold transactions, and start behind records that were deleted.
+    pub(super) fn admit_transactions(&mut self) -> Result<(), DataDirectoryError> {
+        self.raise_version(FIRST_WITH_TRANSACTIONS)
     }
 
     /// Makes the directory one of `version` at least.

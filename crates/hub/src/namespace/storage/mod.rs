@@ -222,6 +222,11 @@ impl Storage {
         self.directory.admit_record_batches()
     }
 
+    /// Lets logs hold transactions, and start behind records that were deleted.
+    pub(super) fn admit_transactions(&mut self) -> Result<(), DataDirectoryError> {
+        self.directory.admit_transactions()
+    }
+
     /// Keeps the consumer groups of a hub as they are now.
     pub(super) fn keep_consumer_groups(&mut self, hub: &Hub) -> Result<(), DataDirectoryError> {
         let groups = hub.declared_consumer_groups();

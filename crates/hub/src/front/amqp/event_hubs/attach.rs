@@ -131,12 +131,13 @@ impl HubAdmission<'_> {
             None => Start::Earliest,
         };
         let log = partition.log();
-        let cursor = log.position(start).map_err(|PositionError::BeyondEnd { requested, last }| {
-            let last = last.map_or(-1, |last| last.cast_signed());
-            argument_error(format!(
-                "The supplied offset '{requested}' is invalid. The last offset in the system is '{last}'"
-            ))
-        })?;
+        let cursor =
+            log.position_committed(start).map_err(|PositionError::BeyondEnd { requested, last }| {
+                let last = last.map_or(-1, |last| last.cast_signed());
+                argument_error(format!(
+                    "The supplied offset '{requested}' is invalid. The last offset in the system is '{last}'"
+                ))
+            })?;
         let key = self.link.index() as u64;
         let name = attach.property(RECEIVER_NAME).and_then(Value::as_text);
         // Last of all: a receiver that is refused for another reason must not have displaced anyone.

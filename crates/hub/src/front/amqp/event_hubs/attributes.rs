@@ -1,5 +1,9 @@
 //! Hubs, partitions and consumer groups as attributes: what a reply of `$management` says of them, and what a request to
 //! create a hub has to say.
+//!
+//! The last event of a partition is the one before the stable end, since readers over AMQP get no others: a client that reads up to
+//! the number that it was told would wait as long as a transaction of a Kafka client is open. That number may be of a record that
+//! no reader gets, of an aborted transaction or of its end. Finding the last one that is read would mean to look through the log.
 
 use std::time::SystemTime;
 
@@ -69,7 +73,7 @@ pub(crate) fn group_properties(hub: &Hub, group: &str) -> Value {
 
 /// What a partition holds at `now`.
 pub(crate) fn partition_properties(hub: &Hub, id: &str, now: SystemTime) -> Option<Value> {
-    let stats = hub.partition(id)?.log().stats();
+    let stats = hub.partition(id)?.log().committed_stats();
     let last = stats.last_sequence_number.map_or(-1, |number| number.cast_signed());
     let time = stats.last_append_time.map_or(0, UnixTime::milliseconds);
     Some(map([

@@ -5,6 +5,9 @@
 //! patched per event. In front of it are the header and the delivery annotations of the few events that have them; a
 //! link that asked for run-time metrics gets those there.
 //!
+//! Of transactions that clients of Kafka write, readers over AMQP see what is committed: they wait at the stable end, and pass over
+//! aborted records and over the ends of transactions. The sequence numbers of those are missing then.
+//!
 //! ```text
 //! 00 53 72  c1 size 06
 //!   a3 15 "x-opt-sequence-number"  81 …8 bytes…
@@ -27,7 +30,8 @@ use crate::convert::amqp_batch;
 use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
 use crate::front::amqp::links::node::{Delivered, EndReason, Stopped};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
-use partition_log::{Cursor, LogChunk, Protocol, Readiness, Record, Subscription};
+use kafka::record_batch::RecordBatch;
+use partition_log::{Batch, Cursor, LogChunk, PartitionLog, Protocol, Readiness, Record, Subscription};
 
 /// A link through which a consumer group reads a partition.
 #[derive(Debug)]
@@ -59,29 +63,65 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// What comes next, in the form of AMQP. `None` at the end, and where it can't be read, or not yet.
-    fn next(&mut self) -> Result<Option<LogChunk>, String> {
+    /// What comes next, in the form of AMQP.
+    fn next(&mut self) -> Result<Next, String> {
         if let Some(converted) = self.converted.take()
             && let Some(rest) = converted.starting_at(self.cursor.next_sequence_number())
         {
             self.cursor = rest.end();
             self.converted = Some(converted);
-            return Ok(Some(rest));
+            return Ok(Next::Chunk(rest));
         }
         let log = self.partition.log();
-        let chunk = log.read(&mut self.cursor, READ_BYTES);
-        match chunk {
-            Some(chunk) if chunk.protocol() == Protocol::Kafka => {
-                let converted = amqp_batch(&chunk, log.pool()).map_err(|error| {
-                    let number = chunk.batches().next().map_or(0, |batch| batch.first_sequence_number);
-                    format!("the batch at sequence number {number}: {error}")
-                })?;
-                self.cursor = converted.end();
-                self.converted = Some(converted.clone());
-                Ok(Some(converted))
+        for _ in 0..PASSED_MAX {
+            let Some(chunk) = log.read(&mut self.cursor, READ_BYTES) else {
+                return Ok(Next::Nothing);
+            };
+            if chunk.protocol() == Protocol::Amqp {
+                return Ok(Next::Chunk(chunk));
             }
-            chunk => Ok(chunk),
+            let Some((place, batch)) = chunk.batches().enumerate().find(|(_, batch)| is_event(log, batch))
+            else {
+                continue;
+            };
+            if place > 0 {
+                self.cursor = chunk.cursor_before(&batch);
+                continue;
+            }
+            let converted = amqp_batch(&chunk, log.pool()).map_err(|error| {
+                format!("the batch at sequence number {}: {error}", batch.first_sequence_number)
+            })?;
+            self.cursor = converted.end();
+            self.converted = Some(converted.clone());
+            return Ok(Next::Chunk(converted));
         }
+        Ok(Next::Later)
+    }
+}
+
+/// What a reading finds.
+enum Next {
+    /// Events.
+    Chunk(LogChunk),
+    /// The end, or what can't be read, or not yet.
+    Nothing,
+    /// No event so far, though there is more: others have their turn first.
+    Later,
+}
+
+/// Whether a batch that was read up to the stable end holds events: it is not the end of a transaction, nor of an aborted one.
+fn is_event(log: &PartitionLog, batch: &Batch<'_>) -> bool {
+    let Ok(record_batch) = RecordBatch::read(batch.bytes) else {
+        return true;
+    };
+    if record_batch.is_control() {
+        return false;
+    }
+    match record_batch.producer() {
+        Some(producer) if record_batch.is_transactional() => {
+            !log.is_aborted(producer.id, batch.first_sequence_number)
+        }
+        _ => true,
     }
 }
 
@@ -155,15 +195,17 @@ impl DeliverLink {
                     return Stopped::Over;
                 }
             };
-            let Some(chunk) = next else {
-                match reading.subscription.arm(&reading.cursor) {
+            let chunk = match next {
+                Next::Chunk(chunk) => chunk,
+                Next::Later => return Stopped::ShareUsed,
+                Next::Nothing => match reading.subscription.arm(&reading.cursor) {
                     Readiness::Ready => continue,
                     Readiness::Waiting => return Stopped::AtEnd,
                     Readiness::Damaged(damage) => {
                         self.failure = Some(damage.to_string());
                         return Stopped::Over;
                     }
-                }
+                },
             };
             if chunk.skipped() > 0 {
                 tracing::info!(
@@ -173,7 +215,7 @@ impl DeliverLink {
                 );
             }
             if let Some(metrics) = &mut self.metrics {
-                metrics.refresh(&reading.partition.log().stats(), SystemTime::now().into());
+                metrics.refresh(&reading.partition.log().committed_stats(), SystemTime::now().into());
             }
             if let Some(stopped) = self.deliver_chunk(connection, &chunk, limit) {
                 return stopped;
@@ -465,6 +507,9 @@ const SHARE: usize = 64 * 1024;
 /// Output behind which nothing is shared any more, in bytes: a client that does not read would hold memory of the log that
 /// retention has given up.
 const SHARED_WAITING_MAX: usize = 256 * 1024;
+
+/// Reads that may find no event before others have their turn.
+const PASSED_MAX: usize = 16;
 
 /// Log bytes looked at per read: enough that a read's lock does not show.
 const READ_BYTES: usize = 64 * 1024;
