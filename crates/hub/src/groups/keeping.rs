@@ -224,10 +224,10 @@ impl Groups {
         Changed { results, commit: last }
     }
 
-    /// A topic is gone, and with it what groups have read of it.
-    pub(crate) fn forget_topic(&self, topic: &str) {
+    /// A topic is gone, and with it what groups have read of it. `was_pending` says whether others know offsets of it.
+    pub(crate) fn forget_topic(&self, topic: &str, was_pending: bool) {
         let mut registry = self.lock();
-        let mut were_any = false;
+        let mut were_any = was_pending;
         for group in registry.groups.values_mut() {
             were_any |= group.offsets.remove_topic(topic);
         }

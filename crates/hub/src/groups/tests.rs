@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kafka::messages::group::{JoinGroupResponse, SyncGroupResponse};
+use kafka::messages::group_offsets::CommittedOffset;
 use proptest::prelude::*;
 
 use super::classic_group::ClassicGroup;
@@ -263,22 +264,29 @@ fn offsets_are_taken_from_members_and_where_there_is_none_from_anyone() {
     assert_eq!(world.group.check_commit(world.now, &of("", -1)), Err(ErrorCode::UnknownMemberId));
     let mut empty = World::new();
     assert_eq!(empty.group.check_commit(empty.now, &of("", -1)), Ok(()));
-    let commit = |group: &mut Group, offset, metadata| {
-        group.offsets.commit(&CommittedOffset {
-            topic: "orders",
-            index: 1,
-            offset,
-            leader_epoch: 0,
-            metadata,
-        })
+    let check = |offset, metadata| {
+        check_offset(&CommittedOffset { topic: "orders", index: 1, offset, leader_epoch: 0, metadata })
     };
-    assert_eq!(commit(&mut empty.group, 7, "note"), ErrorCode::None);
-    assert_eq!(commit(&mut empty.group, -2, ""), ErrorCode::InvalidRequest);
-    assert_eq!(commit(&mut empty.group, 8, &"x".repeat(5_000)), ErrorCode::OffsetMetadataTooLarge);
+    assert_eq!(check(7, "note"), Ok(()));
+    assert_eq!(check(-2, ""), Err(ErrorCode::InvalidRequest));
+    assert_eq!(check(8, &"x".repeat(5_000)), Err(ErrorCode::OffsetMetadataTooLarge));
+    let mut group = Group::new(empty.now);
+    group.offsets.put(&OffsetRecord {
+        group: "group",
+        topic: "orders",
+        index: 1,
+        offset: 7,
+        leader_epoch: 0,
+        committed_at: 0,
+        metadata: "note",
+    });
     let asked = AskedGroup { group_id: "group", topics: Some(vec![("orders", vec![0, 1])]) };
-    let found: Vec<_> =
-        empty.group.offsets.fetch(&asked).into_iter().map(|it| (it.index, it.offset)).collect();
-    assert_eq!(found, [(0, -1), (1, 7)]);
+    let fetch = |pending: i32| {
+        let found = group.offsets.fetch(&asked, |_, index| index == pending);
+        found.into_iter().map(|it| (it.index, it.offset, it.error)).collect::<Vec<_>>()
+    };
+    assert_eq!(fetch(-1), [(0, -1, ErrorCode::None), (1, 7, ErrorCode::None)]);
+    assert_eq!(fetch(1), [(0, -1, ErrorCode::None), (1, -1, ErrorCode::UnstableOffsetCommit)]);
 }
 
 /// What a member of a history believes.

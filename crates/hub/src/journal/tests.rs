@@ -67,7 +67,7 @@ fn an_account_takes_the_place_of_all_that_came_before() {
     let directory = tempfile::tempdir().unwrap();
     let (journal, committer, _) = open(directory.path(), 100_000).unwrap();
     assert!(journal.tidy().is_none(), "it is short");
-    (0..2_000).for_each(|number| drop(journal.append(NOW, &[offset(number)]).unwrap()));
+    (0..2_000).for_each(|number| _ = journal.append(NOW, &[offset(number)]).unwrap());
     let long = journal.bytes();
     let begun = journal.tidy().expect("it is long");
     // A crash here, or at any later moment, leaves the old segments, the account, or both.
@@ -92,7 +92,7 @@ fn an_account_takes_the_place_of_all_that_came_before() {
 fn damage_and_records_of_other_versions_refuse_the_journal_and_name_it() {
     let directory = tempfile::tempdir().unwrap();
     let (journal, committer, _) = open(directory.path(), SLACK).unwrap();
-    (0..100).for_each(|number| drop(journal.append(NOW, &[offset(number)]).unwrap()));
+    (0..100).for_each(|number| _ = journal.append(NOW, &[offset(number)]).unwrap());
     committer.close().unwrap();
     let folder = directory.path().join("kafka");
     let names = || fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());

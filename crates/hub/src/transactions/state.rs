@@ -22,6 +22,16 @@ pub(crate) enum TransactionState {
 }
 
 impl TransactionState {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Empty,
+        Self::Ongoing,
+        Self::PrepareCommit,
+        Self::PrepareAbort,
+        Self::CompleteCommit,
+        Self::CompleteAbort,
+    ];
+
     /// The number by which it is kept.
     pub(crate) const fn number(self) -> u8 {
         match self {
@@ -36,7 +46,7 @@ impl TransactionState {
 
     /// The state with this number.
     pub(crate) fn of(number: u8) -> Option<Self> {
-        ALL.into_iter().find(|state| state.number() == number)
+        Self::ALL.into_iter().find(|state| state.number() == number)
     }
 
     /// What operators call it.
@@ -56,13 +66,3 @@ impl TransactionState {
         matches!(self, Self::PrepareCommit | Self::PrepareAbort)
     }
 }
-
-/// All of them.
-pub(crate) const ALL: [TransactionState; 6] = [
-    TransactionState::Empty,
-    TransactionState::Ongoing,
-    TransactionState::PrepareCommit,
-    TransactionState::PrepareAbort,
-    TransactionState::CompleteCommit,
-    TransactionState::CompleteAbort,
-];

@@ -24,6 +24,8 @@ pub mod offset_for_leader_epoch;
 pub mod producer_id;
 pub mod sasl;
 pub mod security;
+pub mod transaction_admin;
+pub mod transactions;
 
 #[cfg(test)]
 pub(crate) mod reference {

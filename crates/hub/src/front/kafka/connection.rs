@@ -22,8 +22,7 @@ use kafka::fetch::FetchRequest;
 use kafka::frame::{self, FrameError, RequestHeader, SIZE_LENGTH};
 use kafka::messages::list_offsets::ListOffsetsRequest;
 use kafka::messages::metadata::{Broker, MetadataRequest, TopicMetadata};
-use kafka::messages::producer_id::InitProducerIdRequest;
-use kafka::messages::{api_versions, cluster, list_offsets, metadata, producer_id, sasl};
+use kafka::messages::{api_versions, cluster, list_offsets, metadata, sasl};
 use kafka::produce::{self, ProduceRequest};
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
@@ -47,6 +46,7 @@ use super::requests::{SUPPORTED, is_open, supported};
 use super::session::{MECHANISMS, Session, State};
 use super::shaping::{self, Shaping};
 use super::topics;
+use super::transaction_requests::TransactionRequests;
 use super::{BROKER, KafkaFront};
 use crate::front::listener::{self, PROOF_PATIENCE};
 use crate::profile::Shaper;
@@ -345,11 +345,13 @@ impl<'f> ConnectionTask<'f> {
             }),
             ApiKey::SaslHandshake => self.shake_hands(&header, body)?,
             ApiKey::SaslAuthenticate => self.log_in(&header, body)?,
-            ApiKey::InitProducerId => {
-                let request = InitProducerIdRequest::read(body, header.version)?;
-                let result = self.front.producer_ids.answer(&request);
-                self.answer(&header, key, |writer| producer_id::write_response(writer, result, 0));
-            }
+            ApiKey::InitProducerId
+            | ApiKey::AddPartitionsToTxn
+            | ApiKey::AddOffsetsToTxn
+            | ApiKey::EndTxn
+            | ApiKey::TxnOffsetCommit
+            | ApiKey::DescribeTransactions
+            | ApiKey::ListTransactions => self.transaction_request(&header, key, body)?,
             ApiKey::FindCoordinator
             | ApiKey::JoinGroup
             | ApiKey::SyncGroup
@@ -388,9 +390,6 @@ impl<'f> ConnectionTask<'f> {
                     cluster::write_response(writer, header.version, &broker, 0)
                 });
             }
-            _ => {
-                return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
-            }
         }
         Ok(Turn::Next)
     }
@@ -420,7 +419,6 @@ impl<'f> ConnectionTask<'f> {
             return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
         }
         let request = ProduceRequest::read(body, header.version)?;
-        let namespace = &self.front.namespace;
         let fate = match &mut self.shaper {
             None => Shaping::Succeeds,
             Some(shaper) => {
@@ -429,7 +427,7 @@ impl<'f> ConnectionTask<'f> {
                 shaping::shape(shaper, &request).await
             }
         };
-        let append = || Outcomes::append(namespace, &self.session, &request, SystemTime::now().into());
+        let append = || Outcomes::append(self.front, &self.session, &request, SystemTime::now().into());
         let outcomes = match fate {
             Shaping::Succeeds => append(),
             Shaping::Refused(error) => Outcomes::refused(&request, error),
@@ -524,6 +522,22 @@ impl<'f> ConnectionTask<'f> {
             Waiting::Kept(kept) => self.kept = Some(kept),
         }
         self.answer_member();
+        Ok(())
+    }
+
+    fn transaction_request(
+        &mut self,
+        header: &RequestHeader<'_>,
+        key: ApiKey,
+        body: Reader<'_>,
+    ) -> Result<(), Ended> {
+        let front = self.front;
+        let requests = TransactionRequests {
+            namespace: &front.namespace,
+            coordinators: &front.coordinators,
+            session: &self.session,
+        };
+        self.kept = requests.answer(header, key, body, &mut self.output)?;
         Ok(())
     }
 

@@ -10,19 +10,21 @@ use kafka::frame::RequestHeader;
 use kafka::messages::consumer_group::{self, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka::messages::group::{
     FindCoordinatorRequest, GROUP_KEY, JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest,
-    write_heartbeat_response, write_join_response, write_sync_response,
+    TRANSACTION_KEY, write_heartbeat_response, write_join_response, write_sync_response,
 };
 use kafka::messages::group_admin::{
     ListGroupsRequest, read_delete, read_describe, write_delete_response, write_describe_response,
     write_list_response,
 };
-use kafka::messages::group_offsets::{OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest};
+use kafka::messages::group_offsets::{
+    AskedGroup, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+};
 use kafka::messages::metadata::Broker;
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
 use tokio::sync::oneshot;
 
-use super::kept_answer::{KeptAnswer, Until};
+use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
 use super::session::Session;
 use super::topics;
@@ -94,7 +96,7 @@ impl GroupRequests<'_> {
             ApiKey::FindCoordinator => {
                 let request = FindCoordinatorRequest::read(body, version)?;
                 let found = match request.key_type {
-                    GROUP_KEY => Ok(&self.broker),
+                    GROUP_KEY | TRANSACTION_KEY => Ok(&self.broker),
                     _ => Err(ErrorCode::CoordinatorNotAvailable),
                 };
                 output.answer(key, version, header.correlation_id, |writer| {
@@ -126,8 +128,14 @@ impl GroupRequests<'_> {
             }
             ApiKey::OffsetFetch => {
                 let request = OffsetFetchRequest::read(body, version)?;
-                let found: Vec<_> =
-                    request.groups.iter().map(|group| Ok(groups.fetch(group, |_, _| false))).collect();
+                let unstable = self.coordinators.transactions.unstable();
+                let fetch = |group: &AskedGroup<'_>| {
+                    let id = group.group_id;
+                    let is_pending = |topic: &str, index: i32| unstable.is_pending(id, topic, index);
+                    groups.fetch(group, |topic, index| request.require_stable && is_pending(topic, index))
+                };
+                let found: Vec<_> = request.groups.iter().map(|group| Ok(fetch(group))).collect();
+                drop(unstable);
                 output.answer(key, version, header.correlation_id, |writer| {
                     request.write_response(writer, version, &found, 0)
                 });
@@ -209,15 +217,6 @@ impl GroupRequests<'_> {
         let hub = topics::find(self.namespace, self.session, TopicRef::Name(topic), Right::Listen)?;
         topics::partition(&hub, index).map(drop)
     }
-}
-
-/// The errors of changes, as they are if these are not on disk.
-fn unless_kept(errors: &[ErrorCode], is_kept: bool) -> Vec<ErrorCode> {
-    let refused = |error: &ErrorCode| match error {
-        ErrorCode::None if !is_kept => ErrorCode::CoordinatorNotAvailable,
-        error => *error,
-    };
-    errors.iter().map(refused).collect()
 }
 
 /// What groups see of topics: those that are there, and of their names those that this client may read.

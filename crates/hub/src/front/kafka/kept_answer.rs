@@ -3,9 +3,9 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use kafka::ApiKey;
 use kafka::frame::RequestHeader;
 use kafka::write::Writer;
+use kafka::{ApiKey, ErrorCode};
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use tokio::sync::oneshot;
 
@@ -28,6 +28,11 @@ pub(super) enum Until {
     Told(oneshot::Receiver<bool>),
     /// As above, who has said it.
     Settled(bool),
+}
+
+impl Until {
+    /// There is nothing to wait for.
+    pub(super) const DONE: Self = Self::Commit(CommitNumber::DONE);
 }
 
 impl KeptAnswer {
@@ -95,4 +100,13 @@ impl KeptAnswer {
             _ => &self.refused,
         });
     }
+}
+
+/// The errors of changes, as they are if these are not on disk.
+pub(super) fn unless_kept(errors: &[ErrorCode], is_kept: bool) -> Vec<ErrorCode> {
+    let refused = |error: &ErrorCode| match error {
+        ErrorCode::None if !is_kept => ErrorCode::CoordinatorNotAvailable,
+        error => *error,
+    };
+    errors.iter().map(refused).collect()
 }

@@ -8,7 +8,7 @@ use listen::MetricsWriter;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::KafkaFront;
+use super::{KafkaFront, coordinator_metrics};
 
 /// Collects the connections and requests of a front end.
 #[derive(Debug)]
@@ -61,13 +61,6 @@ impl Collector for KafkaMetrics {
             "Partitions in these sessions.",
             load(&counters.fetch_sessions.partitions),
         )?;
-        let groups = self.0.coordinators.groups.counts();
-        metrics.gauge("parshall_kafka_groups", "Consumer groups of Kafka.", groups.groups)?;
-        metrics.gauge("parshall_kafka_group_members", "Members of these groups.", groups.members)?;
-        metrics.gauge(
-            "parshall_kafka_journal_bytes",
-            "Bytes of the journal of offsets and transactions.",
-            self.0.coordinators.journal.bytes(),
-        )
+        coordinator_metrics::encode(&mut metrics, &self.0.namespace, &self.0.coordinators)
     }
 }

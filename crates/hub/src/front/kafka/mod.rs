@@ -9,14 +9,16 @@
 //! * `session` is who the client is, and `shaping` what the service profile makes of what it sends.
 //! * `kept_answer` is an answer that waits until what it tells is on disk.
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
-//! * `group_requests` are what members and operators of consumer groups ask.
+//! * `group_requests` are what members and operators of consumer groups ask, `transaction_requests` what producers with
+//!   transactions do.
 //! * `admin` is what operators ask of topics, `topic_configs` how they are configured, and `topic_names` what they can be called.
 //! * `partition_requests` are what is asked of partitions beside that: epochs, producers, deletion.
 //! * `produce` and `fetch` carry records; `fetch_sessions` is what is remembered between fetches; `offsets` finds places in logs;
-//!   `topics` and `producers` are what their names say.
+//!   `topics` are hubs.
 
 mod admin;
 mod connection;
+mod coordinator_metrics;
 mod fetch;
 mod fetch_sessions;
 mod group_requests;
@@ -26,13 +28,13 @@ mod offsets;
 mod output;
 mod partition_requests;
 mod produce;
-mod producers;
 mod requests;
 mod session;
 mod shaping;
 mod topic_configs;
 mod topic_names;
 mod topics;
+mod transaction_requests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,14 +49,12 @@ use crate::profile::Traffic;
 use crate::service::Coordinators;
 use connection::ConnectionTask;
 use fetch_sessions::SessionTotals;
-use producers::ProducerIds;
 
 /// The front end of one namespace.
 #[derive(Debug)]
 pub(crate) struct KafkaFront {
     namespace: Arc<Namespace>,
     gate: Gate,
-    producer_ids: ProducerIds,
     coordinators: Coordinators,
     counters: Counters,
 }
@@ -87,8 +87,7 @@ impl KafkaFront {
     ) -> Arc<Self> {
         let gate = Gate::new(connections, WhenFull::Wait, accept_failures)
             .shaped(namespace.profile().cloned(), Traffic::Messaging);
-        let producer_ids = ProducerIds::new();
-        Arc::new(Self { namespace, gate, producer_ids, coordinators, counters: Counters::default() })
+        Arc::new(Self { namespace, gate, coordinators, counters: Counters::default() })
     }
 }
 

@@ -8,9 +8,11 @@ use kafka::record_batch::{BatchError, RecordBatch};
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use partition_log::{AppendError, ProduceError, Produced, ProducerError, UnixTime};
 
+use super::KafkaFront;
 use super::session::Session;
 use super::topics::{self, Topics};
-use crate::namespace::{Hub, Namespace};
+use crate::namespace::Hub;
+use crate::transactions::{Producer, Producing};
 
 /// What became of the batches of one request.
 #[derive(Debug)]
@@ -35,16 +37,26 @@ struct Refusal {
 impl Outcomes {
     /// Appends the batches of a request, each by itself: one that is refused does not keep the others out.
     pub(super) fn append(
-        namespace: &Namespace,
+        front: &KafkaFront,
         session: &Session,
         request: &ProduceRequest<'_>,
         now: UnixTime,
     ) -> Self {
-        let mut topics = Topics::new(namespace, session, Right::Send);
+        let admitted = match request.transactional_id {
+            Some(_) => front.namespace.admit_transactions(),
+            None => front.namespace.admit_record_batches(),
+        };
+        if let Err(error) = admitted {
+            tracing::error!(%error, "the data directory can't be made to take record batches of Kafka");
+            return Self::refused(request, ErrorCode::KafkaStorageError);
+        }
+        let mut topics = Topics::new(&front.namespace, session, Right::Send);
         let mut outcomes = Vec::with_capacity(request.partitions.len());
+        // A transaction does not end between the check and the append.
+        let producing = request.transactional_id.map(|id| (id, front.coordinators.transactions.producing()));
         for partition in &request.partitions {
             let hub = topics.find(TopicRef::Name(partition.topic)).map_err(Refusal::of);
-            outcomes.push(hub.and_then(|hub| append(namespace, &hub, request, partition, now)));
+            outcomes.push(hub.and_then(|hub| append(&hub, request, producing.as_ref(), partition, now)));
         }
         Self { outcomes }
     }
@@ -98,17 +110,14 @@ fn refused(topic: &str, index: i32, error: ErrorCode, error_message: Option<Stri
 }
 
 fn append(
-    namespace: &Namespace,
     hub: &Hub,
     request: &ProduceRequest<'_>,
+    producing: Option<&(&str, Producing<'_>)>,
     partition: &ProducePartition<'_>,
     now: UnixTime,
 ) -> Result<Stored, Refusal> {
     if !(-1..=1).contains(&request.acks) {
         return Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
-    }
-    if request.transactional_id.is_some() {
-        return Err(Refusal::of(ErrorCode::InvalidTxnState));
     }
     let found = topics::partition(hub, partition.index).map_err(Refusal::of)?;
     if partition.records.len() > LARGEST_BATCH {
@@ -118,16 +127,11 @@ fn append(
     }
     let batch = RecordBatch::check(partition.records).map_err(unreadable)?;
     if batch.is_transactional() {
-        return Err(Refusal::of(ErrorCode::InvalidTxnState));
+        let (id, producing) = producing.ok_or(Refusal::of(ErrorCode::InvalidTxnState))?;
+        let numbers = batch.producer().ok_or(Refusal::of(ErrorCode::InvalidRecord))?;
+        let producer = Producer { id: numbers.id, epoch: numbers.epoch };
+        producing.check(id, producer, partition.topic, partition.index).map_err(Refusal::of)?;
     }
-    let admitted = match batch.is_transactional() {
-        true => namespace.admit_transactions(),
-        false => namespace.admit_record_batches(),
-    };
-    admitted.map_err(|error| {
-        tracing::error!(%error, "the data directory can't be made to take record batches of Kafka");
-        Refusal::of(ErrorCode::KafkaStorageError)
-    })?;
     let (base_offset, commit) = match found.append_record_batch(now, &batch) {
         Ok(Produced::Stored(appended)) => (appended.first_sequence_number, appended.commit),
         Ok(Produced::Duplicate { first_sequence_number, commit }) => (first_sequence_number, commit),

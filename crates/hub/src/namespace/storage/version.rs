@@ -45,12 +45,13 @@ pub(super) const FIRST_WITH_PRODUCERS: u32 = 3;
 /// From this form on logs may hold record batches of Kafka. A directory gets it with the first one.
 pub(super) const FIRST_WITH_RECORD_BATCHES: u32 = 4;
 
+/// From this form on there may be a journal of what coordinators of Kafka's groups and transactions decide. Older programs would
+/// neither keep to its decisions nor know its offsets. A directory gets it with the first record.
+pub(super) const FIRST_WITH_COORDINATORS: u32 = 5;
+
 /// From this form on logs may hold transactions, and may start behind records that were deleted: older programs would show what
 /// was aborted, and what was deleted. A directory gets it with the first of either.
 pub(super) const FIRST_WITH_TRANSACTIONS: u32 = 5;
-/// From this form on there may be a journal of what coordinators of Kafka's groups and transactions decide. Older programs would
-/// neither keep to its decisions nor know its offsets. A directory gets it with the first record.
-pub(super) const FIRST_WITH_COORDINATORS: u32 = 6;
 
 /// What the file of the version begins with.
 const MARK: &str = "parshall data directory, version ";

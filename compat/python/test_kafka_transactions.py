@@ -1,0 +1,146 @@
+"""Transactions of librdkafka, through `confluent-kafka`: what counts, what does not, and what a crash makes of it."""
+
+import threading
+import time
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from service import Service
+from test_kafka import PATIENCE, consume, produce, settings
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory):
+    running = Service(tmp_path_factory.mktemp("transactions"), 8, arguments=("--kafka", "127.0.0.1:0"))
+    yield running
+    assert running.stop() == 0
+
+
+def transactional(service, name, **more):
+    """A producer that may begin transactions."""
+    producer = Producer(settings(service, **{"transactional.id": name, **more}))
+    producer.init_transactions(PATIENCE)
+    return producer
+
+
+def committed(service, group, topic):
+    """How far a group has come in the first partition."""
+    consumer = Consumer(settings(service, **{"group.id": group}))
+    [place] = consumer.committed([TopicPartition(topic, 0)], timeout=PATIENCE)
+    consumer.close()
+    return place.offset
+
+
+def decided(service, topic):
+    """The values of the first partition that whoever waits for decisions gets, up to its end."""
+    consumer = Consumer(settings(service, **{"group.id": "reader", "isolation.level": "read_committed"}))
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    values, give_up_at = [], time.monotonic() + PATIENCE
+    while consumer.position([TopicPartition(topic, 0)])[0].offset < end and time.monotonic() < give_up_at:
+        for message in consumer.consume(1_000, timeout=0.2):
+            assert message.error() is None, message.error()
+            values.append(message.value())
+    consumer.close()
+    return values
+
+
+def test_only_what_is_committed_is_read_with_its_offsets(kafka):
+    source, target = kafka.unused_hub(), kafka.unused_hub()
+    produce(kafka, source, [{"partition": 0, "value": b"%d" % number} for number in range(10)])
+    producer = transactional(kafka, "mover")
+    consumer = Consumer(settings(kafka, **{"group.id": "movers", "auto.offset.reset": "earliest"}))
+    metadata = consumer.consumer_group_metadata()
+    for commits, offset in [(True, 3), (False, 6), (True, 9), (False, 10)]:
+        producer.begin_transaction()
+        producer.produce(target, b"%d" % offset, partition=0)
+        producer.produce(target, b"elsewhere", partition=1)
+        producer.send_offsets_to_transaction([TopicPartition(source, 0, offset)], metadata, PATIENCE)
+        producer.commit_transaction(PATIENCE) if commits else producer.abort_transaction(PATIENCE)
+        assert committed(kafka, "movers", source) == (offset if commits else offset - 3 if offset < 10 else 9)
+    consumer.close()
+    assert decided(kafka, target) == [b"3", b"9"]
+    everything = consume(kafka, target, 4, partitions=[0], **{"isolation.level": "read_uncommitted"})
+    assert [message.value() for message in everything] == [b"3", b"6", b"9", b"10"]
+
+
+def test_a_producer_whose_place_is_taken_can_do_nothing_more(kafka):
+    topic = kafka.unused_hub()
+    first = transactional(kafka, "only")
+    first.begin_transaction()
+    first.produce(topic, b"first", partition=0)
+    first.flush(PATIENCE)
+    second = transactional(kafka, "only")
+    second.begin_transaction()
+    second.produce(topic, b"second", partition=0)
+    second.commit_transaction(PATIENCE)
+    with pytest.raises(KafkaException) as refused:
+        first.commit_transaction(PATIENCE)
+    assert refused.value.args[0].code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+    assert decided(kafka, topic) == [b"second"]
+
+
+def test_a_move_between_topics_through_crashes_loses_nothing_and_does_nothing_twice(tmp_path):
+    service = Service(
+        tmp_path, 2, arguments=("--kafka", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), "--sync", "50ms")
+    )
+    source, target = service.unused_hub(), service.unused_hub()
+    values = [b"%d" % number for number in range(2_000)]
+    produce(service, source, [{"partition": 0, "value": value} for value in values])
+    crashes = 5
+    for restart in range(crashes + 1):
+        killer = threading.Timer(0.25, service.kill)
+        try:
+            move(service, source, target, killer if restart < crashes else None)
+        except KafkaException:
+            # It was killed under way; nobody knows how far the last transaction has come.
+            assert restart < crashes
+        if restart < crashes:
+            killer.join()
+            service.start()
+    assert decided(service, target) == values
+    assert committed(service, "movers", source) == len(values)
+    assert service.stop() == 0
+
+
+def move(service, source, target, killer):
+    """Moves values in transactions, some of which are aborted, until all are moved or the service is killed."""
+    producer = transactional(service, "mover")
+    consumer = Consumer(
+        settings(
+            service,
+            **{
+                "group.id": "movers",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            },
+        )
+    )
+    _, end = consumer.get_watermark_offsets(TopicPartition(source, 0), timeout=PATIENCE)
+    [place] = consumer.committed([TopicPartition(source, 0)], timeout=PATIENCE)
+    next_offset = max(place.offset, 0)
+    consumer.assign([TopicPartition(source, 0, next_offset)])
+    if killer:
+        killer.start()
+    give_up_at = time.monotonic() + 2 * PATIENCE
+    while next_offset < end and time.monotonic() < give_up_at:
+        if killer and not killer.is_alive():
+            break
+        messages = [message for message in consumer.consume(5, timeout=0.5) if not message.error()]
+        if not messages:
+            continue
+        producer.begin_transaction()
+        producer.produce(target, b"aborted", partition=0)
+        producer.flush(5)
+        producer.abort_transaction(5)
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(target, message.value(), partition=0)
+        next_offset = messages[-1].offset() + 1
+        offsets = [TopicPartition(source, 0, next_offset)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 5)
+        producer.commit_transaction(5)
+    consumer.close()
+    assert killer or next_offset == end
