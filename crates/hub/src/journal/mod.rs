@@ -22,6 +22,7 @@ mod tests;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use partition_log::disk::{CommitNumber, Unavailable};
@@ -54,6 +55,8 @@ pub(crate) struct Admission(pub(crate) Box<dyn Fn() -> Result<(), String> + Send
 #[derive(Debug)]
 struct Kept {
     place: JournalLog,
+    /// The number of the next record. The log itself says only what is committed.
+    next_record: AtomicU64,
     account: Mutex<Account>,
 }
 
@@ -96,10 +99,12 @@ impl Journal {
     /// It is damaged, or a newer version has written it.
     pub(crate) fn open(place: JournalLog, each: impl FnMut(Record<'_>)) -> Result<Self, JournalError> {
         reading::read(&place.log, &place.path, each)?;
-        if place.log.stats().last_sequence_number.is_some() {
+        let last = place.log.stats().last_sequence_number;
+        if last.is_some() {
             (place.admission.0)().map_err(JournalError::Admission)?;
         }
-        Ok(Self { kept: Some(Kept { place, account: Mutex::default() }) })
+        let next_record = AtomicU64::new(last.map_or(0, |last| last + 1));
+        Ok(Self { kept: Some(Kept { place, next_record, account: Mutex::default() }) })
     }
 
     /// Has the data directory hold the journal. To be called before anything new is written, and not while someone waits who deletes
@@ -129,7 +134,11 @@ impl Journal {
             Ok(())
         });
         match appended {
-            Ok(appended) => Ok(appended.commit),
+            Ok(appended) => {
+                let next = appended.first_sequence_number + u64::from(appended.record_count);
+                kept.next_record.fetch_max(next, Ordering::Relaxed);
+                Ok(appended.commit)
+            }
             Err(AppendError::Unavailable(reason)) => Err(Refused::Unavailable(reason)),
             Err(AppendError::TooLong | AppendError::Full { .. }) => Err(Refused::TooLong),
             Err(AppendError::Encoding(never)) => match never {},
@@ -185,8 +194,7 @@ impl Journal {
 
 impl Kept {
     fn next_record(&self) -> u64 {
-        let stats = self.place.log.stats();
-        stats.last_sequence_number.map_or(0, |last| last + 1)
+        self.next_record.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Account> {

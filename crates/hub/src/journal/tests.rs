@@ -77,7 +77,14 @@ fn an_account_takes_the_place_of_all_that_came_before() {
     let end = Instant::now() + Duration::from_secs(30);
     while journal.bytes() >= long {
         assert!(journal.tidy().is_none(), "one account is enough");
-        assert!(Instant::now() < end, "the old segments go when the account is on disk");
+        let kept = journal.kept.as_ref().unwrap();
+        assert!(
+            Instant::now() < end,
+            "the old segments go when the account is on disk: {:?} {:?} {} of {long}",
+            kept.account,
+            kept.place.log.on_disk_before(),
+            journal.bytes()
+        );
         std::thread::yield_now();
     }
     journal.append(NOW, &[offset(2_001)]).unwrap();

@@ -475,13 +475,16 @@ proptest! {
                             scene.world.ended.extend(aborted);
                         }
                     }
-                    ending = None;
+                    transaction += u32::from(ending.take().is_some());
                 }
             }
             for (_, has_ended) in scene.coordinator.take_ended() {
-                if let Some((of, commits)) = ending.take().filter(|_| has_ended) {
-                    told.insert(of, commits);
+                if let Some((of, commits)) = ending.take() {
+                    // Of one that is not certain it asks again, and writes to the next one when that has ended.
                     transaction += 1;
+                    if has_ended {
+                        told.insert(of, commits);
+                    }
                 }
             }
         }
