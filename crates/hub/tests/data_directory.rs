@@ -179,6 +179,22 @@ fn the_version_is_raised_with_the_first_record_batch_of_kafka() {
 }
 
 #[test]
+fn the_version_is_raised_with_the_first_transaction_or_deletion() {
+    let directory = tempfile::tempdir().unwrap();
+    let version = || fs::read_to_string(directory.path().join("VERSION")).unwrap();
+    let namespace = open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap();
+    for _ in 0..2 {
+        namespace.admit_transactions().unwrap();
+        namespace.admit_record_batches().unwrap();
+        assert_eq!(version(), "parshall data directory, version 5\n");
+    }
+    namespace.close().unwrap();
+    drop(namespace);
+    drop(open(directory.path(), vec![]).unwrap());
+    assert_eq!(version(), "parshall data directory, version 5\n");
+}
+
+#[test]
 fn a_newer_version_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap());

@@ -76,7 +76,7 @@ async fn heard(peer: &mut Peer) -> Fetched {
     let response: FetchResponse = peer.hear(ApiKey::Fetch, 12).await;
     let partition = &response.responses[0].partitions[0];
     let aborted = partition.aborted_transactions.iter().flatten();
-    let mut records = &partition.records.as_deref().unwrap()[..];
+    let mut records = partition.records.as_deref().unwrap();
     let mut batches = Vec::new();
     while !records.is_empty() {
         let batch = RecordBatch::read(records).unwrap();

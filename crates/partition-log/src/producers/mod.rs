@@ -125,6 +125,7 @@ pub(crate) struct Producers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Producer {
     epoch: i16,
+    /// [`UNKNOWN`] of one of which nothing but the epoch is known.
     last_sequence: i32,
     /// When it stored or claimed something last.
     active_at: UnixTime,
@@ -210,6 +211,7 @@ impl Producers {
             return Err(ProducerError::OlderEpoch { current: known.epoch, found: stamp.epoch });
         }
         let expected = match stamp.epoch == known.epoch {
+            true if known.last_sequence == UNKNOWN => return Ok(None),
             true => sequence_after(known.last_sequence, 1),
             false => 0,
         };
@@ -282,8 +284,8 @@ impl Producers {
 
     /// The coordinator has ended a transaction of a producer. A newer epoch takes over, and begins with the sequence 0.
     ///
-    /// Of a producer that is not known this makes one that is, if the transaction is aborted: its late batches are to be
-    /// refused. One that commits has no late batches, and goes on with any sequence.
+    /// Of a producer that is not known this makes one of a known epoch, if the transaction is aborted: late batches of an older one
+    /// are to be refused. A producer that commits has no late batches.
     pub(crate) fn end_transaction(&mut self, marker: &TransactionMarker, now: UnixTime) {
         let known = self.find(marker.producer_id, now).map(|known| known.epoch);
         match known {
@@ -294,7 +296,7 @@ impl Producers {
         let producer = self.touch(marker.producer_id, now);
         if known != Some(marker.producer_epoch) {
             producer.epoch = marker.producer_epoch;
-            producer.last_sequence = BEFORE_THE_FIRST;
+            producer.last_sequence = if known.is_some() { BEFORE_THE_FIRST } else { UNKNOWN };
             producer.latest = LatestBatches::default();
         }
         producer.coordinator_epoch = marker.coordinator_epoch;
@@ -409,6 +411,9 @@ impl LatestBatches {
         self.count += 1;
     }
 }
+
+/// In place of a sequence: any may come next. It is not kept on disk, where such a producer can be left out.
+const UNKNOWN: i32 = -1;
 
 /// The sequence before 0.
 const BEFORE_THE_FIRST: i32 = i32::MAX;

@@ -8,7 +8,7 @@
 //!
 //! Numbers are little-endian. A snapshot of no producer does not exist.
 
-use super::{LATEST_BATCHES, LatestBatches, MAXIMUM_PRODUCERS, Producer, Producers, StoredBatch};
+use super::{LATEST_BATCHES, LatestBatches, MAXIMUM_PRODUCERS, Producer, Producers, StoredBatch, UNKNOWN};
 use crate::UnixTime;
 use std::fmt;
 use std::sync::Arc;
@@ -42,10 +42,11 @@ impl fmt::Debug for ProducerSnapshot {
 impl Producers {
     /// What is known now; `None` if that is nothing.
     pub(crate) fn snapshot(&self) -> Option<ProducerSnapshot> {
-        if self.known.is_empty() {
+        let has_sequence = |(_, producer): &(&i64, &Producer)| producer.last_sequence != UNKNOWN;
+        let mut producers: Vec<(&i64, &Producer)> = self.known.iter().filter(has_sequence).collect();
+        if producers.is_empty() {
             return None;
         }
-        let mut producers: Vec<(&i64, &Producer)> = self.known.iter().collect();
         producers.sort_unstable_by_key(|(_, producer)| producer.turn);
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&(producers.len() as u32).to_le_bytes());

@@ -10,6 +10,7 @@ mod faults;
 mod faulty_files;
 mod keeping;
 mod producers;
+mod transactions;
 
 use faulty_files::FaultyFiles;
 use partition_log::UnixTime;
