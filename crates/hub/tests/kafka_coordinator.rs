@@ -9,7 +9,7 @@ use std::path::Path;
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, StorageConfig};
 use hub::service::Service;
 use kafka::ApiKey;
-use kafka::control_batch::{TransactionEnd, TransactionMarker};
+use kafka::control_batch::TransactionMarker;
 use kafka::record::Records;
 use kafka::record_batch::RecordBatch;
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
@@ -134,25 +134,28 @@ async fn offsets(peer: &mut Peer) -> [(i16, i64); 2] {
     found
 }
 
-/// What is in a partition: values of records, and how transactions ended.
-async fn content(peer: &mut Peer, index: i32) -> Vec<String> {
-    let (error, bytes) = peer.fetch(&fetch(index, 0, 0)).await;
-    assert_eq!(error, 0);
-    let mut rest = &bytes[..];
+/// Checks what is in a partition: values of records, and how transactions ended.
+async fn expect(peer: &mut Peer, index: i32, expected: &[&str]) {
     let mut content = Vec::new();
-    while !rest.is_empty() {
-        let length = 12 + u32::from_be_bytes(*rest[8..].first_chunk().unwrap()) as usize;
-        let (bytes, behind) = rest.split_at(length);
-        let batch = RecordBatch::read(bytes).unwrap();
-        match TransactionMarker::read(&batch) {
-            Some(marker) => content.push(format!("{:?}", marker.end)),
-            None => content.extend(Records::of(batch.records()).map(|record| {
-                String::from_utf8(record.unwrap().value.unwrap_or_default().to_vec()).unwrap()
-            })),
+    let mut offset = 0;
+    while content.len() < expected.len() {
+        // What was there before a restart is read from the disk, a segment at a time.
+        let (error, bytes) = peer.fetch(&fetch(index, offset, 600_000)).await;
+        assert_eq!(error, 0);
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let batch = RecordBatch::read(rest).unwrap();
+            match TransactionMarker::read(&batch) {
+                Some(marker) => content.push(format!("{:?}", marker.end)),
+                None => content.extend(Records::of(batch.records()).map(|record| {
+                    String::from_utf8(record.unwrap().value.unwrap_or_default().to_vec()).unwrap()
+                })),
+            }
+            offset = batch.base_offset() + i64::from(batch.record_count());
+            rest = &rest[batch.bytes().len()..];
         }
-        rest = behind;
     }
-    content
+    assert_eq!(content, expected);
 }
 
 async fn durable(directory: &Path) -> Service {
@@ -196,15 +199,15 @@ async fn what_a_transaction_writes_counts_as_a_whole_with_its_offsets() {
     assert_eq!(end(&mut peer, producer, true).await, 0, "again");
     assert_eq!(end(&mut peer, producer, false).await, 48);
     assert_eq!(offsets(&mut peer).await, [(0, 5); 2]);
-    assert_eq!(content(&mut peer, 0).await, ["one", "Commit"]);
+    expect(&mut peer, 0, &["one", "Commit"]).await;
 
     assert_eq!(add(&mut peer, producer, "Events", 0).await, 0);
     assert_eq!(peer.produce(&transactional(producer, 0, 1, b"two")).await, (0, 2));
     assert_eq!(bring_offset(&mut peer, producer, 9).await, (0, 0));
     assert_eq!(end(&mut peer, producer, false).await, 0);
     assert_eq!(offsets(&mut peer).await, [(0, 5); 2]);
-    assert_eq!(content(&mut peer, 0).await, ["one", "Commit", "two", "Abort"]);
-    assert_eq!(content(&mut peer, 1).await, ["one", "Commit"]);
+    expect(&mut peer, 0, &["one", "Commit", "two", "Abort"]).await;
+    expect(&mut peer, 1, &["one", "Commit"]).await;
     service.stop().await;
 }
 
@@ -217,7 +220,7 @@ async fn a_producer_whose_place_is_taken_is_fenced() {
     assert_eq!(peer.produce(&transactional(first, 0, 0, b"one")).await, (0, 0));
     let second = begin_again(&mut peer).await;
     assert!(second.id == first.id && second.epoch > first.epoch);
-    assert_eq!(content(&mut peer, 0).await, ["one", "Abort"]);
+    expect(&mut peer, 0, &["one", "Abort"]).await;
     assert_eq!(peer.produce(&transactional(first, 0, 1, b"two")).await, (47, -1));
     assert_eq!(add(&mut peer, first, "Events", 0).await, 90);
     assert_eq!(end(&mut peer, first, true).await, 90);
@@ -263,7 +266,7 @@ async fn a_transaction_goes_on_after_a_restart_and_ends_as_it_was_decided() {
     assert_eq!(peer.produce(&transactional(producer, 0, 1, b"two")).await, (0, 1));
     assert_eq!(end(&mut peer, producer, true).await, 0);
     assert_eq!(offsets(&mut peer).await, [(0, 5); 2]);
-    assert_eq!(content(&mut peer, 0).await, ["one", "two", "Commit"]);
+    expect(&mut peer, 0, &["one", "two", "Commit"]).await;
     // The next one is cut off by a restart, after which another producer takes the place.
     assert_eq!(add(&mut peer, producer, "Events", 0).await, 0);
     assert_eq!(peer.produce(&transactional(producer, 0, 2, b"three")).await, (0, 3));
@@ -273,7 +276,7 @@ async fn a_transaction_goes_on_after_a_restart_and_ends_as_it_was_decided() {
     let mut peer = Peer::new(&service).await;
     let next = begin_again(&mut peer).await;
     assert!(next.id == producer.id && next.epoch > producer.epoch);
-    assert_eq!(content(&mut peer, 0).await, ["one", "two", "Commit", "three", "Abort"]);
+    expect(&mut peer, 0, &["one", "two", "Commit", "three", "Abort"]).await;
     assert_eq!(offsets(&mut peer).await, [(0, 5); 2]);
     service.stop().await;
 }
@@ -293,7 +296,7 @@ async fn what_no_coordinator_knows_of_is_aborted_at_the_start() {
     let mut peer = Peer::new(&service).await;
     let hub = service.namespace().hub("Events").unwrap();
     assert!(hub.partitions()[0].log().open_transactions().is_empty());
-    assert_eq!(content(&mut peer, 0).await, ["one", format!("{:?}", TransactionEnd::Abort).as_str()]);
+    expect(&mut peer, 0, &["one", "Abort"]).await;
     assert_eq!(end(&mut peer, producer, true).await, 49);
     service.stop().await;
 }

@@ -126,6 +126,9 @@ fn append(
         return Err(Refusal { error: ErrorCode::MessageTooLarge, message: Some(message) });
     }
     let batch = RecordBatch::check(partition.records).map_err(unreadable)?;
+    if !batch.is_transactional() && producing.is_some() {
+        return Err(Refusal::of(ErrorCode::InvalidTxnState));
+    }
     if batch.is_transactional() {
         let (id, producing) = producing.ok_or(Refusal::of(ErrorCode::InvalidTxnState))?;
         let numbers = batch.producer().ok_or(Refusal::of(ErrorCode::InvalidRecord))?;
