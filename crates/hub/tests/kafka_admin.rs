@@ -221,7 +221,10 @@ async fn a_topic_that_can_not_be_is_refused_by_what_is_wrong_with_it() {
 async fn a_topic_that_is_deleted_is_gone_for_those_who_read_it() {
     let service = service().await;
     let (mut peer, mut reader) = (Peer::new(&service).await, Peer::new(&service).await);
-    let id = service.namespace().hub("Events").unwrap().id();
+    let hub = service.namespace().hub("Events").unwrap();
+    let (id, log) = (hub.id(), hub.partitions()[1].log());
+    peer.produce(&produce("Events", 1, batch(&[b"x"]))).await;
+    assert!(log.stats().bytes > 0);
     reader.send(ApiKey::Fetch, 12, &fetch(0, 0, 600_000)).await;
     let by_name = |name: &str| DeleteTopicState::default().with_name(Some(named(name)));
     let by_id = |id: [u8; 16]| DeleteTopicState::default().with_topic_id(id_text(&id).parse().unwrap());
@@ -231,6 +234,7 @@ async fn a_topic_that_is_deleted_is_gone_for_those_who_read_it() {
     );
     assert_eq!(delete(&mut peer, vec![by_id(id), by_id(id), by_name("Events")]).await, [0, 100, 3]);
     assert_eq!(reader.fetched().await, (3, vec![]));
+    assert_eq!(log.stats().bytes, 0, "whoever still holds it holds no events");
     create(&mut peer, vec![new_topic("Events", 1, 1)], false).await;
     assert_ne!(service.namespace().hub("Events").unwrap().id(), id, "it is another one");
     assert_eq!(delete(&mut peer, vec![by_name("Events")]).await, [0]);
@@ -418,6 +422,27 @@ async fn partitions_are_described_page_by_page() {
         peer.ask(ApiKey::DescribeTopicPartitions, 0, &request).await;
     assert_eq!(answer.topics.iter().map(|it| it.error_code).collect::<Vec<_>>(), [0, 3]);
     assert!(answer.next_cursor.is_none());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_named_again_and_again_is_answered_once_and_what_is_far_too_long_not_at_all() {
+    let service = start(NamespaceConfig::with_hubs(vec![HubConfig::new("wide", 1_000)])).await;
+    let mut peer = Peer::new(&service).await;
+    let asked = MetadataRequestTopic::default().with_name(Some(topic("wide")));
+    let request = MetadataRequest::default().with_topics(Some(vec![asked; 5_000]));
+    let answer: MetadataResponse = peer.ask(ApiKey::Metadata, 12, &request).await;
+    assert_eq!(answer.topics.len(), 1);
+    let resource = DescribeConfigsResource::default().with_resource_type(2).with_resource_name(text("wide"));
+    let request =
+        DescribeConfigsRequest::default().with_resources(vec![resource.with_configuration_keys(None); 5_000]);
+    let answer: DescribeConfigsResponse = peer.ask(ApiKey::DescribeConfigs, 4, &request).await;
+    assert_eq!(answer.results.len(), 1);
+    let topics = (0..50_000).map(|number| new_topic(&format!("{number:0100}"), 1, 1));
+    let request = CreateTopicsRequest::default().with_topics(topics.collect());
+    peer.send(ApiKey::CreateTopics, 7, &request).await;
+    assert!(peer.is_closed().await);
+    assert_eq!(service.namespace().hubs().len(), 1);
     service.stop().await;
 }
 

@@ -215,12 +215,18 @@ impl State {
 impl PartitionLog {
     /// Ends all writing for this log, whose directory is to be removed: appends are refused, and senders who still wait get
     /// a failure. A file operation under way may still end after this returns, so rename the directory before removing
-    /// it. A log in memory is not concerned.
+    /// it. A log in memory gives up what it holds, whoever still holds the log.
     pub fn retire(&self) {
-        if let Some(durable) = &mut self.lock().durable {
+        let mut state = self.lock();
+        if let Some(durable) = &mut state.durable {
             durable.unavailable = Some(Unavailable::Closed);
             durable.retired = true;
+            return;
         }
+        let dropped: Vec<_> = std::iter::from_fn(|| state.drop_oldest()).collect();
+        // Their memory goes back to where it came from, outside of the lock.
+        drop(state);
+        drop(dropped);
     }
 
     /// What is to be written now. Appends that come after this make the log enter the committer's list again. `None`

@@ -7,6 +7,7 @@
 //! **Compaction.** Nothing is compacted. A topic with `cleanup.policy=compact` keeps all that is sent to it instead, of which a
 //! compacted one would keep a part, and refuses more when it is full.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use access::Right;
@@ -47,7 +48,9 @@ pub(super) fn describe<'r>(
             entries(namespace, session, resource).map(|entries| entries.into_iter().filter(wanted).collect());
         DescribedConfigs { resource: *resource, result }
     };
-    request.resources.iter().map(describe).collect()
+    // As in Kafka, each is described once, however often it is named.
+    let mut seen = HashSet::new();
+    request.resources.iter().filter(|(resource, _)| seen.insert(*resource)).map(describe).collect()
 }
 
 fn entries(

@@ -1,5 +1,6 @@
 //! Topics are hubs: their names, their ids, and how clients see them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use access::Right;
@@ -118,7 +119,9 @@ pub(super) fn listed<'a>(
         let known = hubs.iter().filter(|hub| session.knows(hub.name()));
         return known.map(|hub| Found::Hub(Arc::clone(hub))).collect();
     };
-    let listed = topics.iter().map(|topic| match *topic {
+    // A name of a few bytes may have an answer of a megabyte: each is answered once, as in Kafka.
+    let mut seen = HashSet::with_capacity(topics.len());
+    let listed = topics.iter().filter(|topic| seen.insert(**topic)).map(|topic| match *topic {
         TopicRef::Name(name) if !session.knows(name) => Found::Missing {
             name: Some(name),
             id: Uuid::default(),
