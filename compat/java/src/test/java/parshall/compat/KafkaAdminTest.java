@@ -14,11 +14,13 @@ import java.util.Map;
 import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.ConsumerGroupListing;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.MemberToRemove;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
@@ -34,6 +36,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.GroupSubscribedToTopicException;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -113,7 +116,8 @@ class KafkaAdminTest {
     }
 
     @Test
-    @SuppressWarnings({"deprecation", "removal"}) // The newer version names states and lists in another way, which the older one does not have.
+    // The newer version names states and lists in another way, which the older one does not have.
+    @SuppressWarnings({"deprecation", "removal"})
     void groups_are_listed_described_and_deleted() throws Exception {
         String topic = shared.unusedHub();
         String group = "group-" + topic;
@@ -177,7 +181,7 @@ class KafkaAdminTest {
         try (KafkaConsumer<String, String> consumer = kafka.consumer(group)) {
             consumer.subscribe(List.of(topic));
             assertEquals(List.of("b", "c"), KafkaClients.values(poll(consumer, 2)));
-            assertInstanceOf(org.apache.kafka.common.errors.UnknownMemberIdException.class,
+            assertInstanceOf(UnknownMemberIdException.class,
                 failureOf(() -> answer(admin.alterConsumerGroupOffsets(group, Map.of(partition, new OffsetAndMetadata(0))).all())));
         }
     }
@@ -212,9 +216,9 @@ class KafkaAdminTest {
         for (String group : groups) {
             answer(admin.alterConsumerGroupOffsets(group, Map.of(partition, new OffsetAndMetadata(groups.indexOf(group)))).all());
         }
-        var specification = new org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec();
+        var specification = new ListConsumerGroupOffsetsSpec();
         var offsets = admin.listConsumerGroupOffsets(
-            groups.stream().collect(java.util.stream.Collectors.toMap(group -> group, group -> specification)));
+            groups.stream().collect(Collectors.toMap(group -> group, group -> specification)));
         for (String group : groups) {
             assertEquals(groups.indexOf(group),
                 answer(offsets.partitionsToOffsetAndMetadata(group)).get(partition).offset());

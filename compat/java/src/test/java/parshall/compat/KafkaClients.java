@@ -7,6 +7,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -20,6 +21,7 @@ import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.junit.jupiter.api.function.Executable;
 
 /** Clients of Kafka for a service, as users set them up, and what is asked of them most often, with a deadline. */
 final class KafkaClients {
@@ -67,7 +69,8 @@ final class KafkaClients {
     /** Sends these values to a partition, and waits until all are stored. */
     void send(String topic, int partition, String... values) throws Exception {
         try (KafkaProducer<String, String> producer = producer()) {
-            send(producer, Stream.of(values).map(value -> new ProducerRecord<String, String>(topic, partition, null, value)).toList());
+            send(producer, Stream.of(values)
+                .map(value -> new ProducerRecord<String, String>(topic, partition, null, value)).toList());
         }
     }
 
@@ -117,8 +120,8 @@ final class KafkaClients {
     }
 
     /** The error with which something ends, out of what the client wraps it in. */
-    static Throwable failureOf(org.junit.jupiter.api.function.Executable action) {
+    static Throwable failureOf(Executable action) {
         Throwable error = Failures.failureOf(action);
-        return error instanceof java.util.concurrent.ExecutionException ? error.getCause() : error;
+        return error instanceof ExecutionException ? error.getCause() : error;
     }
 }

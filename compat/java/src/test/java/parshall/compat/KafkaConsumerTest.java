@@ -122,7 +122,8 @@ class KafkaConsumerTest {
         int count = 20_000;
         try (KafkaProducer<String, String> producer = kafka.producer()) {
             send(producer, IntStream.range(0, count)
-                .mapToObj(number -> new ProducerRecord<String, String>(topic, number % Service.PARTITIONS, null, "" + number)).toList());
+                .mapToObj(number -> new ProducerRecord<String, String>(topic, number % Service.PARTITIONS, null, "" + number))
+                .toList());
         }
         try (KafkaConsumer<String, String> consumer = kafka.consumer("reader", "max.partition.fetch.bytes", "10000")) {
             consumer.assign(partitions);
@@ -131,7 +132,7 @@ class KafkaConsumerTest {
             assertEquals(count, read.size());
             for (TopicPartition partition : partitions) {
                 List<Long> offsets =
-                    read.stream().filter(record -> record.partition() == partition.partition()).map(ConsumerRecord::offset).toList();
+                    read.stream().filter(it -> it.partition() == partition.partition()).map(ConsumerRecord::offset).toList();
                 assertEquals(IntStream.range(0, count / Service.PARTITIONS).mapToObj(Long::valueOf).toList(), offsets);
             }
             // What is paused does not come, whatever else does.
@@ -177,7 +178,8 @@ class KafkaConsumerTest {
             consumer.subscribe(Pattern.compile(topic));
             assertEquals(List.of("x"), values(poll(consumer, 1)));
             assertEquals(
-                IntStream.range(0, Service.PARTITIONS).mapToObj(number -> new TopicPartition(topic, number)).collect(Collectors.toSet()),
+                IntStream.range(0, Service.PARTITIONS).mapToObj(number -> new TopicPartition(topic, number))
+                    .collect(Collectors.toSet()),
                 consumer.assignment());
         }
     }

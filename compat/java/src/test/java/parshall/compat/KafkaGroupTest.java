@@ -3,6 +3,7 @@ package parshall.compat;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static parshall.compat.KafkaClients.failureOf;
 
 import java.util.HashSet;
 import java.util.List;
@@ -14,6 +15,7 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -160,8 +162,8 @@ class KafkaGroupTest {
             Waiting.until("all partitions", Events.DEADLINE, member::owned, owned -> owned.size() == Service.PARTITIONS);
             TopicPartition partition = new TopicPartition(topic, 0);
             stranger.assign(List.of(partition));
-            assertInstanceOf(org.apache.kafka.clients.consumer.CommitFailedException.class,
-                KafkaClients.failureOf(() -> stranger.commitSync(Map.of(partition, new OffsetAndMetadata(0)))));
+            assertInstanceOf(CommitFailedException.class,
+                failureOf(() -> stranger.commitSync(Map.of(partition, new OffsetAndMetadata(0)))));
         }
     }
 
@@ -171,6 +173,7 @@ class KafkaGroupTest {
     }
 
     private static Set<TopicPartition> partitionsOf(String topic) {
-        return IntStream.range(0, Service.PARTITIONS).mapToObj(number -> new TopicPartition(topic, number)).collect(Collectors.toSet());
+        return IntStream.range(0, Service.PARTITIONS).mapToObj(number -> new TopicPartition(topic, number))
+            .collect(Collectors.toSet());
     }
 }

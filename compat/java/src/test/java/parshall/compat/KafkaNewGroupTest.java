@@ -12,7 +12,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.utils.AppInfoParser;
-import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -23,10 +23,10 @@ class KafkaNewGroupTest {
     @RegisterExtension
     static final SharedService shared = new SharedService("", "--kafka", "127.0.0.1:0");
 
-    private static KafkaClients kafka;
+    private KafkaClients kafka;
 
-    @BeforeAll
-    static void connect() throws Exception {
+    @BeforeEach
+    void connect() throws Exception {
         KafkaRequests.assumeServed(shared.service(), KafkaRequests.CONSUMER_GROUP_HEARTBEAT);
         assumeTrue(!AppInfoParser.getVersion().startsWith("3."), "before 4.0 the client's part of it was a preview");
         kafka = new KafkaClients(shared.service());
@@ -53,7 +53,7 @@ class KafkaNewGroupTest {
         }
     }
 
-    private static KafkaConsumer<String, String> member(String topic, String... more) {
+    private KafkaConsumer<String, String> member(String topic, String... more) {
         String[] usual = {"group.protocol", "consumer", "metadata.max.age.ms", "1000"};
         return kafka.consumer("group-" + topic, Stream.of(usual, more).flatMap(Stream::of).toArray(String[]::new));
     }

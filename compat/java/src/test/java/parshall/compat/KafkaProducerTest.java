@@ -54,7 +54,8 @@ class KafkaProducerTest {
             .forEach(records::add);
         try (KafkaProducer<String, String> producer = kafka.producer("compression.type", compression)) {
             List<RecordMetadata> stored = send(producer, records);
-            assertEquals(IntStream.range(0, 503).mapToObj(Long::valueOf).toList(), stored.stream().map(RecordMetadata::offset).toList());
+            assertEquals(
+                IntStream.range(0, 503).mapToObj(Long::valueOf).toList(), stored.stream().map(RecordMetadata::offset).toList());
         }
         List<ConsumerRecord<String, String>> read = kafka.read(topic, 1, records.size());
         assertEquals(records.stream().map(ProducerRecord::value).toList(), values(read));

@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
@@ -29,43 +30,45 @@ class KafkaStreamsTest {
     @Timeout(150)
     void words_are_counted_exactly_once_through_crashes_of_the_service() throws Exception {
         Path directory = Service.directory("KafkaStreamsTest");
-        Service service =
-            new Service(directory, 2, false, "", "--kafka", "127.0.0.1:0", "--data-dir", directory.resolve("data").toString());
-        service.start();
-        KafkaRequests.assumeServed(service, KafkaRequests.CREATE_TOPICS, KafkaRequests.DELETE_RECORDS,
-            KafkaRequests.ADD_PARTITIONS_TO_TXN, KafkaRequests.END_TXN, KafkaRequests.TXN_OFFSET_COMMIT);
-        KafkaClients kafka = new KafkaClients(service);
-        Map<String, Long> expected = new HashMap<>();
-        Properties settings = new Properties();
-        settings.putAll(kafka.settings(
-            "application.id", "word-count", "processing.guarantee", "exactly_once_v2", "state.dir", directory.resolve("state").toString(),
-            "commit.interval.ms", "100", "num.stream.threads", "2", "statestore.cache.max.bytes", "0",
-            "reconnect.backoff.max.ms", "50", "consumer.auto.offset.reset", "earliest", "consumer.session.timeout.ms", "10000",
-            "producer.transaction.timeout.ms", "10000"));
-        settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
-        settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
-        try (KafkaStreams streams = new KafkaStreams(wordCount(), settings)) {
-            streams.setUncaughtExceptionHandler(error -> StreamThreadExceptionResponse.REPLACE_THREAD);
-            streams.start();
-            for (int round = 0; round <= KILLS; round++) {
-                for (int partition = 0; partition < Service.PARTITIONS; partition++) {
-                    String[] lines = IntStream.range(0, 50).mapToObj(number -> "word" + number % 7 + " all").toArray(String[]::new);
-                    kafka.send("hub-0", partition, lines);
-                    List.of(lines).forEach(line -> List.of(line.split(" ")).forEach(word -> expected.merge(word, 1L, Long::sum)));
+        try (Service service = new Service(
+            directory, 2, false, "", "--kafka", "127.0.0.1:0", "--data-dir", directory.resolve("data").toString())) {
+            service.start();
+            KafkaRequests.assumeServed(service, KafkaRequests.CREATE_TOPICS, KafkaRequests.DELETE_RECORDS,
+                KafkaRequests.ADD_PARTITIONS_TO_TXN, KafkaRequests.END_TXN, KafkaRequests.TXN_OFFSET_COMMIT);
+            KafkaClients kafka = new KafkaClients(service);
+            Map<String, Long> expected = new HashMap<>();
+            Properties settings = new Properties();
+            settings.putAll(kafka.settings(
+                "application.id", "word-count", "processing.guarantee", "exactly_once_v2",
+                "state.dir", directory.resolve("state").toString(),
+                "commit.interval.ms", "100", "num.stream.threads", "2", "statestore.cache.max.bytes", "0",
+                "reconnect.backoff.max.ms", "50", "consumer.auto.offset.reset", "earliest", "consumer.session.timeout.ms", "10000",
+                "producer.transaction.timeout.ms", "10000"));
+            settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+            settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+            try (KafkaStreams streams = new KafkaStreams(wordCount(), settings)) {
+                streams.setUncaughtExceptionHandler(error -> StreamThreadExceptionResponse.REPLACE_THREAD);
+                streams.start();
+                for (int round = 0; round <= KILLS; round++) {
+                    for (int partition = 0; partition < Service.PARTITIONS; partition++) {
+                        kafka.send("hub-0", partition, LINES.toArray(String[]::new));
+                        LINES.stream().flatMap(line -> Stream.of(line.split(" ")))
+                            .forEach(word -> expected.merge(word, 1L, Long::sum));
+                    }
+                    if (round < KILLS) {
+                        // In the middle of it: the first of these are counted.
+                        long counted = countOf(kafka);
+                        Waiting.until("something more", PATIENCE, () -> countOf(kafka), it -> it > counted);
+                        service.kill();
+                        service.start();
+                    }
                 }
-                if (round < KILLS) {
-                    // In the middle of it: the first of these are counted.
-                    long counted = countOf(kafka);
-                    Waiting.until("something more", PATIENCE, () -> countOf(kafka), it -> it > counted);
-                    service.kill();
-                    service.start();
-                }
+                Waiting.until("all words", PATIENCE, () -> counts(kafka), expected::equals);
             }
-            Waiting.until("all words", PATIENCE, () -> counts(kafka), expected::equals);
+            // Each count was given once, so the last is the number of all.
+            assertEquals(expected.values().stream().mapToLong(Long::longValue).sum(), countOf(kafka));
+            service.stop();
         }
-        // Each count was given once, so the last is the number of all.
-        assertEquals(expected.values().stream().mapToLong(Long::longValue).sum(), countOf(kafka));
-        service.stop();
     }
 
     private static Topology wordCount() {
@@ -107,6 +110,9 @@ class KafkaStreamsTest {
         }
         return records;
     }
+
+    private static final List<String> LINES =
+        IntStream.range(0, 50).mapToObj(number -> "word" + number % 7 + " all").toList();
 
     private static final int KILLS = 3;
 

@@ -27,7 +27,7 @@ import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
-import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -36,10 +36,10 @@ class KafkaTransactionTest {
     @RegisterExtension
     static final SharedService shared = new SharedService("", "--kafka", "127.0.0.1:0");
 
-    private static KafkaClients kafka;
+    private KafkaClients kafka;
 
-    @BeforeAll
-    static void connect() throws Exception {
+    @BeforeEach
+    void connect() throws Exception {
         KafkaRequests.assumeServed(shared.service(), KafkaRequests.ADD_PARTITIONS_TO_TXN, KafkaRequests.ADD_OFFSETS_TO_TXN,
             KafkaRequests.END_TXN, KafkaRequests.TXN_OFFSET_COMMIT);
         kafka = new KafkaClients(shared.service());
@@ -153,7 +153,8 @@ class KafkaTransactionTest {
         try (KafkaProducer<String, String> producer = transactional(kafka, topic, "transaction.timeout.ms", "1000")) {
             producer.initTransactions();
             producer.beginTransaction();
-            producer.send(new ProducerRecord<>(topic, 0, null, "forgotten")).get(Events.DEADLINE.toSeconds(), TimeUnit.SECONDS);
+            producer.send(new ProducerRecord<>(topic, 0, null, "forgotten"))
+                .get(Events.DEADLINE.toSeconds(), TimeUnit.SECONDS);
             kafka.send(topic, 0, "after");
             // No sooner than it is aborted.
             assertEquals(List.of("after"), committed(topic, 0, 1));
@@ -181,42 +182,44 @@ class KafkaTransactionTest {
             assertEquals(described.producerId(), producers.get(0).producerId());
             assertEquals(0, producers.get(0).currentTransactionStartOffset().orElseThrow());
             producer.commitTransaction();
-            assertEquals(TransactionState.COMPLETE_COMMIT, answer(admin.describeTransactions(Set.of(id)).description(id)).state());
+            assertEquals(TransactionState.COMPLETE_COMMIT,
+                answer(admin.describeTransactions(Set.of(id)).description(id)).state());
         }
     }
 
     @Test
     void a_killed_service_ends_transactions_as_it_should() throws Exception {
         Path directory = Service.directory("KafkaTransactionTest");
-        Service service =
-            new Service(directory, 2, false, "", "--kafka", "127.0.0.1:0", "--data-dir", directory.resolve("data").toString());
-        service.start();
-        KafkaClients durable = new KafkaClients(service);
-        List<String> expected = new ArrayList<>();
-        for (int crash = 0; crash < KILLS; crash++) {
+        try (Service service = new Service(
+            directory, 2, false, "", "--kafka", "127.0.0.1:0", "--data-dir", directory.resolve("data").toString())) {
+            service.start();
+            KafkaClients durable = new KafkaClients(service);
+            List<String> expected = new ArrayList<>();
+            for (int crash = 0; crash < KILLS; crash++) {
+                try (KafkaProducer<String, String> producer = transactional(durable, "hub-0")) {
+                    producer.initTransactions();
+                    producer.beginTransaction();
+                    producer.send(new ProducerRecord<>("hub-0", 0, null, "kept" + crash));
+                    producer.commitTransaction();
+                    expected.add("kept" + crash);
+                    producer.beginTransaction();
+                    producer.send(new ProducerRecord<>("hub-0", 0, null, "lost" + crash))
+                        .get(Events.DEADLINE.toSeconds(), TimeUnit.SECONDS);
+                    service.kill();
+                    service.start();
+                }
+            }
+            // The last one is still open: the next of its name aborts it.
             try (KafkaProducer<String, String> producer = transactional(durable, "hub-0")) {
                 producer.initTransactions();
                 producer.beginTransaction();
-                producer.send(new ProducerRecord<>("hub-0", 0, null, "kept" + crash));
+                producer.send(new ProducerRecord<>("hub-0", 0, null, "last"));
                 producer.commitTransaction();
-                expected.add("kept" + crash);
-                producer.beginTransaction();
-                producer.send(new ProducerRecord<>("hub-0", 0, null, "lost" + crash))
-                    .get(Events.DEADLINE.toSeconds(), TimeUnit.SECONDS);
-                service.kill();
-                service.start();
+                expected.add("last");
             }
+            assertEquals(expected, values(durable.read("hub-0", 0, expected.size(), "isolation.level", "read_committed")));
+            service.stop();
         }
-        // The last one is still open: the next of its name aborts it.
-        try (KafkaProducer<String, String> producer = transactional(durable, "hub-0")) {
-            producer.initTransactions();
-            producer.beginTransaction();
-            producer.send(new ProducerRecord<>("hub-0", 0, null, "last"));
-            producer.commitTransaction();
-            expected.add("last");
-        }
-        assertEquals(expected, values(durable.read("hub-0", 0, expected.size(), "isolation.level", "read_committed")));
-        service.stop();
     }
 
     private static KafkaProducer<String, String> transactional(KafkaClients kafka, String topic, String... more) {
@@ -224,7 +227,7 @@ class KafkaTransactionTest {
         return kafka.producer(Stream.of(usual, more).flatMap(Stream::of).toArray(String[]::new));
     }
 
-    private static List<String> committed(String topic, int partition, int count) {
+    private List<String> committed(String topic, int partition, int count) {
         return values(kafka.read(topic, partition, count, "isolation.level", "read_committed"));
     }
 

@@ -16,7 +16,7 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /** {@code parshall serve} as a child process on free ports, and the ways to connect to it. */
-final class Service {
+final class Service implements AutoCloseable {
     static final int PARTITIONS = 4;
     static final String CONSUMER_GROUP = "billing";
 
@@ -91,6 +91,14 @@ final class Service {
     /** Ends it as a crash does. */
     void kill() throws InterruptedException {
         process.destroyForcibly().waitFor();
+    }
+
+    /** Ends it if it still runs, for the end of a test however that came. */
+    @Override
+    public void close() {
+        if (isRunning()) {
+            process.destroyForcibly();
+        }
     }
 
     boolean isRunning() {
