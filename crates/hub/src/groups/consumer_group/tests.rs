@@ -372,7 +372,9 @@ proptest! {
         let mut starts = 0;
         for step in steps {
             match step {
-                Step::Beat { consumer, is_heard } => drop(world.beat(&mut consumers[consumer], is_heard)),
+                Step::Beat { consumer, is_heard } => {
+                    let _ = world.beat(&mut consumers[consumer], is_heard);
+                },
                 Step::Obey { consumer } => consumers[consumer].obey(),
                 Step::Kill { consumer } => {
                     starts += 1;
@@ -381,7 +383,7 @@ proptest! {
                 Step::Leave { consumer } => {
                     let consumer = &mut consumers[consumer];
                     consumer.is_fenced();
-                    drop(world.end(consumer, LEAVE));
+                    let _ = world.end(consumer, LEAVE);
                 }
                 Step::Subscribe { consumer, wants } => {
                     consumers[consumer].wants = wants;
