@@ -4,12 +4,16 @@
 
 mod kafka_peer;
 
+use std::time::SystemTime;
+
 use hub::namespace::{HubConfig, NamespaceConfig};
 use kafka::ApiKey;
+use kafka::record_batch::RecordBatch;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
-use kafka_peer::{Peer, batch, produce, start, topic};
+use kafka_peer::{Peer, batch, produce, start, topic, transactional};
+use partition_log::{TransactionEnd, TransactionMarker};
 
 /// What an answer says: the error, the session, and the partitions in it, each with its error and its bytes.
 type Heard = (i16, i32, Vec<(i32, i16, usize)>);
@@ -106,6 +110,35 @@ async fn a_session_that_is_not_there_is_told_so_and_one_that_ends_is_closed() {
     let (_, id, _) = ask(&mut peer, &asking((0, 0), &[(0, 0)], &[])).await;
     assert_eq!(ask(&mut peer, &asking((id, -1), &[(1, 0)], &[])).await, (0, 0, vec![(1, 0, 0)]));
     assert_eq!(ask(&mut peer, &asking((id, 1), &[], &[])).await.0, 70);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_of_a_reader_of_committed_records_hears_of_the_end_of_a_transaction() {
+    let service = start(NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 2)])).await;
+    let mut peer = Peer::new(&service).await;
+    let hub = service.namespace().hub("Events").unwrap();
+    let log = hub.partitions()[0].log();
+    let now = || SystemTime::now().into();
+    let committed =
+        |session, partitions: &[(i32, i64)]| asking(session, partitions, &[]).with_isolation_level(1);
+    let (_, id, _) = ask(&mut peer, &committed((0, 0), &[(0, 0), (1, 0)])).await;
+    let batch = transactional(7, 0, &[b"x"]);
+    log.append_record_batch(now(), &RecordBatch::check(&batch).unwrap()).unwrap();
+    // The log is longer, and nothing of it is decided.
+    assert_eq!(ask(&mut peer, &committed((id, 1), &[])).await, (0, id, vec![(0, 0, 0)]));
+    assert_eq!(ask(&mut peer, &committed((id, 2), &[])).await, (0, id, vec![]));
+    // Who wants all of it gets it in the same session.
+    assert_eq!(ask(&mut peer, &asking((id, 3), &[], &[])).await, (0, id, vec![(0, 0, batch.len())]));
+    assert_eq!(ask(&mut peer, &committed((id, 4), &[])).await, (0, id, vec![]));
+    peer.send(ApiKey::Fetch, 12, &committed((id, 5), &[]).with_max_wait_ms(600_000).with_min_bytes(1)).await;
+    let end = TransactionEnd::Commit;
+    let marker = TransactionMarker { producer_id: 7, producer_epoch: 0, end, coordinator_epoch: 0 };
+    log.end_transaction(now(), &marker).unwrap().unwrap();
+    let (error, session, partitions) = heard(&mut peer).await;
+    let [(index, partition_error, length)] = partitions[..] else { panic!("{partitions:?}") };
+    assert_eq!((error, session, index, partition_error), (0, id, 0, 0));
+    assert!(length > batch.len(), "with the marker");
     service.stop().await;
 }
 

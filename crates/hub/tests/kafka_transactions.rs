@@ -13,7 +13,7 @@ use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 use hub::service::Service;
 use kafka::ApiKey;
 use kafka::record_batch::RecordBatch;
-use kafka_peer::{Peer, batch, fetch, produce, service, start, topic};
+use kafka_peer::{Peer, batch, fetch, produce, service, start, topic, transactional};
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -32,18 +32,6 @@ use partition_log::{PartitionLog, TransactionEnd, TransactionMarker};
 /// The log of the first partition.
 fn log(service: &Service) -> Arc<PartitionLog> {
     Arc::clone(service.namespace().hub("Events").unwrap().partitions()[0].log())
-}
-
-/// A batch of a transaction, of a producer of epoch 0.
-fn transactional(id: i64, sequence: i32, values: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = batch(values);
-    bytes[22] = 0b1_0000;
-    bytes[43..51].copy_from_slice(&id.to_be_bytes());
-    bytes[51..53].copy_from_slice(&0_i16.to_be_bytes());
-    bytes[53..57].copy_from_slice(&sequence.to_be_bytes());
-    let checksum = crc32c::crc32c(&bytes[21..]);
-    bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
-    bytes
 }
 
 fn write(log: &PartitionLog, id: i64, sequence: i32, values: &[&[u8]]) {

@@ -152,3 +152,15 @@ pub(crate) fn fetch(index: i32, offset: i64, wait_ms: i32) -> FetchRequest {
         .with_max_bytes(50 << 20)
         .with_topics(vec![topic])
 }
+
+/// A batch of a transaction, of a producer of epoch 0.
+pub(crate) fn transactional(id: i64, sequence: i32, values: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = batch(values);
+    bytes[22] = 0b1_0000;
+    bytes[43..51].copy_from_slice(&id.to_be_bytes());
+    bytes[51..53].copy_from_slice(&0_i16.to_be_bytes());
+    bytes[53..57].copy_from_slice(&sequence.to_be_bytes());
+    let checksum = crc32c::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+    bytes
+}
