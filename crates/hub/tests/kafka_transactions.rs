@@ -276,3 +276,28 @@ async fn only_who_may_manage_a_hub_may_delete_its_records() {
     assert_eq!(fetched(&mut peer, &fetch(0, 0, 0)).await.batches, [0]);
     service.stop().await;
 }
+
+/// A client leaves out what a producer has written until it meets the marker of a transaction that it was told of. If it were told of
+/// one that it has passed, it would leave out what is committed.
+#[tokio::test]
+async fn an_aborted_transaction_is_not_named_again_in_a_session_that_has_passed_it() {
+    let service = service().await;
+    let mut peer = Peer::new(&service).await;
+    let log = log(&service);
+    write(&log, 7, 0, &[b"0"]);
+    end(&log, 7, TransactionEnd::Abort);
+    peer.send(ApiKey::Fetch, 12, &committed(0, 0).with_session_epoch(0)).await;
+    let response: FetchResponse = peer.hear(ApiKey::Fetch, 12).await;
+    assert_eq!(response.responses[0].partitions[0].aborted_transactions.as_ref().map(Vec::len), Some(1));
+    write(&log, 7, 1, &[b"2"]);
+    end(&log, 7, TransactionEnd::Commit);
+    let next =
+        |epoch, offset| committed(offset, 0).with_session_id(response.session_id).with_session_epoch(epoch);
+    assert_eq!(fetched(&mut peer, &next(1, 2)).await, found(4, 4, &[], &[2, 3]));
+    // Retention may take what it has passed.
+    log.delete_before(3).unwrap();
+    write(&log, 7, 2, &[b"4"]);
+    end(&log, 7, TransactionEnd::Abort);
+    assert_eq!(fetched(&mut peer, &next(2, 4)).await, found(6, 6, &[(7, 4)], &[4, 5]));
+    service.stop().await;
+}
