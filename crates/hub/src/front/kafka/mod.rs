@@ -9,7 +9,8 @@
 //! * `session` is who the client is, and `shaping` what the service profile makes of what it sends.
 //! * `kept_answer` is an answer that waits until what it tells is on disk.
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
-//! * `group_requests` are what members and operators of consumer groups ask, `transaction_requests` what producers with transactions do.
+//! * `group_requests` are what members and operators of consumer groups ask, `transaction_requests` what producers with
+//!   transactions do.
 //! * `partition_requests` are what is asked of partitions beside that: epochs, producers, deletion.
 //! * `produce` and `fetch` carry records; `offsets` finds places in logs; `topics` are hubs.
 
