@@ -62,11 +62,10 @@ impl Simulated {
     /// The last decision that is on disk.
     fn decision(&self, id: &str) -> Option<TransactionState> {
         let on_disk = self.journal[..self.on_disk].iter().flat_map(|entry| &entry.told);
-        let states = on_disk.filter_map(|told| match told {
+        on_disk.rev().find_map(|told| match told {
             Told::Transaction(of, transaction) if of == id => Some(transaction.state),
             _ => None,
-        });
-        states.last()
+        })
     }
 
     /// What is left after a crash, and a coordinator that has read it.

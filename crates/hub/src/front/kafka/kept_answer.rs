@@ -36,8 +36,8 @@ impl Until {
 }
 
 impl KeptAnswer {
-    /// Writes the answer, if there is nothing to wait for; otherwise the answer is in what is returned. `write` is told whether all
-    /// has gone well.
+    /// Writes the answer, if there is nothing to wait for; otherwise it is in what is returned. `write` is told whether all has
+    /// gone well.
     pub(super) fn after(
         until: Until,
         header: &RequestHeader<'_>,
