@@ -154,15 +154,16 @@ class Trial:
             self.disturbed.append((name, used.others))
         print(f"  {self.broker.name}: {name} {told} cpu {used.cpu:.2f} s, others {used.others:.2f} cores", file=sys.stderr)
 
-    def throughput(self, small, large):
-        """As much as goes, of two sizes, to topics that keep little; then back from topics that keep all."""
+    def produce(self):
+        """As much as goes, of two sizes, to a topic that keeps little."""
         broker, sizes = self.broker, self.sizes
-        self.case("produce 16 B", lambda: load(broker, "produce", small, bytes=16, records=sizes["small"], batch_size=262144))
-        self.case("produce 1 KiB", lambda: load(broker, "produce", large, bytes=1024, records=sizes["large"], batch_size=262144))
+        self.case("produce 16 B", lambda: load(broker, "produce", "load", bytes=16, records=sizes["small"], batch_size=262144))
+        self.case("produce 1 KiB", lambda: load(broker, "produce", "load", bytes=1024, records=sizes["large"], batch_size=262144))
 
-    def consume(self, small, large):
+    def consume(self):
+        """The same back, from topics that keep all."""
         broker, sizes = self.broker, self.sizes
-        for name, topic, size, count in [("16 B", small, 16, sizes["small"]), ("1 KiB", large, 1024, sizes["kept"])]:
+        for name, topic, size, count in [("16 B", "kept-small", 16, sizes["small"]), ("1 KiB", "kept-large", 1024, sizes["kept"])]:
             if self.wanted and f"consume {name}" not in self.wanted:
                 continue
             load(broker, "produce", topic, bytes=size, records=count, batch_size=262144)
@@ -181,7 +182,7 @@ class Trial:
         for name, size, rate in [("16 B", 16, 100_000), ("1 KiB", 1024, 20_000)]:
             self.case(
                 f"rate {name}",
-                lambda: load(broker, "rate", "rates", bytes=size, per_second=rate, seconds=seconds, linger_ms=5),
+                lambda: load(broker, "rate", "load", bytes=size, per_second=rate, seconds=seconds, linger_ms=5),
             )
 
     def waiting(self):
@@ -240,8 +241,8 @@ class Trial:
         time.sleep(2)
         self.figures["idle/MB"] = self.broker.memory("VmRSS")
         warm = {"small": self.sizes["small"] // 4, "large": self.sizes["large"] // 4}
-        load(self.broker, "produce", "warm", bytes=16, records=warm["small"], batch_size=262144)
-        load(self.broker, "produce", "warm", bytes=1024, records=warm["large"], batch_size=262144)
+        load(self.broker, "produce", "load", bytes=16, records=warm["small"], batch_size=262144)
+        load(self.broker, "produce", "load", bytes=1024, records=warm["large"], batch_size=262144)
 
 
 def measure(name, parshall, sizes, wanted, folder):
@@ -256,8 +257,8 @@ def measure(name, parshall, sizes, wanted, folder):
         broker = Broker(name, command, ready_from="Starting.")
     else:
         config = folder / "namespace.yaml"
-        # Kafka leaves its log to the page cache, which is not its memory; here some topics keep little and some all.
-        hubs = [(hub, "4 MiB") for hub in ["warm", "small", "large", "rates"]]
+        # Kafka leaves its log to the page cache, which is not its memory; here what is loaded keeps little, what is read back all.
+        hubs = [("load", "4 MiB")]
         hubs += [(hub, "80 MiB") for hub in ["kept-small", "kept-large", "java-small", "java-large", "java-trips"]]
         hubs += [(hub, "4 MiB") for hub in ["trips1", "idle"]]
         lines = [
@@ -275,7 +276,7 @@ def measure(name, parshall, sizes, wanted, folder):
             trial.latency()
             return trial
         trial.start()
-        trial.throughput("small", "large")
+        trial.produce()
         if name != "durable":
             trial.rates()
             trial.latency()
@@ -283,7 +284,7 @@ def measure(name, parshall, sizes, wanted, folder):
             trial.waiting()
         else:
             trial.figures["load/MB"] = broker.memory("VmHWM")
-        trial.consume("kept-small", "kept-large")
+        trial.consume()
         if name != "durable" and not (wanted and not any(it.startswith("Java") for it in wanted)):
             trial.java()
         return trial

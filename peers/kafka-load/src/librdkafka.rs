@@ -184,7 +184,7 @@ impl Topic<'_> {
                 sys::rd_kafka_produce(
                     self.raw,
                     partition,
-                    sys::RD_KAFKA_MSG_F_COPY as i32,
+                    sys::RD_KAFKA_MSG_F_COPY,
                     value.as_ptr().cast_mut().cast(),
                     value.len(),
                     ptr::null(),

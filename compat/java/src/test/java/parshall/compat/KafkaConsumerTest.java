@@ -72,8 +72,9 @@ class KafkaConsumerTest {
     @Test
     void a_consumer_that_waits_gets_a_record_at_once() throws Exception {
         String topic = shared.unusedHub();
-        // Were it told by the end of its wait only, this would take minutes.
-        try (KafkaConsumer<String, String> consumer = kafka.consumer("reader", "fetch.max.wait.ms", "20000", "enable.auto.commit", "false");
+        // Longer than the test waits for a record: each must be told of as it comes.
+        String[] patient = {"fetch.max.wait.ms", "60000", "request.timeout.ms", "90000", "enable.auto.commit", "false"};
+        try (KafkaConsumer<String, String> consumer = kafka.consumer("reader", patient);
             KafkaProducer<String, String> producer = kafka.producer()) {
             consumer.assign(List.of(new TopicPartition(topic, 0)));
             for (String value : Events.numbers(20)) {
