@@ -6,11 +6,16 @@ mod list;
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 use std::{fs, io};
 
 use blob_store::structured::Encoder;
-use partition_log::disk::sidecar::{Assurance, Sidecar};
+use kafka::record_batch::{self, RecordBatch};
+use kafka::{ApiKey, record};
 use list::{Meaning, vectors};
+use partition_log::disk::{Committer, PartitionDirectory, Presence, StorageOptions, SystemFiles};
+use partition_log::{BlockPool, LogLimits, PartitionLog, UnixTime};
+use units::ByteSize;
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -36,7 +41,9 @@ fn main() -> io::Result<()> {
         seed("conversation", &vector.bytes)?;
     }
     seed_sql(&corpus.join("sql_filter"))?;
-    seed_sidecar(&corpus.join("sidecar"))?;
+    seed_sidecar(&corpus.join("sidecar"), &corpus.join("log-of-seeds"))?;
+    seed_kafka_requests(&corpus.join("kafka_request"))?;
+    seed_kafka_record_batch(&corpus.join("kafka_record_batch"))?;
     seed_structured_message(&corpus.join("structured_message"))
 }
 
@@ -55,18 +62,52 @@ fn seed_sql(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// No fuzzer guesses a checksum.
-fn seed_sidecar(folder: &Path) -> io::Result<()> {
-    let sidecar = Sidecar {
-        length: 45,
-        first_sequence_number: 7,
-        next_sequence_number: 9,
-        first_append_time: partition_log::UnixTime::from_milliseconds(1000),
-        last_append_time: partition_log::UnixTime::from_milliseconds(1001),
-        assurance: Assurance::Synced,
-    };
+/// The sidecar of a log that holds a record batch. No fuzzer guesses a checksum.
+fn seed_sidecar(folder: &Path, log: &Path) -> io::Result<()> {
+    let committer = Committer::start(StorageOptions::default(), Arc::new(SystemFiles))?;
+    let directory =
+        PartitionDirectory { path: log.to_owned(), presence: Presence::Absent, committer: Arc::clone(&committer) };
+    let opened = PartitionLog::open(LogLimits::default(), BlockPool::new(ByteSize::ZERO), directory);
+    let (log_of_seeds, _report) = opened.map_err(io::Error::other)?;
+    let batch = record_batch();
+    let batch = RecordBatch::check(&batch).map_err(io::Error::other)?;
+    log_of_seeds.append_record_batch(UnixTime::from_milliseconds(1_000), &batch).map_err(io::Error::other)?;
+    committer.close().map_err(io::Error::other)?;
     fs::create_dir_all(folder)?;
-    fs::write(folder.join("synced"), sidecar.encode())
+    for (number, file) in fs::read_dir(log)?.enumerate() {
+        fs::copy(file?.path(), folder.join(format!("file-{number}")))?;
+    }
+    fs::remove_dir_all(log)
+}
+
+/// Every request in its first versions, with nothing but zeros behind its header.
+fn seed_kafka_requests(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for key in ApiKey::all() {
+        for version in 0..6_i16 {
+            let mut frame = [key.number().to_be_bytes(), version.to_be_bytes()].concat();
+            frame.extend([0, 0, 0, 1, 255, 255]);
+            frame.extend([0; 64]);
+            fs::write(folder.join(format!("{key:?}-{version}")), frame)?;
+        }
+    }
+    Ok(())
+}
+
+fn seed_kafka_record_batch(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("plain"), record_batch())
+}
+
+/// Two records with headers.
+fn record_batch() -> Vec<u8> {
+    let mut batch = vec![0; RecordBatch::HEADER_LENGTH];
+    for delta in 0..2 {
+        let headers = [("name", &b"value"[..]), ("empty", b"")];
+        record::encode(&mut batch, delta, Some(b"key"), Some(b"value"), headers.into_iter());
+    }
+    record_batch::complete(&mut batch, 0, 0, 2, 1_000);
+    batch
 }
 
 /// Messages of one segment and of three, after the length of their content and that of the parts in which they come.

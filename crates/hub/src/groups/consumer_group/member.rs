@@ -126,7 +126,7 @@ impl Member {
         }
         match request.topic_regex {
             Some("") => self.pattern = None,
-            _ => self.pattern = pattern.or(self.pattern.take()),
+            _ => self.pattern = pattern.or_else(|| self.pattern.take()),
         }
         if let Some(Pattern { regex, matching, .. }) = &mut self.pattern {
             *matching = topics.names().into_iter().filter(|name| regex.is_match(name)).collect();
