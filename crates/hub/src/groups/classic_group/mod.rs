@@ -11,6 +11,8 @@
 //! under that ticket, later or at once. Sources: Kafka's protocol guide, KIP-62 (rebalance timeout), KIP-345 (static members),
 //! KIP-394 (member ids).
 
+mod member;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -19,10 +21,10 @@ use kafka::messages::group::{
     JoinGroupRequest, JoinGroupResponse, JoinedMember, MemberRef, SyncGroupRequest, SyncGroupResponse,
 };
 use kafka::messages::group_admin::{DescribedGroup, DescribedMember};
-use kafka::read::Reader;
 use tokio::time::Instant;
 
 use super::group::{Client, Ticket};
+use member::{Member, milliseconds};
 
 /// A group of consumers who share the partitions of topics.
 #[derive(Debug)]
@@ -65,24 +67,6 @@ enum State {
         until: Instant,
     },
     Stable,
-}
-
-#[derive(Debug)]
-struct Member {
-    instance_id: Option<String>,
-    client_id: String,
-    host: String,
-    session_timeout: Duration,
-    rebalance_timeout: Duration,
-    protocols: Vec<(String, Vec<u8>)>,
-    assignment: Vec<u8>,
-    /// When it is taken for gone, unless it is waiting for us.
-    gone_at: Instant,
-    join: Option<Ticket>,
-    sync: Option<Ticket>,
-    /// Whether it knows that a leader may have nothing to assign.
-    may_skip: bool,
-    order: u64,
 }
 
 impl ClassicGroup {
@@ -440,10 +424,7 @@ impl ClassicGroup {
 
     /// Whether a member has subscribed to this topic. What a member says that can't be read may mean any topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
-        self.members.values().any(|member| {
-            let metadata = member.protocols.first().map(|(_, metadata)| metadata.as_slice());
-            metadata.and_then(subscribed_topics).is_none_or(|topics| topics.contains(&topic))
-        })
+        self.members.values().any(|member| member.may_want(topic))
     }
 
     /// Whether it is a member of this generation. It is there for another session then.
@@ -604,76 +585,8 @@ impl ClassicGroup {
     }
 }
 
-impl Member {
-    fn new(
-        now: Instant,
-        ticket: Ticket,
-        request: &JoinGroupRequest<'_>,
-        client: Client<'_>,
-        order: u64,
-    ) -> Self {
-        let mut member = Self {
-            instance_id: request.instance_id.map(str::to_owned),
-            client_id: String::new(),
-            host: String::new(),
-            session_timeout: Duration::ZERO,
-            rebalance_timeout: Duration::ZERO,
-            protocols: Vec::new(),
-            assignment: Vec::new(),
-            gone_at: now,
-            join: None,
-            sync: None,
-            may_skip: false,
-            order,
-        };
-        member.update(now, ticket, request, client);
-        member
-    }
-
-    fn update(&mut self, now: Instant, ticket: Ticket, request: &JoinGroupRequest<'_>, client: Client<'_>) {
-        self.client_id = client.id.to_owned();
-        self.host = client.host.to_owned();
-        self.session_timeout = milliseconds(request.session_timeout_ms);
-        self.rebalance_timeout = milliseconds(request.rebalance_timeout_ms);
-        self.protocols = request
-            .protocols
-            .iter()
-            .map(|(name, metadata)| ((*name).to_owned(), metadata.to_vec()))
-            .collect();
-        self.gone_at = now + self.session_timeout;
-        self.join = Some(ticket);
-        self.may_skip = client.version >= FIRST_WITH_SKIPPING;
-    }
-
-    fn protocols_are(&self, request: &JoinGroupRequest<'_>) -> bool {
-        let own = self.protocols.iter().map(|(name, metadata)| (name.as_str(), metadata.as_slice()));
-        own.eq(request.protocols.iter().copied())
-    }
-
-    fn metadata(&self, protocol: &str) -> Option<&[u8]> {
-        self.protocols.iter().find(|(name, _)| name == protocol).map(|(_, metadata)| metadata.as_slice())
-    }
-
-    /// Whether it waits for us, and can't show that it is there.
-    const fn is_waiting(&self) -> bool {
-        self.join.is_some() || self.sync.is_some()
-    }
-}
-
-/// The topics in what a consumer says of itself (`ConsumerProtocolSubscription`): a version, then their names.
-fn subscribed_topics(metadata: &[u8]) -> Option<Vec<&str>> {
-    let mut reader = Reader::new(metadata, false);
-    reader.i16("version").ok()?;
-    let count = reader.array_length("topics").ok()?;
-    (0..count).map(|_| reader.string("topic").ok()).collect()
-}
-
 fn refused_sync(error: ErrorCode) -> Reply {
     Reply::Sync(error, SyncGroupResponse::default())
-}
-
-fn milliseconds(milliseconds: i32) -> Duration {
-    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }
 
 /// The session timeouts that Kafka allows, in milliseconds.
@@ -688,6 +601,3 @@ const MEMBERS_MAX: usize = 10_000;
 
 /// From this version of JoinGroup on a member is given its id before it joins.
 const FIRST_WITH_PENDING: i16 = 4;
-
-/// From this version of JoinGroup on a leader can be told that it has nothing to assign.
-const FIRST_WITH_SKIPPING: i16 = 9;

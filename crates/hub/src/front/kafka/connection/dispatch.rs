@@ -1,0 +1,328 @@
+//! What a connection does about each request.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use access::TransportSecurity;
+use kafka::fetch::FetchRequest;
+use kafka::frame::{RequestHeader, SIZE_LENGTH};
+use kafka::messages::list_offsets::ListOffsetsRequest;
+use kafka::messages::metadata::{Broker, MetadataRequest, TopicMetadata};
+use kafka::messages::{api_versions, cluster, list_offsets, metadata, sasl};
+use kafka::produce::{self, ProduceRequest};
+use kafka::read::Reader;
+use kafka::{ApiKey, ErrorCode};
+use partition_log::disk::CommitNumber;
+
+use super::{ConnectionTask, Ended, PRODUCED_MAX, Produced, Turn};
+use crate::front::kafka::BROKER;
+use crate::front::kafka::admin::AdminRequests;
+use crate::front::kafka::fetch::Fetch;
+use crate::front::kafka::group_requests::{GroupRequests, Waiting};
+use crate::front::kafka::partition_requests::PartitionRequests;
+use crate::front::kafka::produce::Outcomes;
+use crate::front::kafka::requests::{SUPPORTED, is_open, supported};
+use crate::front::kafka::session::{MECHANISMS, State};
+use crate::front::kafka::shaping::{self, Shaping};
+use crate::front::kafka::transaction_requests::TransactionRequests;
+use crate::front::kafka::{offsets, topics};
+use crate::front::listener;
+
+impl ConnectionTask<'_> {
+    /// Does a request, or says that it has to wait.
+    pub(super) async fn take_request(&mut self, frame: &[u8]) -> Result<Turn, Ended> {
+        if self.session.state() == (State::Handshaken { in_requests: false }) {
+            return self.log_in_without_requests(frame).map(|()| Turn::Next);
+        }
+        let (header, body) = RequestHeader::read(frame)?;
+        let Some(key) = supported(header.api_key, header.version) else {
+            return self.refuse_version(&header).map(|()| Turn::Next);
+        };
+        if !is_open(key) && self.session.state() != State::Proven {
+            if self.session.state() != State::New || !self.session.enter(&self.front.namespace) {
+                return Err(Ended::Unproven);
+            }
+            self.place.prove();
+        }
+        // Only what is produced may follow one another before it is answered.
+        if key != ApiKey::Produce && !self.produced.is_empty() {
+            return Ok(Turn::NotYet);
+        }
+        if self.produced.len() >= PRODUCED_MAX {
+            return Ok(Turn::NotYet);
+        }
+        self.front.counters.requests.fetch_add(1, Ordering::Relaxed);
+        match key {
+            ApiKey::Produce => self.produce(&header, body).await?,
+            ApiKey::Fetch => self.fetch(&header, body).await?,
+            ApiKey::ListOffsets => self.list_offsets(&header, body).await?,
+            ApiKey::Metadata => self.describe_topics(&header, body)?,
+            ApiKey::ApiVersions => self.answer(&header, key, |writer| {
+                api_versions::write_response(writer, header.version, SUPPORTED, 0);
+            }),
+            ApiKey::SaslHandshake => self.shake_hands(&header, body)?,
+            ApiKey::SaslAuthenticate => self.log_in(&header, body)?,
+            ApiKey::InitProducerId
+            | ApiKey::AddPartitionsToTxn
+            | ApiKey::AddOffsetsToTxn
+            | ApiKey::EndTxn
+            | ApiKey::TxnOffsetCommit
+            | ApiKey::DescribeTransactions
+            | ApiKey::ListTransactions => self.transaction_request(&header, key, body)?,
+            ApiKey::FindCoordinator
+            | ApiKey::JoinGroup
+            | ApiKey::SyncGroup
+            | ApiKey::Heartbeat
+            | ApiKey::LeaveGroup
+            | ApiKey::OffsetCommit
+            | ApiKey::OffsetFetch
+            | ApiKey::DescribeGroups
+            | ApiKey::ListGroups
+            | ApiKey::ConsumerGroupHeartbeat
+            | ApiKey::ConsumerGroupDescribe
+            | ApiKey::DeleteGroups
+            | ApiKey::OffsetDelete => self.group_request(&header, key, body)?,
+            ApiKey::DeleteRecords | ApiKey::OffsetForLeaderEpoch | ApiKey::DescribeProducers => {
+                let requests = PartitionRequests { namespace: &self.front.namespace, session: &self.session };
+                requests.answer(&header, key, body, &mut self.output).await?;
+            }
+            ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreatePartitions
+            | ApiKey::DescribeConfigs
+            | ApiKey::AlterConfigs
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::DescribeTopicPartitions
+            | ApiKey::DescribeLogDirs
+            | ApiKey::DescribeAcls
+            | ApiKey::DescribeClientQuotas => {
+                let requests = AdminRequests { namespace: &self.front.namespace, session: &self.session };
+                requests.answer(&header, key, body, &mut self.output)?;
+            }
+            ApiKey::DescribeCluster => {
+                cluster::read(body, header.version)?;
+                let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));
+                let broker = self.broker(&host, namespace.host());
+                self.answer(&header, key, |writer| {
+                    cluster::write_response(writer, header.version, &broker, 0)
+                });
+            }
+        }
+        Ok(Turn::Next)
+    }
+
+    fn answer(
+        &mut self,
+        header: &RequestHeader<'_>,
+        key: ApiKey,
+        write: impl FnOnce(&mut kafka::write::Writer),
+    ) {
+        self.output.answer(key, header.version, header.correlation_id, write);
+    }
+
+    /// A client may ask for the versions in one that is too new; any other request has no answer.
+    fn refuse_version(&mut self, header: &RequestHeader<'_>) -> Result<(), Ended> {
+        if header.api_key != ApiKey::ApiVersions.number() {
+            return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
+        }
+        self.output.answer(ApiKey::ApiVersions, 0, header.correlation_id, |writer| {
+            api_versions::write_unsupported(writer, SUPPORTED);
+        });
+        Ok(())
+    }
+
+    async fn produce(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
+        if header.version < produce::OLDEST {
+            return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
+        }
+        let request = ProduceRequest::read(body, header.version)?;
+        let fate = match &mut self.shaper {
+            None => Shaping::Succeeds,
+            Some(shaper) => {
+                // Answers that are there do not wait with it.
+                self.output.write_to(&mut self.stream).await?;
+                shaping::shape(shaper, &request).await
+            }
+        };
+        let append = || Outcomes::append(self.front, &self.session, &request, SystemTime::now().into());
+        let outcomes = match fate {
+            Shaping::Succeeds => append(),
+            Shaping::Refused(error) => Outcomes::refused(&request, error),
+            Shaping::Unacknowledged => {
+                append();
+                Outcomes::refused(&request, ErrorCode::RequestTimedOut)
+            }
+            Shaping::Breaks { stores } => {
+                if stores {
+                    append();
+                }
+                return Err(Ended::Closed);
+            }
+        };
+        if request.acks == 0 {
+            return Ok(());
+        }
+        let partitions = request.partitions.iter().map(|partition| (partition.topic, partition.index));
+        if outcomes.commit() != CommitNumber::DONE || !self.produced.is_empty() {
+            self.produced.push_back(Produced {
+                version: header.version,
+                correlation_id: header.correlation_id,
+                partitions: partitions.map(|(topic, index)| (topic.to_owned(), index)).collect(),
+                outcomes,
+            });
+            return Ok(());
+        }
+        let results = outcomes.results(&partitions.collect::<Vec<_>>(), None);
+        self.answer(header, ApiKey::Produce, |writer| {
+            produce::write_response(writer, header.version, &results, 0);
+        });
+        Ok(())
+    }
+
+    async fn fetch(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
+        if let Some(shaper) = &mut self.shaper {
+            std::future::poll_fn(|cx| shaper.poll_deliveries(cx)).await;
+        }
+        let request = FetchRequest::read(body, header.version)?;
+        let (namespace, version) = (&self.front.namespace, header.version);
+        self.fetch = Some(Fetch::new(
+            namespace,
+            &self.session,
+            &request,
+            version,
+            header.correlation_id,
+            &mut self.fetch_memory,
+        ));
+        self.answer_fetch();
+        Ok(())
+    }
+
+    async fn list_offsets(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
+        let request = ListOffsetsRequest::read(body, header.version)?;
+        let found = offsets::list(&self.front.namespace, &self.session, &request).await;
+        self.answer(header, ApiKey::ListOffsets, |writer| {
+            list_offsets::write_response(writer, header.version, &found, 0);
+        });
+        Ok(())
+    }
+
+    fn describe_topics(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
+        let request = MetadataRequest::read(body, header.version)?;
+        let namespace = Arc::clone(&self.front.namespace);
+        let found = topics::described(&namespace, &self.session, &self.front.counters, &request);
+        let described: Vec<TopicMetadata<'_>> = found.iter().map(topics::Found::metadata).collect();
+        let host = self.host();
+        let broker = self.broker(&host, namespace.host());
+        self.answer(header, ApiKey::Metadata, |writer| {
+            metadata::write_response(writer, header.version, &broker, &described, 0);
+        });
+        Ok(())
+    }
+
+    fn group_request(
+        &mut self,
+        header: &RequestHeader<'_>,
+        key: ApiKey,
+        body: Reader<'_>,
+    ) -> Result<(), Ended> {
+        let (host, front) = (self.host(), self.front);
+        let requests = GroupRequests {
+            namespace: &front.namespace,
+            coordinators: &front.coordinators,
+            session: &self.session,
+            broker: self.broker(&host, front.namespace.host()),
+            peer: self.peer.ip(),
+        };
+        match requests.answer(header, key, body, &mut self.output)? {
+            Waiting::Nothing => {}
+            Waiting::Member(membership) => self.membership = Some(membership),
+            Waiting::Kept(kept) => self.kept = Some(kept),
+        }
+        self.answer_member();
+        Ok(())
+    }
+
+    fn transaction_request(
+        &mut self,
+        header: &RequestHeader<'_>,
+        key: ApiKey,
+        body: Reader<'_>,
+    ) -> Result<(), Ended> {
+        let front = self.front;
+        let requests = TransactionRequests {
+            namespace: &front.namespace,
+            coordinators: &front.coordinators,
+            session: &self.session,
+        };
+        self.kept = requests.answer(header, key, body, &mut self.output)?;
+        Ok(())
+    }
+
+    /// Where the client finds the broker. Without TLS an address will do, which no one has to look up; a certificate is for the
+    /// namespace's name.
+    fn host(&self) -> String {
+        match self.security {
+            TransportSecurity::Plain => self.local.ip().to_canonical().to_string(),
+            TransportSecurity::Tls => listener::client_host(self.front.namespace.host(), self.local),
+        }
+    }
+
+    const fn broker<'a>(&self, host: &'a str, cluster_id: &'a str) -> Broker<'a> {
+        Broker { id: BROKER, host, port: self.local.port(), cluster_id }
+    }
+
+    fn shake_hands(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
+        let mechanism = sasl::read_handshake(body)?;
+        let error = match MECHANISMS.contains(&mechanism) {
+            true => ErrorCode::None,
+            false => ErrorCode::UnsupportedSaslMechanism,
+        };
+        if error == ErrorCode::None {
+            self.session.handshaken(header.version >= 1);
+        }
+        self.answer(header, ApiKey::SaslHandshake, |writer| {
+            sasl::write_handshake(writer, error, &MECHANISMS)
+        });
+        Ok(())
+    }
+
+    fn log_in(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
+        let message = sasl::read_authenticate(body)?;
+        let failure = match self.session.state() {
+            State::Handshaken { .. } => self.log_in_with(message).err(),
+            State::New | State::Proven => {
+                Some((ErrorCode::IllegalSaslState, "no handshake came before".to_owned()))
+            }
+        };
+        let result = match &failure {
+            None => Ok(&[][..]),
+            Some((error, reason)) => Err((*error, reason.as_str())),
+        };
+        self.answer(header, ApiKey::SaslAuthenticate, |writer| {
+            sasl::write_authenticate(writer, header.version, result, 0);
+        });
+        Ok(())
+    }
+
+    /// The form of the first clients: no header, and the connection closed where it fails.
+    fn log_in_without_requests(&mut self, message: &[u8]) -> Result<(), Ended> {
+        self.log_in_with(message).map_err(|_refused| Ended::Unproven)?;
+        self.output.push(&[0; SIZE_LENGTH]);
+        Ok(())
+    }
+
+    fn log_in_with(&mut self, message: &[u8]) -> Result<(), (ErrorCode, String)> {
+        match self.session.log_in(&self.front.namespace, message) {
+            Ok(()) => {
+                self.place.prove();
+                Ok(())
+            }
+            Err(error) => {
+                self.front.counters.refused_logins.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(peer = %self.peer, %error, "a Kafka client was refused");
+                Err((ErrorCode::SaslAuthenticationFailed, error.to_string()))
+            }
+        }
+    }
+}

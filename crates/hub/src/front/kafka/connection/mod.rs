@@ -1,0 +1,381 @@
+//! The task of one connection.
+//!
+//! ```text
+//!  socket ─ input ─ frame ─ request ─┬─ answered at once ──────────────────────┬─ output ─ socket
+//!                                    ├─ produced: waits for its commit ────────┤
+//!                                    └─ to fetch: waits for events, all behind it waits as well
+//! ```
+//!
+//! A request that can't be read, or is none that is answered, closes the connection: the protocol has no other answer.
+//!
+//! Here is what the task waits for and in which order it does what it can; `dispatch` does each request.
+
+mod dispatch;
+mod large;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use access::TransportSecurity;
+use amqp_tokio::Stream;
+use bytes::{Buf as _, BytesMut};
+use kafka::frame::{self, FrameError, SIZE_LENGTH};
+use kafka::{ApiKey, Malformed, produce};
+use listen::Place;
+use partition_log::Subscriber;
+use partition_log::disk::{CommitState, CommitWatch};
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::KafkaFront;
+use super::fetch::Fetch;
+use super::fetch_sessions::FetchMemory;
+use super::group_requests::Membership;
+use super::kept_answer::KeptAnswer;
+use super::output::Output;
+use super::produce::Outcomes;
+use super::session::{Session, State};
+use crate::front::listener::{self, PROOF_PATIENCE};
+use crate::profile::Shaper;
+use large::{LARGE_TOTAL, Large};
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct ConnectionTask<'f> {
+    front: &'f KafkaFront,
+    stream: Stream,
+    peer: SocketAddr,
+    /// Where the client found us, which is where it finds the one broker.
+    local: SocketAddr,
+    security: TransportSecurity,
+    place: Place,
+    /// What the service profile does to it.
+    shaper: Option<Shaper>,
+    stop: watch::Receiver<bool>,
+    input: BytesMut,
+    output: Output,
+    session: Session,
+    /// When the client must have said who it is.
+    proof_by: Instant,
+    /// Answers that wait for commits, in the order of their requests.
+    produced: VecDeque<Produced>,
+    commits: Option<CommitWatch>,
+    fetch: Option<Fetch>,
+    fetch_memory: FetchMemory<'f>,
+    membership: Option<Membership>,
+    kept: Option<KeptAnswer>,
+    subscriber: Arc<Subscriber>,
+    /// What of the request that is arriving is counted as large.
+    large: Large<'f>,
+}
+
+/// An answer that waits for a commit.
+#[derive(Debug)]
+struct Produced {
+    version: i16,
+    correlation_id: i32,
+    partitions: Vec<(String, i32)>,
+    outcomes: Outcomes,
+}
+
+/// Why a connection ends before the client ends it.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("{0}")]
+    Malformed(#[from] Malformed),
+    #[error("request {api_key} in version {version} is not supported")]
+    Unsupported { api_key: i16, version: i16 },
+    #[error("a request before the client has said who it is")]
+    Unproven,
+    #[error("the client has not said who it is in time")]
+    Overdue,
+    #[error(
+        "no memory is left for requests of this size; all clients together may have {LARGE_TOTAL} bytes under way"
+    )]
+    NoMemory,
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// As it should be.
+    #[error("closed")]
+    Closed,
+    #[error("the service stops")]
+    Stopped,
+}
+
+/// What a request does to those behind it.
+#[derive(Debug, PartialEq, Eq)]
+enum Turn {
+    /// The next one may follow.
+    Next,
+    /// It has to wait: this one can't be done yet, and stays in the input.
+    NotYet,
+}
+
+impl<'f> ConnectionTask<'f> {
+    pub(super) fn new(front: &'f KafkaFront, connection: listener::Connection) -> Self {
+        let listener::Connection { stream, security, peer, local, place, shaper, stop, .. } = connection;
+        Self {
+            front,
+            stream,
+            peer,
+            local,
+            security,
+            place,
+            shaper,
+            stop,
+            input: BytesMut::with_capacity(FIRST_CAPACITY),
+            output: Output::default(),
+            session: Session::new(&front.namespace),
+            proof_by: Instant::now() + PROOF_PATIENCE,
+            produced: VecDeque::new(),
+            commits: front.namespace.watch_commits(),
+            fetch: None,
+            fetch_memory: FetchMemory::new(&front.counters.fetch_sessions),
+            membership: None,
+            kept: None,
+            subscriber: Subscriber::new(),
+            large: Large::new(&front.counters.large_bytes),
+        }
+    }
+
+    /// Serves the connection until it ends.
+    pub(super) async fn run(mut self) {
+        let ended = loop {
+            if let Err(ended) = self.turn().await {
+                break ended;
+            }
+        };
+        let ended = match ended {
+            Ended::Stopped => self.say_goodbye().await.err().unwrap_or(Ended::Closed),
+            ended => ended,
+        };
+        match ended {
+            Ended::Closed | Ended::Stopped => {}
+            Ended::Io(error) => tracing::debug!(peer = %self.peer, %error, "a Kafka connection broke"),
+            ended => {
+                self.front.counters.malformed.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(peer = %self.peer, "a Kafka connection was closed: {ended}");
+            }
+        }
+    }
+
+    /// Does all that can be done at once, writes the answers, and waits for something more.
+    async fn turn(&mut self) -> Result<(), Ended> {
+        self.answer_produced();
+        self.answer_fetch();
+        self.answer_member();
+        self.answer_kept();
+        self.take_requests().await?;
+        // More may have arrived than was answered so far.
+        let goes_on = self.output.length() >= OUTPUT_MAX;
+        self.flush().await?;
+        match goes_on {
+            true => Ok(()),
+            false => self.wait().await,
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), Ended> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            written = self.output.write_to(&mut self.stream) => Ok(written?),
+            () = stopped_for_good(&mut stop) => Err(Ended::Closed),
+        }
+    }
+
+    /// The service stops: what was produced and is about to be committed is still answered.
+    async fn say_goodbye(&mut self) -> Result<(), Ended> {
+        let answered = async {
+            while !self.produced.is_empty() {
+                let commits = &mut self.commits;
+                std::future::poll_fn(|cx| poll_commits(commits.as_mut(), cx)).await;
+                self.answer_produced();
+            }
+            self.output.write_to(&mut self.stream).await
+        };
+        match tokio::time::timeout(FAREWELL, answered).await {
+            Ok(written) => Ok(written?),
+            // What is not answered will be sent again.
+            Err(_late) => Ok(()),
+        }
+    }
+
+    /// Answers what was produced and is committed by now.
+    fn answer_produced(&mut self) {
+        while let Some(first) = self.produced.front() {
+            let commits = self.commits.as_ref();
+            let state = commits.map(|commits| commits.state_of(first.outcomes.commit()));
+            if state == Some(CommitState::Waiting) {
+                return;
+            }
+            let partitions: Vec<_> =
+                first.partitions.iter().map(|(topic, index)| (&**topic, *index)).collect();
+            let results = first.outcomes.results(&partitions, commits);
+            self.output.answer(ApiKey::Produce, first.version, first.correlation_id, |writer| {
+                produce::write_response(writer, first.version, &results, 0);
+            });
+            self.produced.pop_front();
+        }
+    }
+
+    fn answer_fetch(&mut self) {
+        if let Some(mut fetch) = self.fetch.take() {
+            match fetch.is_ready(&self.subscriber) {
+                true => {
+                    let (events, bytes) = fetch.answer(&mut self.output, &mut self.fetch_memory);
+                    if let Some(shaper) = &self.shaper {
+                        shaper.delivered(events, bytes);
+                    }
+                }
+                false => self.fetch = Some(fetch),
+            }
+        }
+    }
+
+    fn answer_member(&mut self) {
+        if let Some(mut membership) = self.membership.take() {
+            match membership.is_ready() {
+                true => membership.answer(&mut self.output),
+                false => self.membership = Some(membership),
+            }
+        }
+    }
+
+    fn answer_kept(&mut self) {
+        if let Some(mut kept) = self.kept.take() {
+            match kept.is_ready(self.commits.as_ref()) {
+                true => kept.answer(&mut self.output),
+                false => self.kept = Some(kept),
+            }
+        }
+    }
+
+    /// Does the requests that have arrived, one after the other.
+    async fn take_requests(&mut self) -> Result<(), Ended> {
+        // Apart from the task, so that a request can be borrowed from it.
+        let mut input = std::mem::take(&mut self.input);
+        let result = self.take_requests_from(&mut input).await;
+        self.input = input;
+        result
+    }
+
+    async fn take_requests_from(&mut self, input: &mut BytesMut) -> Result<(), Ended> {
+        while !self.is_waiting() && self.output.length() < OUTPUT_MAX {
+            // Where anyone may come in without showing anything, there is nothing to be shown.
+            let is_known = self.session.state() == State::Proven || self.front.namespace.is_open_to_anyone();
+            let maximum = if is_known { LARGEST_REQUEST } else { LARGEST_UNPROVEN };
+            let Some(length) = frame::length(input, maximum)? else {
+                break;
+            };
+            let end = SIZE_LENGTH + length;
+            if input.len() < end {
+                self.make_room(input, end)?;
+                break;
+            }
+            if self.take_request(&input[SIZE_LENGTH..end]).await? == Turn::NotYet {
+                break;
+            }
+            input.advance(end);
+            self.large.release();
+        }
+        Ok(())
+    }
+
+    /// Whether a request waits, and all behind it with it.
+    const fn is_waiting(&self) -> bool {
+        self.fetch.is_some() || self.membership.is_some() || self.kept.is_some()
+    }
+
+    /// Makes room for a request of which not all has arrived: step by step, so that one that only claims to be long costs little.
+    fn make_room(&mut self, input: &mut BytesMut, needed: usize) -> Result<(), Ended> {
+        if needed > LARGE && !self.large.hold(needed as u64) {
+            return Err(Ended::NoMemory);
+        }
+        let step = (2 * input.len()).max(FIRST_CAPACITY).min(needed);
+        input.reserve(step.saturating_sub(input.len()).max(1));
+        Ok(())
+    }
+
+    /// Waits until there may be something to do.
+    async fn wait(&mut self) -> Result<(), Ended> {
+        let takes_requests = !self.is_waiting() && self.produced.is_empty();
+        let Self { stream, input, produced, commits, fetch, membership, kept, subscriber, .. } = self;
+        // A client whose request waits is still listened to, so that its end is noticed, up to a bound.
+        let reads = takes_requests || input.len() < input.capacity().max(FIRST_CAPACITY);
+        let fetch_by = fetch.as_ref().map(|fetch| fetch.deadline);
+        let proof_by = Some(self.proof_by).filter(|_| self.session.state() != State::Proven);
+        let idle_by = takes_requests.then(|| Instant::now() + IDLE_TIMEOUT);
+        let woken = std::future::poll_fn(|cx| {
+            let awaits = !produced.is_empty() || kept.as_ref().is_some_and(KeptAnswer::awaits_commit);
+            let committed = awaits && poll_commits(commits.as_mut(), cx).is_ready();
+            let told = kept.as_mut().is_some_and(|kept| kept.poll(cx).is_ready());
+            let found = fetch.is_some() && subscriber.poll_ready(cx, &mut Vec::new()).is_ready();
+            let answered = membership.as_mut().is_some_and(|membership| membership.poll(cx).is_ready());
+            if committed || told || found || answered { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::select! {
+            read = stream.read_buf(input), if reads => match read? {
+                0 => Err(Ended::Closed),
+                _ => Ok(()),
+            },
+            () = woken => Ok(()),
+            () = at(fetch_by) => Ok(()),
+            () = at(proof_by) => Err(Ended::Overdue),
+            () = at(idle_by) => Err(Ended::Closed),
+            _ = self.stop.wait_for(|stop| *stop) => Err(Ended::Stopped),
+        }
+    }
+}
+
+fn poll_commits(commits: Option<&mut CommitWatch>, cx: &mut Context<'_>) -> Poll<()> {
+    commits.map_or(Poll::Ready(()), |commits| commits.poll_committed(cx))
+}
+
+/// Waits for an instant, for ever if there is none.
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the service has stopped for so long that a client which does not read is left behind.
+async fn stopped_for_good(stop: &mut watch::Receiver<bool>) {
+    if stop.wait_for(|stop| *stop).await.is_ok() {
+        tokio::time::sleep(FAREWELL).await;
+    }
+}
+
+/// A client that asks nothing for longer is taken for gone, as by Kafka (`connections.max.idle.ms`).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Largest request, in bytes, as Kafka has it (`socket.request.max.bytes`).
+pub(super) const LARGEST_REQUEST: usize = 100 * 1024 * 1024;
+
+/// The same for a client that has not said who it is.
+const LARGEST_UNPROVEN: usize = 128 * 1024;
+
+/// Requests beyond this share [`LARGE_TOTAL`].
+const LARGE: usize = 2 * 1024 * 1024;
+
+/// Room for what clients usually send at once, other than events.
+const FIRST_CAPACITY: usize = 4 * 1024;
+
+/// Bytes of answers that may wait before they are written, and before more requests are taken.
+const OUTPUT_MAX: usize = 1024 * 1024;
+
+/// Requests to produce that may wait for commits.
+const PRODUCED_MAX: usize = 1_000;
+
+/// How long a client has to read its last answers when the service stops.
+const FAREWELL: Duration = Duration::from_millis(500);

@@ -1,0 +1,111 @@
+//! One member: what it says of itself, and what it waits for.
+
+use std::time::Duration;
+
+use kafka::messages::group::JoinGroupRequest;
+use kafka::read::Reader;
+use tokio::time::Instant;
+
+use crate::groups::group::{Client, Ticket};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) instance_id: Option<String>,
+    pub(super) client_id: String,
+    pub(super) host: String,
+    pub(super) session_timeout: Duration,
+    pub(super) rebalance_timeout: Duration,
+    pub(super) protocols: Vec<(String, Vec<u8>)>,
+    pub(super) assignment: Vec<u8>,
+    /// When it is taken for gone, unless it is waiting for us.
+    pub(super) gone_at: Instant,
+    pub(super) join: Option<Ticket>,
+    pub(super) sync: Option<Ticket>,
+    /// Whether it knows that a leader may have nothing to assign.
+    pub(super) may_skip: bool,
+    pub(super) order: u64,
+}
+
+impl Member {
+    pub(super) fn new(
+        now: Instant,
+        ticket: Ticket,
+        request: &JoinGroupRequest<'_>,
+        client: Client<'_>,
+        order: u64,
+    ) -> Self {
+        let mut member = Self {
+            instance_id: request.instance_id.map(str::to_owned),
+            client_id: String::new(),
+            host: String::new(),
+            session_timeout: Duration::ZERO,
+            rebalance_timeout: Duration::ZERO,
+            protocols: Vec::new(),
+            assignment: Vec::new(),
+            gone_at: now,
+            join: None,
+            sync: None,
+            may_skip: false,
+            order,
+        };
+        member.update(now, ticket, request, client);
+        member
+    }
+
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        request: &JoinGroupRequest<'_>,
+        client: Client<'_>,
+    ) {
+        self.client_id = client.id.to_owned();
+        self.host = client.host.to_owned();
+        self.session_timeout = milliseconds(request.session_timeout_ms);
+        self.rebalance_timeout = milliseconds(request.rebalance_timeout_ms);
+        self.protocols = request
+            .protocols
+            .iter()
+            .map(|(name, metadata)| ((*name).to_owned(), metadata.to_vec()))
+            .collect();
+        self.gone_at = now + self.session_timeout;
+        self.join = Some(ticket);
+        self.may_skip = client.version >= FIRST_WITH_SKIPPING;
+    }
+
+    pub(super) fn protocols_are(&self, request: &JoinGroupRequest<'_>) -> bool {
+        let own = self.protocols.iter().map(|(name, metadata)| (name.as_str(), metadata.as_slice()));
+        own.eq(request.protocols.iter().copied())
+    }
+
+    pub(super) fn metadata(&self, protocol: &str) -> Option<&[u8]> {
+        self.protocols.iter().find(|(name, _)| name == protocol).map(|(_, metadata)| metadata.as_slice())
+    }
+
+    /// Whether it has subscribed to this topic. What can't be read may mean any topic.
+    pub(super) fn may_want(&self, topic: &str) -> bool {
+        let metadata = self.protocols.first().map(|(_, metadata)| metadata.as_slice());
+        metadata.and_then(subscribed_topics).is_none_or(|topics| topics.contains(&topic))
+    }
+
+    /// Whether it waits for us, and can't show that it is there.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.join.is_some() || self.sync.is_some()
+    }
+}
+
+/// The topics in what a consumer says of itself (`ConsumerProtocolSubscription`): a version, then their names.
+fn subscribed_topics(metadata: &[u8]) -> Option<Vec<&str>> {
+    let mut reader = Reader::new(metadata, false);
+    reader.i16("version").ok()?;
+    let count = reader.array_length("topics").ok()?;
+    (0..count).map(|_| reader.string("topic").ok()).collect()
+}
+
+pub(super) fn milliseconds(milliseconds: i32) -> Duration {
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+}
+
+/// From this version of JoinGroup on a leader can be told that it has nothing to assign.
+const FIRST_WITH_SKIPPING: i16 = 9;
