@@ -3,7 +3,7 @@
 #![no_main]
 
 use kafka::ApiKey;
-use kafka::fetch::FetchRequest;
+use kafka::fetch::{self, FetchRequest};
 use kafka::frame::RequestHeader;
 use kafka::messages::configs::{AlterConfigsRequest, DescribeConfigsRequest};
 use kafka::messages::consumer_group::{self, ConsumerGroupHeartbeatRequest};
@@ -26,7 +26,7 @@ use kafka::messages::transactions::{
     AddOffsetsRequest, AddPartitionsRequest, EndTransactionRequest, TransactionalOffsetsRequest,
 };
 use kafka::messages::{cluster, delete_topics, log_dirs, sasl, security};
-use kafka::produce::ProduceRequest;
+use kafka::produce::{self, ProduceRequest};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -36,6 +36,15 @@ fuzz_target!(|bytes: &[u8]| {
     let Some(key) = ApiKey::of(api_key) else {
         return;
     };
+    // The service refuses other versions before it reads on.
+    let is_served = match key {
+        ApiKey::Produce => (produce::OLDEST..=produce::NEWEST).contains(&version),
+        ApiKey::Fetch => (fetch::OLDEST..=fetch::NEWEST).contains(&version),
+        _ => version >= 0,
+    };
+    if !is_served {
+        return;
+    }
     // Whether it can be read is all there is to know.
     let _can_be_read = match key {
         ApiKey::Produce => ProduceRequest::read(body, version).is_ok(),
