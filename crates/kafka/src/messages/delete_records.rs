@@ -1,5 +1,6 @@
 //! DeleteRecords, 0 to 2: taking away the beginning of partitions.
 
+use super::by_topic;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
@@ -38,17 +39,12 @@ pub struct DeletedRecords<'a> {
 impl<'a> DeleteRecordsRequest<'a> {
     /// Reads the body of a request of any version.
     pub fn read(mut reader: Reader<'a>) -> Result<Self, Malformed> {
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array_length("topics")? {
-            let topic = reader.string("topic")?;
-            for _ in 0..reader.array_length("partitions")? {
-                let index = reader.i32("partition")?;
-                let offset = reader.i64("offset")?;
-                reader.skip_tagged_fields("partition")?;
-                partitions.push(DeletedPrefix { topic, index, offset });
-            }
-            reader.skip_tagged_fields("topic")?;
-        }
+        let partitions = by_topic::read(&mut reader, |reader, topic| {
+            let index = reader.i32("partition")?;
+            let offset = reader.i64("offset")?;
+            reader.skip_tagged_fields("partition")?;
+            Ok(DeletedPrefix { topic, index, offset })
+        })?;
         reader.i32("timeout")?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { partitions })
@@ -58,19 +54,17 @@ impl<'a> DeleteRecordsRequest<'a> {
 /// Writes the response to a request of any version. What became of one topic stands together.
 pub fn write_response(writer: &mut Writer, deleted: &[DeletedRecords<'_>], throttle_time_ms: i32) {
     writer.i32(throttle_time_ms);
-    let topics = || deleted.chunk_by(|a, b| a.topic == b.topic);
-    writer.array_length(topics().count());
-    for topic in topics() {
-        writer.string(topic.first().map_or("", |first| first.topic));
-        writer.array_length(topic.len());
-        for partition in topic {
+    by_topic::write(
+        writer,
+        deleted,
+        |first| first.topic,
+        |writer, partition| {
             writer.i32(partition.index);
             writer.i64(partition.low_watermark);
             writer.i16(partition.error.code());
             writer.tagged_fields_end();
-        }
-        writer.tagged_fields_end();
-    }
+        },
+    );
     writer.tagged_fields_end();
 }
 

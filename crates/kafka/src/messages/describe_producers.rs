@@ -1,6 +1,7 @@
 //! DescribeProducers, 0: who has written to partitions, and which transactions are open there. Operators find by it what keeps
 //! readers of committed records waiting.
 
+use super::by_topic;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
@@ -45,14 +46,7 @@ pub struct ActiveProducer {
 impl<'a> DescribeProducersRequest<'a> {
     /// Reads the body of a request.
     pub fn read(mut reader: Reader<'a>) -> Result<Self, Malformed> {
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array_length("topics")? {
-            let topic = reader.string("topic")?;
-            for _ in 0..reader.array_length("partitions")? {
-                partitions.push((topic, reader.i32("partition")?));
-            }
-            reader.skip_tagged_fields("topic")?;
-        }
+        let partitions = by_topic::read(&mut reader, |reader, topic| Ok((topic, reader.i32("partition")?)))?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { partitions })
     }
@@ -61,12 +55,11 @@ impl<'a> DescribeProducersRequest<'a> {
 /// Writes the response. The partitions of one topic stand together.
 pub fn write_response(writer: &mut Writer, described: &[ProducersOfPartition<'_>], throttle_time_ms: i32) {
     writer.i32(throttle_time_ms);
-    let topics = || described.chunk_by(|a, b| a.topic == b.topic);
-    writer.array_length(topics().count());
-    for topic in topics() {
-        writer.string(topic.first().map_or("", |first| first.topic));
-        writer.array_length(topic.len());
-        for partition in topic {
+    by_topic::write(
+        writer,
+        described,
+        |first| first.topic,
+        |writer, partition| {
             writer.i32(partition.index);
             writer.i16(partition.error.code());
             writer.nullable_string(None);
@@ -81,9 +74,8 @@ pub fn write_response(writer: &mut Writer, described: &[ProducersOfPartition<'_>
                 writer.tagged_fields_end();
             }
             writer.tagged_fields_end();
-        }
-        writer.tagged_fields_end();
-    }
+        },
+    );
     writer.tagged_fields_end();
 }
 

@@ -1,5 +1,6 @@
 //! What a consumer group has done: OffsetCommit 2 to 9, OffsetFetch 1 to 9 and OffsetDelete 0.
 
+use super::by_topic;
 use super::group::MemberRef;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
@@ -29,6 +30,22 @@ pub struct CommittedOffset<'a> {
     pub metadata: &'a str,
 }
 
+impl<'a> CommittedOffset<'a> {
+    /// Reads what follows the name of the topic. The first versions have no epoch of the leader.
+    pub(super) fn read(
+        reader: &mut Reader<'a>,
+        topic: &'a str,
+        has_leader_epoch: bool,
+    ) -> Result<Self, Malformed> {
+        let index = reader.i32("partition")?;
+        let offset = reader.i64("offset")?;
+        let leader_epoch = if has_leader_epoch { reader.i32("leader epoch")? } else { -1 };
+        let metadata = reader.nullable_string("metadata")?.unwrap_or_default();
+        reader.skip_tagged_fields("partition")?;
+        Ok(Self { topic, index, offset, leader_epoch, metadata })
+    }
+}
+
 impl<'a> OffsetCommitRequest<'a> {
     /// Reads the body of a request of `version`.
     pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
@@ -40,19 +57,8 @@ impl<'a> OffsetCommitRequest<'a> {
             // How long to keep it: as long as everything else.
             reader.i64("retention time")?;
         }
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array_length("topics")? {
-            let topic = reader.string("topic")?;
-            for _ in 0..reader.array_length("partitions")? {
-                let index = reader.i32("partition")?;
-                let offset = reader.i64("offset")?;
-                let leader_epoch = if version >= 6 { reader.i32("leader epoch")? } else { -1 };
-                let metadata = reader.nullable_string("metadata")?.unwrap_or_default();
-                reader.skip_tagged_fields("partition")?;
-                partitions.push(CommittedOffset { topic, index, offset, leader_epoch, metadata });
-            }
-            reader.skip_tagged_fields("topic")?;
-        }
+        let partitions =
+            by_topic::read(&mut reader, |reader, topic| CommittedOffset::read(reader, topic, version >= 6))?;
         reader.skip_tagged_fields("request")?;
         let member = MemberRef { group_id, generation, member_id, instance_id };
         Ok(Self { member, partitions })
@@ -69,19 +75,17 @@ impl<'a> OffsetCommitRequest<'a> {
         if version >= 3 {
             writer.i32(throttle_time_ms);
         }
-        let topics = || self.partitions.chunk_by(|a, b| a.topic == b.topic);
         let mut errors = errors.iter();
-        writer.array_length(topics().count());
-        for topic in topics() {
-            writer.string(topic.first().map_or("", |first| first.topic));
-            writer.array_length(topic.len());
-            for partition in topic {
+        by_topic::write(
+            writer,
+            &self.partitions,
+            |first| first.topic,
+            |writer, partition| {
                 writer.i32(partition.index);
                 writer.i16(errors.next().map_or(0, |error| error.code()));
                 writer.tagged_fields_end();
-            }
-            writer.tagged_fields_end();
-        }
+            },
+        );
         writer.tagged_fields_end();
     }
 }
@@ -202,12 +206,11 @@ fn topics<'a>(reader: &mut Reader<'a>, version: i16) -> Result<Option<AskedTopic
 }
 
 fn write_topics(writer: &mut Writer, version: i16, found: &[FetchedOffset]) {
-    let topics = || found.chunk_by(|a, b| a.topic == b.topic);
-    writer.array_length(topics().count());
-    for topic in topics() {
-        writer.string(topic.first().map_or("", |first| &first.topic));
-        writer.array_length(topic.len());
-        for partition in topic {
+    by_topic::write(
+        writer,
+        found,
+        |first| &first.topic,
+        |writer, partition| {
             writer.i32(partition.index);
             writer.i64(partition.offset);
             if version >= 5 {
@@ -216,9 +219,8 @@ fn write_topics(writer: &mut Writer, version: i16, found: &[FetchedOffset]) {
             writer.nullable_string(Some(&partition.metadata));
             writer.i16(partition.error.code());
             writer.tagged_fields_end();
-        }
-        writer.tagged_fields_end();
-    }
+        },
+    );
 }
 
 /// Which offsets of a group are to be deleted.
@@ -234,13 +236,7 @@ impl<'a> OffsetDeleteRequest<'a> {
     /// Reads the body of a request of the only version.
     pub fn read(mut reader: Reader<'a>) -> Result<Self, Malformed> {
         let group_id = reader.string("group")?;
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array_length("topics")? {
-            let topic = reader.string("topic")?;
-            for _ in 0..reader.array_length("partitions")? {
-                partitions.push((topic, reader.i32("partition")?));
-            }
-        }
+        let partitions = by_topic::read(&mut reader, |reader, topic| Ok((topic, reader.i32("partition")?)))?;
         Ok(Self { group_id, partitions })
     }
 
@@ -257,17 +253,16 @@ impl<'a> OffsetDeleteRequest<'a> {
             writer.array_length(0);
             return;
         };
-        let topics = || self.partitions.chunk_by(|a, b| a.0 == b.0);
         let mut errors = errors.iter();
-        writer.array_length(topics().count());
-        for topic in topics() {
-            writer.string(topic.first().map_or("", |first| first.0));
-            writer.array_length(topic.len());
-            for (_, index) in topic {
+        by_topic::write(
+            writer,
+            &self.partitions,
+            |first| first.0,
+            |writer, (_, index)| {
                 writer.i32(*index);
                 writer.i16(errors.next().map_or(0, |error| error.code()));
-            }
-        }
+            },
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! ListOffsets, 1 to 9: where a partition begins and ends, and where a point in time lies.
 
+use super::by_topic;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
@@ -67,18 +68,13 @@ impl<'a> ListOffsetsRequest<'a> {
     pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
         reader.i32("replica id")?;
         let is_read_committed = version >= 2 && reader.i8("isolation level")? != 0;
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array_length("topics")? {
-            let topic = reader.string("topic")?;
-            for _ in 0..reader.array_length("partitions")? {
-                let index = reader.i32("partition")?;
-                let current_leader_epoch = if version >= 4 { reader.i32("leader epoch")? } else { -1 };
-                let at = OffsetSpec::of(reader.i64("timestamp")?, version);
-                reader.skip_tagged_fields("partition")?;
-                partitions.push(PartitionTime { topic, index, current_leader_epoch, at });
-            }
-            reader.skip_tagged_fields("topic")?;
-        }
+        let partitions = by_topic::read(&mut reader, |reader, topic| {
+            let index = reader.i32("partition")?;
+            let current_leader_epoch = if version >= 4 { reader.i32("leader epoch")? } else { -1 };
+            let at = OffsetSpec::of(reader.i64("timestamp")?, version);
+            reader.skip_tagged_fields("partition")?;
+            Ok(PartitionTime { topic, index, current_leader_epoch, at })
+        })?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { is_read_committed, partitions })
     }
@@ -103,12 +99,11 @@ pub fn write_response(writer: &mut Writer, version: i16, found: &[FoundOffset<'_
     if version >= 2 {
         writer.i32(throttle_time_ms);
     }
-    let topics = || found.chunk_by(|a, b| a.topic == b.topic);
-    writer.array_length(topics().count());
-    for topic in topics() {
-        writer.string(topic.first().map_or("", |first| first.topic));
-        writer.array_length(topic.len());
-        for partition in topic {
+    by_topic::write(
+        writer,
+        found,
+        |first| first.topic,
+        |writer, partition| {
             writer.i32(partition.index);
             writer.i16(partition.error.code());
             writer.i64(partition.timestamp);
@@ -117,9 +112,8 @@ pub fn write_response(writer: &mut Writer, version: i16, found: &[FoundOffset<'_
                 writer.i32(partition.leader_epoch);
             }
             writer.tagged_fields_end();
-        }
-        writer.tagged_fields_end();
-    }
+        },
+    );
     writer.tagged_fields_end();
 }
 

@@ -5,6 +5,7 @@
 //! message that has it. The library reads and writes what is written and read here, in the tests, in every version.
 
 pub mod api_versions;
+mod by_topic;
 pub mod cluster;
 pub mod configs;
 pub mod consumer_group;

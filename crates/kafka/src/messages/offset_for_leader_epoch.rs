@@ -1,6 +1,7 @@
 //! OffsetForLeaderEpoch, 2 to 4: where the records end that a leader of some epoch has written, so that a client notices that what it
 //! has read is no longer there.
 
+use super::by_topic;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
@@ -46,18 +47,13 @@ impl<'a> OffsetForLeaderEpochRequest<'a> {
         if version >= 3 {
             reader.i32("replica id")?;
         }
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array_length("topics")? {
-            let topic = reader.string("topic")?;
-            for _ in 0..reader.array_length("partitions")? {
-                let index = reader.i32("partition")?;
-                let current_leader_epoch = reader.i32("current leader epoch")?;
-                let leader_epoch = reader.i32("leader epoch")?;
-                reader.skip_tagged_fields("partition")?;
-                partitions.push(AskedEpoch { topic, index, current_leader_epoch, leader_epoch });
-            }
-            reader.skip_tagged_fields("topic")?;
-        }
+        let partitions = by_topic::read(&mut reader, |reader, topic| {
+            let index = reader.i32("partition")?;
+            let current_leader_epoch = reader.i32("current leader epoch")?;
+            let leader_epoch = reader.i32("leader epoch")?;
+            reader.skip_tagged_fields("partition")?;
+            Ok(AskedEpoch { topic, index, current_leader_epoch, leader_epoch })
+        })?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { partitions })
     }
@@ -66,20 +62,18 @@ impl<'a> OffsetForLeaderEpochRequest<'a> {
 /// Writes the response to a request of any version. The ends in one topic stand together.
 pub fn write_response(writer: &mut Writer, ends: &[EpochEnd<'_>], throttle_time_ms: i32) {
     writer.i32(throttle_time_ms);
-    let topics = || ends.chunk_by(|a, b| a.topic == b.topic);
-    writer.array_length(topics().count());
-    for topic in topics() {
-        writer.string(topic.first().map_or("", |first| first.topic));
-        writer.array_length(topic.len());
-        for partition in topic {
+    by_topic::write(
+        writer,
+        ends,
+        |first| first.topic,
+        |writer, partition| {
             writer.i16(partition.error.code());
             writer.i32(partition.index);
             writer.i32(partition.leader_epoch);
             writer.i64(partition.end_offset);
             writer.tagged_fields_end();
-        }
-        writer.tagged_fields_end();
-    }
+        },
+    );
     writer.tagged_fields_end();
 }
 

@@ -1,5 +1,6 @@
 //! What operators ask of transactions: DescribeTransactions 0, ListTransactions 0 to 1.
 
+use super::by_topic;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
@@ -49,14 +50,14 @@ pub fn write_describe_response(
         writer.i64(known.map_or(-1, |it| it.producer_id));
         writer.i16(known.map_or(-1, |it| it.producer_epoch));
         let partitions = known.map(|it| it.partitions.as_slice()).unwrap_or_default();
-        let topics = || partitions.chunk_by(|a, b| a.0 == b.0);
-        writer.array_length(topics().count());
-        for topic in topics() {
-            writer.string(topic.first().map_or("", |first| &first.0));
-            writer.array_length(topic.len());
-            topic.iter().for_each(|(_, index)| writer.i32(*index));
-            writer.tagged_fields_end();
-        }
+        by_topic::write(
+            writer,
+            partitions,
+            |first| &first.0,
+            |writer, (_, index)| {
+                writer.i32(*index);
+            },
+        );
         writer.tagged_fields_end();
     }
     writer.tagged_fields_end();

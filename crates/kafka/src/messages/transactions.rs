@@ -1,5 +1,6 @@
 //! The transactions of a producer: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and TxnOffsetCommit, 0 to 3 each.
 
+use super::by_topic;
 use super::group::MemberRef;
 use super::group_offsets::CommittedOffset;
 use crate::ErrorCode;
@@ -38,14 +39,7 @@ impl<'a> AddPartitionsRequest<'a> {
     /// Reads the body of a request.
     pub fn read(mut reader: Reader<'a>) -> Result<Self, Malformed> {
         let transaction = TransactionRef::read(&mut reader)?;
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array_length("topics")? {
-            let topic = reader.string("topic")?;
-            for _ in 0..reader.array_length("partitions")? {
-                partitions.push((topic, reader.i32("partition")?));
-            }
-            reader.skip_tagged_fields("topic")?;
-        }
+        let partitions = by_topic::read(&mut reader, |reader, topic| Ok((topic, reader.i32("partition")?)))?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { transaction, partitions })
     }
@@ -125,19 +119,8 @@ impl<'a> TransactionalOffsetsRequest<'a> {
             member.member_id = reader.string("member id")?;
             member.instance_id = reader.nullable_string("instance id")?;
         }
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array_length("topics")? {
-            let topic = reader.string("topic")?;
-            for _ in 0..reader.array_length("partitions")? {
-                let index = reader.i32("partition")?;
-                let offset = reader.i64("offset")?;
-                let leader_epoch = if version >= 2 { reader.i32("leader epoch")? } else { -1 };
-                let metadata = reader.nullable_string("metadata")?.unwrap_or_default();
-                reader.skip_tagged_fields("partition")?;
-                partitions.push(CommittedOffset { topic, index, offset, leader_epoch, metadata });
-            }
-            reader.skip_tagged_fields("topic")?;
-        }
+        let partitions =
+            by_topic::read(&mut reader, |reader, topic| CommittedOffset::read(reader, topic, version >= 2))?;
         reader.skip_tagged_fields("request")?;
         let transaction = TransactionRef { transactional_id, producer_id, producer_epoch };
         Ok(Self { transaction, member, partitions })
@@ -152,19 +135,17 @@ impl<'a> TransactionalOffsetsRequest<'a> {
 }
 
 fn write_results(writer: &mut Writer, partitions: &[(&str, i32)], errors: &[ErrorCode]) {
-    let topics = || partitions.chunk_by(|a, b| a.0 == b.0);
     let mut errors = errors.iter();
-    writer.array_length(topics().count());
-    for topic in topics() {
-        writer.string(topic.first().map_or("", |first| first.0));
-        writer.array_length(topic.len());
-        for (_, index) in topic {
+    by_topic::write(
+        writer,
+        partitions,
+        |first| first.0,
+        |writer, (_, index)| {
             writer.i32(*index);
             writer.i16(errors.next().map_or(0, |error| error.code()));
             writer.tagged_fields_end();
-        }
-        writer.tagged_fields_end();
-    }
+        },
+    );
     writer.tagged_fields_end();
 }
 
