@@ -7,6 +7,7 @@
 //! batches that go round have grown to their size.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -96,6 +97,19 @@ impl BatchBuilder {
             }
             self.seal_full(partition);
         }
+    }
+
+    /// Says that the next numbers of a partition belong to no event, see [`EventBatch::skip`]. They go with the events that
+    /// follow.
+    ///
+    /// # Panics
+    /// When the partition is not below the number given to [`new`](Self::new).
+    pub fn skip(&mut self, partition: PartitionId, numbers: Range<i64>) {
+        let open = &mut self.open[partition.0 as usize];
+        if !open.has_memory() {
+            *open = self.pool.take(partition, self.options.max_events);
+        }
+        open.skip(numbers);
     }
 
     fn seal_full(&mut self, partition: PartitionId) {
@@ -298,6 +312,23 @@ mod tests {
         push(&mut builder, now, 0, 9);
         builder.handle_timeout(now + Duration::from_secs(1));
         assert_eq!(sealed(&mut builder), [(0, vec![9])]);
+    }
+
+    #[test]
+    fn numbers_without_an_event_go_with_the_events_that_follow() {
+        let now = Instant::now();
+        let mut builder = builder(2, Duration::ZERO);
+        builder.skip(PartitionId(0), 0..2);
+        builder.skip(PartitionId(0), 2..3);
+        push(&mut builder, now, 0, 3);
+        builder.skip(PartitionId(0), 4..5);
+        push(&mut builder, now, 0, 5);
+        builder.skip(PartitionId(0), 6..7);
+        let vacant = |batch: Option<EventBatch>| batch.map(|batch| batch.vacant_numbers().to_vec());
+        assert_eq!(vacant(builder.pop_sealed()), Some(vec![0..3, 4..5]));
+        push(&mut builder, now, 0, 7);
+        builder.handle_timeout(now);
+        assert_eq!(vacant(builder.pop_sealed()), Some(vec![6..7]));
     }
 
     #[test]

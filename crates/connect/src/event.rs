@@ -90,6 +90,7 @@ pub struct EventBatch {
     events: Vec<Event>,
     copied: Vec<u8>,
     chunks: Vec<Bytes>,
+    vacant: Vec<Range<i64>>,
     message_bytes: usize,
     largest_message: usize,
 }
@@ -234,6 +235,22 @@ impl EventBatch {
         self.push(message, &parts);
     }
 
+    /// Says that numbers which follow those of the events so far belong to no event: a log gave them to something else, such as
+    /// the markers of transactions, or has compacted what had them. Whoever looks for missing events leaves them out.
+    pub fn skip(&mut self, numbers: Range<i64>) {
+        match self.vacant.last_mut().filter(|last| last.end == numbers.start) {
+            Some(last) => last.end = numbers.end,
+            None if numbers.is_empty() => {}
+            None => self.vacant.push(numbers),
+        }
+    }
+
+    /// Numbers before, between or after those of the events that belong to no event, in order.
+    #[must_use]
+    pub fn vacant_numbers(&self) -> &[Range<i64>] {
+        &self.vacant
+    }
+
     /// The partition that all of the events come from.
     #[must_use]
     pub const fn partition(&self) -> PartitionId {
@@ -360,6 +377,7 @@ impl EventBatch {
         self.events.clear();
         self.copied.clear();
         self.chunks.clear();
+        self.vacant.clear();
         self.message_bytes = 0;
         self.largest_message = 0;
     }

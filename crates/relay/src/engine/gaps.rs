@@ -9,6 +9,9 @@
 //!   "offset 119 is invalid"     the same, noticed by the service when the link is made    restarted
 //! ```
 //!
+//! Numbers of which the source says that no event ever had them, such as those of transaction markers, are no gap, and are not
+//! counted as events.
+//!
 //! Both are reported and counted, and [`MissedEvents`] decides whether the relay goes on. Missing events never count as
 //! completed. A partition that was restarted is read from its oldest event, since a checkpoint of the old numbers says
 //! nothing about the new ones.
@@ -143,23 +146,41 @@ impl Continuity {
         Step::Missed
     }
 
-    /// Notes what is missing before and within a batch. Returns the first gap that had not been noticed before, and how
-    /// many events are missing that have not been counted yet.
+    /// Notes which numbers before and within a batch have no event. Returns the first gap of missing events that had not been
+    /// noticed before, and how many are missing that have not been counted yet.
     #[cold]
     fn miss(&mut self, batch: &EventBatch) -> (Option<Range<i64>>, u64) {
         let (mut gap, mut missing) = (None, 0);
+        let mut vacant = batch.vacant_numbers().iter();
+        let mut hole = vacant.next();
         for event in batch.events() {
             let number = event.sequence_number;
-            let expected = self.expected.unwrap_or(number);
-            if number > expected {
-                self.ahead.push_back(expected..number);
-                let counted = self.counted_through.map_or(expected, |through| through + 1);
-                let uncounted = number - expected.max(counted);
-                if uncounted > 0 {
-                    gap.get_or_insert(expected..number);
-                    missing += uncounted.cast_unsigned();
-                    self.counted_through = Some(number - 1);
+            let mut expected = self.expected.unwrap_or(number);
+            while expected < number {
+                // What is before the next numbers that never had an event is missing.
+                while let Some(passed) = hole.filter(|hole| hole.end <= expected) {
+                    debug_assert!(passed.start <= number, "they are in order");
+                    hole = vacant.next();
                 }
+                let end = match hole {
+                    Some(hole) if hole.start <= expected => {
+                        let end = hole.end.min(number);
+                        self.ahead.push_back(expected..end);
+                        expected = end;
+                        continue;
+                    }
+                    Some(hole) => hole.start.min(number),
+                    None => number,
+                };
+                self.ahead.push_back(expected..end);
+                let counted = self.counted_through.map_or(expected, |through| through + 1);
+                let uncounted = end - expected.max(counted);
+                if uncounted > 0 {
+                    gap.get_or_insert(expected..end);
+                    missing += uncounted.cast_unsigned();
+                    self.counted_through = Some(end - 1);
+                }
+                expected = end;
             }
             self.expected = Some(number.saturating_add(1));
         }
@@ -337,6 +358,24 @@ mod tests {
         let next = batch(&[22, 23]);
         assert_eq!(continuity.step(&next), Step::Missed);
         assert_eq!(continuity.miss(&next), (Some(10..22), 2));
+    }
+
+    #[test]
+    fn numbers_that_no_event_ever_had_are_neither_missing_nor_completed() {
+        let mut continuity = Continuity::default();
+        continuity.open(Some(&checkpoint(Some(9), None)), &StartPosition::Latest, false);
+        let mut next = EventBatch::with_capacity(PartitionId(0), 4);
+        next.skip(5..11);
+        next.skip(12..14);
+        for number in [14, 15, 18] {
+            next.push_message(&Bytes::new(), number);
+        }
+        next.skip(16..18);
+        assert_eq!(continuity.step(&next), Step::Missed);
+        assert_eq!(continuity.miss(&next), (Some(11..12), 1));
+        assert_eq!(continuity.step(&batch(&[19])), Step::Next);
+        assert_eq!(continuity.pass(9, 14), 4);
+        assert_eq!(continuity.pass(14, 19), 2);
     }
 
     #[test]
