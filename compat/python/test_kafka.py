@@ -21,6 +21,9 @@ from service import LISTEN_ONLY, PARTITIONS, Service, connect
 
 PATIENCE = 30
 
+#: How often a service is killed.
+KILLS = 20
+
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
@@ -232,7 +235,7 @@ def test_what_is_acknowledged_survives_a_crash_once(tmp_path):
     )
     topic, acknowledged = service.unused_hub(), []
     options = {"enable.idempotence": True, "linger.ms": 1, "batch.num.messages": 50}
-    for restart in range(3):
+    for restart in range(KILLS):
         producer = Producer(settings(service, **options, **{"message.timeout.ms": 2_000}))
         killer = threading.Timer(0.3, service.kill)
         before, number = len(acknowledged), 0

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from service import Service
-from test_kafka import PATIENCE, consume, produce, settings
+from test_kafka import KILLS, PATIENCE, consume, produce, settings
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +93,10 @@ def test_a_move_between_topics_through_crashes_loses_nothing_and_does_nothing_tw
         tmp_path, 2, arguments=("--kafka", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), "--sync", "50ms")
     )
     source, target = service.unused_hub(), service.unused_hub()
-    values = [b"%d" % number for number in range(2_000)]
+    values = [b"%d" % number for number in range(20_000)]
     produce(service, source, [{"partition": 0, "value": value} for value in values])
     processes = multiprocessing.get_context("spawn")
-    for _ in range(5):
+    for _ in range(KILLS):
         # A process of its own, which dies with the service: librdkafka may wait for ever for a broker that is gone.
         has_begun = processes.Event()
         mover = processes.Process(target=move, args=(settings(service), source, target, has_begun))
@@ -111,7 +111,7 @@ def test_a_move_between_topics_through_crashes_loses_nothing_and_does_nothing_tw
     has_begun = processes.Event()
     mover = processes.Process(target=move, args=(settings(service), source, target, has_begun))
     mover.start()
-    mover.join(2 * PATIENCE)
+    mover.join(4 * PATIENCE)
     assert mover.exitcode == 0
     assert decided(service, target) == values
     assert committed(service, "movers", source) == len(values)
