@@ -336,7 +336,7 @@ pub(super) fn refusal(error: EntityError) -> Refusal {
         EntityError::HubExists { .. } | EntityError::NameTaken { .. } => ErrorCode::TopicAlreadyExists,
         EntityError::NoHub { .. } => ErrorCode::UnknownTopicOrPartition,
         EntityError::PartitionCount { .. } => ErrorCode::InvalidPartitions,
-        EntityError::Invalid(HubError::Name { .. }) => ErrorCode::InvalidTopic,
+        EntityError::Invalid(HubError::Name { .. }) => ErrorCode::InvalidTopicException,
         EntityError::Invalid(HubError::PartitionCount { .. }) => ErrorCode::InvalidPartitions,
         EntityError::Invalid(HubError::LogBytes { .. }) => ErrorCode::InvalidConfig,
         EntityError::Invalid(HubError::ConsumerGroup { .. } | HubError::RepeatedConsumerGroup { .. })

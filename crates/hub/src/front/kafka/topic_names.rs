@@ -23,7 +23,7 @@ pub(super) fn check(name: &str) -> Result<(), Refusal> {
         true => Ok(()),
         false => {
             let message = format!("a name has 1 to {NAME_MAX} letters, digits, '.', '_' and '-'");
-            Err((ErrorCode::InvalidTopic, message))
+            Err((ErrorCode::InvalidTopicException, message))
         }
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn create(
             tracing::debug!(name, "a topic was asked for and not created: {message}");
             Err(match code {
                 ErrorCode::KafkaStorageError => code,
-                _ => ErrorCode::InvalidTopic,
+                _ => ErrorCode::InvalidTopicException,
             })
         }
     }
