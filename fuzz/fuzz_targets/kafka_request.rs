@@ -12,15 +12,16 @@ use kafka::messages::create_topics::CreateTopicsRequest;
 use kafka::messages::delete_records::DeleteRecordsRequest;
 use kafka::messages::describe_producers::DescribeProducersRequest;
 use kafka::messages::describe_topic_partitions::DescribeTopicPartitionsRequest;
-use kafka::messages::group::{
-    FindCoordinatorRequest, JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest,
-};
+use kafka::messages::find_coordinator::FindCoordinatorRequest;
+use kafka::messages::group::{LeaveGroupRequest, MemberRef};
 use kafka::messages::group_admin::{self, ListGroupsRequest};
 use kafka::messages::group_offsets::{OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest};
+use kafka::messages::join_group::JoinGroupRequest;
 use kafka::messages::list_offsets::ListOffsetsRequest;
 use kafka::messages::metadata::MetadataRequest;
 use kafka::messages::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
 use kafka::messages::producer_id::InitProducerIdRequest;
+use kafka::messages::sync_group::SyncGroupRequest;
 use kafka::messages::transaction_admin::{self, ListTransactionsRequest};
 use kafka::messages::transactions::{
     AddOffsetsRequest, AddPartitionsRequest, EndTransactionRequest, TransactionalOffsetsRequest,

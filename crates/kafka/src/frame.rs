@@ -1,4 +1,4 @@
-//! Frames, and what stands in front of each request.
+//! Frames, and what stands in front of each request and of each response.
 //!
 //! ```text
 //! frame     ├─ size, i32 ─┬─ header ─┬─ body ─┤
@@ -74,7 +74,37 @@ impl<'a> RequestHeader<'a> {
     }
 }
 
-/// Begins a frame with a response: its size is filled in by [`end_response`].
+/// Begins a frame with a request: its size is filled in by [`end`].
+#[must_use]
+pub fn begin_request(
+    mut out: Vec<u8>,
+    key: ApiKey,
+    version: i16,
+    correlation_id: i32,
+    client_id: Option<&str>,
+) -> Writer {
+    out.extend_from_slice(&[0; SIZE_LENGTH]);
+    // As in `RequestHeader::read`: nothing of it is compact.
+    let mut header = Writer::new(out, false);
+    header.i16(key.number());
+    header.i16(version);
+    header.i32(correlation_id);
+    header.nullable_string(client_id);
+    let mut writer = Writer::new(header.finish(), key.is_flexible(version));
+    writer.tagged_fields_end();
+    writer
+}
+
+/// Reads the header of a response in a frame without its size, and gives the correlation id with the response's body. A broker
+/// answers the requests of a connection in their order, so the client knows which one is answered: one of `key` and `version`.
+pub fn read_response(frame: &[u8], key: ApiKey, version: i16) -> Result<(i32, Reader<'_>), Malformed> {
+    let mut reader = Reader::new(frame, key.has_flexible_response_header(version));
+    let correlation_id = reader.i32("correlation id")?;
+    reader.skip_tagged_fields("tagged fields of the header")?;
+    Ok((correlation_id, Reader::new(reader.rest(), key.is_flexible(version))))
+}
+
+/// Begins a frame with a response: its size is filled in by [`end`].
 #[must_use]
 pub fn begin_response(mut out: Vec<u8>, key: ApiKey, version: i16, correlation_id: i32) -> Writer {
     out.extend_from_slice(&[0; SIZE_LENGTH]);
@@ -86,7 +116,7 @@ pub fn begin_response(mut out: Vec<u8>, key: ApiKey, version: i16, correlation_i
 }
 
 /// Fills in the size of the frame that began at `start` of `out`, of which `elsewhere` bytes are not in `out`.
-pub fn end_response(out: &mut [u8], start: usize, elsewhere: usize) {
+pub fn end(out: &mut [u8], start: usize, elsewhere: usize) {
     let size = (out.len() - start - SIZE_LENGTH).saturating_add(elsewhere);
     let size = i32::try_from(size).unwrap_or(i32::MAX);
     out[start..start + SIZE_LENGTH].copy_from_slice(&size.to_be_bytes());
@@ -126,8 +156,32 @@ mod tests {
             let mut writer = begin_response(b"before".to_vec(), ApiKey::Produce, version, 9);
             writer.bool(true);
             let mut out = writer.finish();
-            end_response(&mut out, 6, 0);
+            end(&mut out, 6, 0);
             assert_eq!(&out[6..], expected);
+            let (correlation_id, body) =
+                read_response(&out[6 + SIZE_LENGTH..], ApiKey::Produce, version).unwrap();
+            assert_eq!((correlation_id, body.rest()), (9, &b"\x01"[..]));
+            let header = expected.len() - SIZE_LENGTH - 1;
+            for length in 0..header {
+                assert!(read_response(&expected[SIZE_LENGTH..][..length], ApiKey::Produce, version).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_read_as_they_were_written() {
+        for (key, version) in [(ApiKey::ApiVersions, 3), (ApiKey::Metadata, 8), (ApiKey::SaslHandshake, 1)] {
+            for client_id in [Some("relay"), None] {
+                let mut writer = begin_request(b"before".to_vec(), key, version, 9, client_id);
+                writer.bool(true);
+                let mut out = writer.finish();
+                end(&mut out, 6, 0);
+                let frame = &out[6 + SIZE_LENGTH..];
+                assert_eq!(length(&out[6..], 100), Ok(Some(frame.len())));
+                let (header, body) = RequestHeader::read(frame).unwrap();
+                let expected = RequestHeader { api_key: key.number(), version, correlation_id: 9, client_id };
+                assert_eq!((header, body.rest()), (expected, &b"\x01"[..]));
+            }
         }
     }
 }

@@ -96,9 +96,14 @@ impl Writer {
 
     /// How many elements follow.
     pub fn array_length(&mut self, length: usize) {
+        self.nullable_array_length(Some(length));
+    }
+
+    /// How many elements follow, or null.
+    pub fn nullable_array_length(&mut self, length: Option<usize>) {
         match self.is_flexible {
-            true => self.compact_length(Some(length)),
-            false => self.i32(signed(Some(length))),
+            true => self.compact_length(length),
+            false => self.i32(signed(length)),
         }
     }
 

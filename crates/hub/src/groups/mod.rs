@@ -23,9 +23,11 @@ use kafka::ErrorCode;
 use kafka::messages::consumer_group::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DescribedConsumerGroup, JOIN,
 };
-use kafka::messages::group::{JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest};
+use kafka::messages::group::{LeaveGroupRequest, MemberRef};
 use kafka::messages::group_admin::{DescribedGroup, ListGroupsRequest, ListedGroup};
 use kafka::messages::group_offsets::{AskedGroup, FetchedOffset};
+use kafka::messages::join_group::JoinGroupRequest;
+use kafka::messages::sync_group::SyncGroupRequest;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use units::Random;

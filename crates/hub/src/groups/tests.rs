@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kafka::messages::group::{JoinGroupResponse, SyncGroupResponse};
 use kafka::messages::group_offsets::CommittedOffset;
+use kafka::messages::join_group::JoinGroupResponse;
+use kafka::messages::sync_group::SyncGroupResponse;
 use proptest::prelude::*;
 
 use super::classic_group::ClassicGroup;

@@ -45,9 +45,9 @@ mod tests {
         for version in 0..=1 {
             let request = DescribeClusterRequest::default();
             let read = |reader: Reader<'_>| read(reader, version);
-            reference::read_request(ApiKey::DescribeCluster, version, &request, read, |()| {});
+            reference::read_message(ApiKey::DescribeCluster, version, &request, read, |()| {});
             let response: DescribeClusterResponse =
-                reference::response(ApiKey::DescribeCluster, version, |writer| {
+                reference::message(ApiKey::DescribeCluster, version, |writer| {
                     write_response(writer, version, &broker, 0);
                 });
             assert_eq!((response.cluster_id.as_str(), response.brokers[0].port), ("namespace", 9092));

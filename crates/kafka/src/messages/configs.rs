@@ -290,7 +290,7 @@ mod tests {
                 };
                 let read =
                     |reader: Reader<'_>| Ok(DescribeConfigsRequest::read(reader, version)? == expected);
-                reference::read_request(ApiKey::DescribeConfigs, version, &request, read, |it| assert!(it));
+                reference::read_message(ApiKey::DescribeConfigs, version, &request, read, |it| assert!(it));
             }
             let entry = ConfigEntry {
                 name: "retention.ms",
@@ -313,7 +313,7 @@ mod tests {
                 include_documentation: true,
             };
             let response: DescribeConfigsResponse =
-                reference::response(ApiKey::DescribeConfigs, version, |writer| {
+                reference::message(ApiKey::DescribeConfigs, version, |writer| {
                     request.write_response(writer, version, &described, 0);
                 });
             let [orders, broker] = &response.results[..] else { panic!("two resources") };
@@ -345,9 +345,9 @@ mod tests {
                 validate_only: true,
             };
             let read = |reader: Reader<'_>| Ok(AlterConfigsRequest::read(reader)? == expected);
-            reference::read_request(ApiKey::AlterConfigs, version, &request, read, |it| assert!(it));
+            reference::read_message(ApiKey::AlterConfigs, version, &request, read, |it| assert!(it));
             let response: AlterConfigsResponse =
-                reference::response(ApiKey::AlterConfigs, version, |writer| {
+                reference::message(ApiKey::AlterConfigs, version, |writer| {
                     expected.write_response(writer, &results, 0);
                 });
             let result = &response.responses[0];
@@ -369,8 +369,8 @@ mod tests {
             };
             let read = |reader: Reader<'_>| Ok(AlterConfigsRequest::read_incremental(reader)? == expected);
             let key = ApiKey::IncrementalAlterConfigs;
-            reference::read_request(key, version, &request, read, |it| assert!(it));
-            let response: IncrementalAlterConfigsResponse = reference::response(key, version, |writer| {
+            reference::read_message(key, version, &request, read, |it| assert!(it));
+            let response: IncrementalAlterConfigsResponse = reference::message(key, version, |writer| {
                 expected.write_response(writer, &results, 0);
             });
             assert_eq!(response.responses[0].error_message.as_deref(), Some("no"));

@@ -342,7 +342,7 @@ mod tests {
                 assert_eq!(read, expected);
                 Ok(())
             };
-            reference::read_request(key, version, &full, read, |()| {});
+            reference::read_message(key, version, &full, read, |()| {});
             let least = ReferenceRequest::default()
                 .with_group_id(GroupId(text("group")))
                 .with_member_id(text("member"))
@@ -351,7 +351,7 @@ mod tests {
                 let read = ConsumerGroupHeartbeatRequest::read(reader, version)?;
                 Ok(read.topic_names.is_none() && read.owned.is_none() && read.rebalance_timeout_ms.is_none())
             };
-            reference::read_request(key, version, &least, read, |is_unchanged| assert!(is_unchanged));
+            reference::read_message(key, version, &least, read, |is_unchanged| assert!(is_unchanged));
         }
     }
 
@@ -367,14 +367,14 @@ mod tests {
                     assignment: assignment.clone(),
                 });
                 let response: ReferenceResponse =
-                    reference::response(key, version, |writer| write_heartbeat_response(writer, &result, 0));
+                    reference::message(key, version, |writer| write_heartbeat_response(writer, &result, 0));
                 assert_eq!(response.member_epoch, 4);
                 let partitions = response.assignment.map(|it| it.topic_partitions[0].partitions.clone());
                 assert_eq!(partitions, assignment.map(|it| it[0].partitions.clone()));
             }
             let refused = Err((ErrorCode::FencedMemberEpoch, "another epoch".to_owned()));
             let response: ReferenceResponse =
-                reference::response(key, version, |writer| write_heartbeat_response(writer, &refused, 0));
+                reference::message(key, version, |writer| write_heartbeat_response(writer, &refused, 0));
             assert_eq!((response.error_code, response.assignment), (110, None));
         }
     }
@@ -386,7 +386,7 @@ mod tests {
             let request =
                 ConsumerGroupDescribeRequest::default().with_group_ids(vec![GroupId(text("group"))]);
             let read = |reader: Reader<'_>| Ok(read_describe(reader)? == ["group"]);
-            reference::read_request(key, version, &request, read, |is_same| assert!(is_same));
+            reference::read_message(key, version, &request, read, |is_same| assert!(is_same));
             let partitions =
                 || NamedPartitions { topic_id: ID, name: "topic".to_owned(), partitions: vec![5] };
             let group = DescribedConsumerGroup {
@@ -405,7 +405,7 @@ mod tests {
                     ..DescribedConsumer::default()
                 }],
             };
-            let response: ConsumerGroupDescribeResponse = reference::response(key, version, |writer| {
+            let response: ConsumerGroupDescribeResponse = reference::message(key, version, |writer| {
                 write_describe_response(writer, version, &[(ErrorCode::None, group)], 0);
             });
             let group = &response.groups[0];

@@ -99,10 +99,10 @@ mod tests {
                     let request = CreatePartitionsRequest::read(reader)?;
                     Ok(request.topics == [expected.clone()] && request.validate_only)
                 };
-                reference::read_request(ApiKey::CreatePartitions, version, &request, read, |it| assert!(it));
+                reference::read_message(ApiKey::CreatePartitions, version, &request, read, |it| assert!(it));
             }
             let response: CreatePartitionsResponse =
-                reference::response(ApiKey::CreatePartitions, version, |writer| {
+                reference::message(ApiKey::CreatePartitions, version, |writer| {
                     let message = Some("fewer".to_owned());
                     write_response(writer, &[("orders", ErrorCode::InvalidPartitions, message)], 0);
                 });

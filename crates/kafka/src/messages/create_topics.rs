@@ -171,7 +171,7 @@ mod tests {
                 let request = CreateTopicsRequest::read(reader)?;
                 Ok((request.topics == [expected.clone()], request.validate_only))
             };
-            reference::read_request(ApiKey::CreateTopics, version, &request, read, |it| {
+            reference::read_message(ApiKey::CreateTopics, version, &request, read, |it| {
                 assert_eq!(it, (true, true), "{version}");
             });
         }
@@ -195,7 +195,7 @@ mod tests {
         ];
         for version in 2..=7 {
             let response: CreateTopicsResponse =
-                reference::response(ApiKey::CreateTopics, version, |writer| {
+                reference::message(ApiKey::CreateTopics, version, |writer| {
                     write_response(writer, version, &topics, 3);
                 });
             let [orders, old] = &response.topics[..] else { panic!("two topics") };

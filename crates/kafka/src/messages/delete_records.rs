@@ -93,7 +93,7 @@ mod tests {
                 let found = request.partitions.iter().map(|it| (it.topic == "orders", it.index, it.offset));
                 Ok(found.collect::<Vec<_>>())
             };
-            reference::read_request(ApiKey::DeleteRecords, version, &request, read, |found| {
+            reference::read_message(ApiKey::DeleteRecords, version, &request, read, |found| {
                 assert_eq!(found, [(true, 0, 700), (true, 1, -1)]);
             });
             let deleted =
@@ -104,7 +104,7 @@ mod tests {
                 deleted("others", 0, 3, ErrorCode::None),
             ];
             let response: DeleteRecordsResponse =
-                reference::response(ApiKey::DeleteRecords, version, |writer| {
+                reference::message(ApiKey::DeleteRecords, version, |writer| {
                     write_response(writer, &deleted, 5)
                 });
             assert_eq!((response.throttle_time_ms, response.topics.len()), (5, 2));

@@ -84,7 +84,7 @@ mod tests {
                 }
             };
             let read = |reader: Reader<'_>| Ok(read(reader, version)? == expected);
-            reference::read_request(ApiKey::DeleteTopics, version, &request, read, |it| assert!(it));
+            reference::read_message(ApiKey::DeleteTopics, version, &request, read, |it| assert!(it));
             let topic = DeletedTopic {
                 name: Some("orders".to_owned()),
                 id: [5; 16],
@@ -92,7 +92,7 @@ mod tests {
                 message: Some("none".to_owned()),
             };
             let response: DeleteTopicsResponse =
-                reference::response(ApiKey::DeleteTopics, version, |writer| {
+                reference::message(ApiKey::DeleteTopics, version, |writer| {
                     write_response(writer, version, &[topic], 0);
                 });
             let topic = &response.responses[0];

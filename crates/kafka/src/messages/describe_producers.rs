@@ -102,7 +102,7 @@ mod tests {
             let found = request.partitions.iter().map(|(topic, index)| (*topic == "orders", *index));
             Ok(found.collect::<Vec<_>>())
         };
-        reference::read_request(ApiKey::DescribeProducers, 0, &request, read, |found| {
+        reference::read_message(ApiKey::DescribeProducers, 0, &request, read, |found| {
             assert_eq!(found, [(true, 4), (true, 5)]);
         });
         let producer = ActiveProducer {
@@ -120,7 +120,7 @@ mod tests {
             partition(5, ErrorCode::UnknownTopicOrPartition, Vec::new()),
         ];
         let response: DescribeProducersResponse =
-            reference::response(ApiKey::DescribeProducers, 0, |writer| write_response(writer, &described, 0));
+            reference::message(ApiKey::DescribeProducers, 0, |writer| write_response(writer, &described, 0));
         let [first, second] = &response.topics[0].partitions[..] else { panic!("two partitions") };
         let found = &first.active_producers[1];
         assert_eq!((found.producer_id.0, found.producer_epoch, found.last_sequence), (77, 3, 9));

@@ -122,7 +122,7 @@ mod tests {
             let expected =
                 DescribeTopicPartitionsRequest { topics: vec!["orders"], partition_limit: 9, cursor };
             let read = |reader: Reader<'_>| Ok(DescribeTopicPartitionsRequest::read(reader)? == expected);
-            reference::read_request(key, 0, &request, read, |it| assert!(it));
+            reference::read_message(key, 0, &request, read, |it| assert!(it));
         }
         let topic = TopicMetadata {
             error: ErrorCode::None,
@@ -132,7 +132,7 @@ mod tests {
             leader_epoch: 0,
         };
         for next in [None, Some(("orders", 5))] {
-            let response: DescribeTopicPartitionsResponse = reference::response(key, 0, |writer| {
+            let response: DescribeTopicPartitionsResponse = reference::message(key, 0, |writer| {
                 write_response(writer, 0, &[TopicPage { topic, first: 3, end: 5 }], next, 0);
             });
             let partitions = &response.topics[0].partitions;

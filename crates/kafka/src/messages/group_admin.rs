@@ -188,7 +188,7 @@ mod tests {
         for version in 0..=5 {
             let request = DescribeGroupsRequest::default().with_groups(vec![group_id()]);
             let read = |reader: Reader<'_>| Ok(read_describe(reader, version)? == ["group"]);
-            reference::read_request(ApiKey::DescribeGroups, version, &request, read, |it| assert!(it));
+            reference::read_message(ApiKey::DescribeGroups, version, &request, read, |it| assert!(it));
             let member = DescribedMember {
                 member_id: "member".to_owned(),
                 instance_id: None,
@@ -205,7 +205,7 @@ mod tests {
                 members: vec![member],
             };
             let response: DescribeGroupsResponse =
-                reference::response(ApiKey::DescribeGroups, version, |writer| {
+                reference::message(ApiKey::DescribeGroups, version, |writer| {
                     write_describe_response(writer, version, &[(ErrorCode::None, group)], 0);
                 });
             let group = &response.groups[0];
@@ -226,7 +226,7 @@ mod tests {
             }
             let read =
                 |reader: Reader<'_>| Ok(ListGroupsRequest::read(reader, version)?.states == ["Stable"]);
-            reference::read_request(ApiKey::ListGroups, version, &request, read, |it| {
+            reference::read_message(ApiKey::ListGroups, version, &request, read, |it| {
                 assert_eq!(it, version >= 4)
             });
             let listed = [ListedGroup {
@@ -235,7 +235,7 @@ mod tests {
                 state: "Stable",
                 group_type: "classic",
             }];
-            let response: ListGroupsResponse = reference::response(ApiKey::ListGroups, version, |writer| {
+            let response: ListGroupsResponse = reference::message(ApiKey::ListGroups, version, |writer| {
                 write_list_response(writer, version, &listed, 0);
             });
             assert_eq!(response.groups[0].group_id.as_str(), "group");
@@ -243,9 +243,9 @@ mod tests {
         for version in 0..=2 {
             let request = DeleteGroupsRequest::default().with_groups_names(vec![group_id()]);
             let read = |reader: Reader<'_>| Ok(read_delete(reader)? == ["group"]);
-            reference::read_request(ApiKey::DeleteGroups, version, &request, read, |it| assert!(it));
+            reference::read_message(ApiKey::DeleteGroups, version, &request, read, |it| assert!(it));
             let response: DeleteGroupsResponse =
-                reference::response(ApiKey::DeleteGroups, version, |writer| {
+                reference::message(ApiKey::DeleteGroups, version, |writer| {
                     write_delete_response(writer, &[("group", ErrorCode::NonEmptyGroup)], 0);
                 });
             assert_eq!(response.results[0].error_code, 68);

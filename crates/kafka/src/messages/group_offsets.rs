@@ -2,6 +2,7 @@
 
 use super::by_topic;
 use super::group::MemberRef;
+use super::outcome::PartitionOutcomes;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
@@ -44,6 +45,17 @@ impl<'a> CommittedOffset<'a> {
         reader.skip_tagged_fields("partition")?;
         Ok(Self { topic, index, offset, leader_epoch, metadata })
     }
+
+    /// Writes what follows the name of the topic.
+    pub(super) fn write(&self, writer: &mut Writer, has_leader_epoch: bool) {
+        writer.i32(self.index);
+        writer.i64(self.offset);
+        if has_leader_epoch {
+            writer.i32(self.leader_epoch);
+        }
+        writer.nullable_string(Some(self.metadata));
+        writer.tagged_fields_end();
+    }
 }
 
 impl<'a> OffsetCommitRequest<'a> {
@@ -62,6 +74,28 @@ impl<'a> OffsetCommitRequest<'a> {
         reader.skip_tagged_fields("request")?;
         let member = MemberRef { group_id, generation, member_id, instance_id };
         Ok(Self { member, partitions })
+    }
+
+    /// Writes the body of a request of `version`. Before version 7 no member keeps a name, and before version 6 no one knows epochs.
+    pub fn write(&self, writer: &mut Writer, version: i16) {
+        self.member.write(writer, version >= 7);
+        if (2..=4).contains(&version) {
+            // As long as the broker keeps everything else.
+            writer.i64(-1);
+        }
+        by_topic::write(
+            writer,
+            &self.partitions,
+            |first| first.topic,
+            |writer, partition| partition.write(writer, version >= 6),
+        );
+        writer.tagged_fields_end();
+    }
+
+    /// Reads the body of the response to a request of `version`: what became of each.
+    pub fn read_response(mut reader: Reader<'_>, version: i16) -> Result<PartitionOutcomes<'_>, Malformed> {
+        let throttle_time_ms = if version >= 3 { reader.i32("throttle time")? } else { 0 };
+        PartitionOutcomes::read_partitions(reader, throttle_time_ms)
     }
 
     /// Writes the response to a request of `version`: what became of each.
@@ -153,6 +187,32 @@ impl<'a> OffsetFetchRequest<'a> {
         Ok(Self { groups, require_stable })
     }
 
+    /// Writes the body of a request of `version`. Before version 8 there is one group, the first; before version 7 nothing is waited
+    /// for; and in version 1 all that there are can't be asked for, so that none are.
+    pub fn write(&self, writer: &mut Writer, version: i16) {
+        if version < 8 {
+            let only = self.groups.first();
+            writer.string(only.map_or("", |group| group.group_id));
+            write_asked(writer, version, only.and_then(|group| group.topics.as_deref()));
+        } else {
+            writer.array_length(self.groups.len());
+            for group in &self.groups {
+                writer.string(group.group_id);
+                if version >= 9 {
+                    // Not as a member.
+                    writer.nullable_string(None);
+                    writer.i32(-1);
+                }
+                write_asked(writer, version, group.topics.as_deref());
+                writer.tagged_fields_end();
+            }
+        }
+        if version >= 7 {
+            writer.bool(self.require_stable);
+        }
+        writer.tagged_fields_end();
+    }
+
     /// Writes the response to a request of `version`: what was found of each group, or why nothing was.
     pub fn write_response(
         &self,
@@ -180,6 +240,72 @@ impl<'a> OffsetFetchRequest<'a> {
             writer.i16(found.as_ref().err().map_or(0, |error| error.code()));
             writer.tagged_fields_end();
         }
+        writer.tagged_fields_end();
+    }
+}
+
+/// What was found of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetFetchResponse<'a> {
+    /// The groups; one only up to version 7.
+    pub groups: Vec<FoundGroup<'a>>,
+    /// How many milliseconds to wait before the next request.
+    pub throttle_time_ms: i32,
+}
+
+/// What was found of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundGroup<'a> {
+    /// The group; `None` up to version 7.
+    pub group_id: Option<&'a str>,
+    /// How far it has come, or why that can't be said.
+    pub offsets: Result<Vec<FetchedOffset>, ErrorCode>,
+}
+
+impl<'a> OffsetFetchResponse<'a> {
+    /// Reads the body of the response to a request of `version`.
+    pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
+        let throttle_time_ms = if version >= 3 { reader.i32("throttle time")? } else { 0 };
+        let mut groups = Vec::new();
+        if version < 8 {
+            let offsets = read_topics(&mut reader, version)?;
+            let error = if version >= 2 { reader.i16("error")? } else { 0 };
+            let offsets = ErrorCode::check(error).map(|()| offsets);
+            groups.push(FoundGroup { group_id: None, offsets });
+        } else {
+            for _ in 0..reader.array_length("groups")? {
+                let group_id = Some(reader.string("group")?);
+                let offsets = read_topics(&mut reader, version)?;
+                let offsets = ErrorCode::check(reader.i16("error of a group")?).map(|()| offsets);
+                reader.skip_tagged_fields("group")?;
+                groups.push(FoundGroup { group_id, offsets });
+            }
+        }
+        reader.skip_tagged_fields("response")?;
+        Ok(Self { groups, throttle_time_ms })
+    }
+}
+
+fn read_topics(reader: &mut Reader<'_>, version: i16) -> Result<Vec<FetchedOffset>, Malformed> {
+    by_topic::read(reader, |reader, topic| {
+        let (index, offset) = (reader.i32("partition")?, reader.i64("offset")?);
+        let leader_epoch = if version >= 5 { reader.i32("leader epoch")? } else { -1 };
+        let metadata = reader.nullable_string("metadata")?.unwrap_or_default().to_owned();
+        let error = ErrorCode::of(reader.i16("error of a partition")?);
+        reader.skip_tagged_fields("partition")?;
+        Ok(FetchedOffset { topic: topic.to_owned(), index, offset, leader_epoch, metadata, error })
+    })
+}
+
+fn write_asked(writer: &mut Writer, version: i16, topics: Option<&[(&str, Vec<i32>)]>) {
+    match topics {
+        None if version < 2 => writer.array_length(0),
+        topics => writer.nullable_array_length(topics.map(<[_]>::len)),
+    }
+    for (topic, partitions) in topics.into_iter().flatten() {
+        writer.string(topic);
+        writer.array_length(partitions.len());
+        partitions.iter().for_each(|index| writer.i32(*index));
         writer.tagged_fields_end();
     }
 }
@@ -280,12 +406,13 @@ mod tests {
     use kafka_protocol::messages::{
         GroupId, OffsetCommitRequest as ReferenceCommit, OffsetCommitResponse,
         OffsetDeleteRequest as ReferenceDelete, OffsetDeleteResponse, OffsetFetchRequest as ReferenceFetch,
-        OffsetFetchResponse, TopicName,
+        OffsetFetchResponse as ReferenceFetched, TopicName,
     };
     use kafka_protocol::protocol::StrBytes;
 
     use super::*;
     use crate::ApiKey;
+    use crate::messages::outcome::PartitionOutcome;
     use crate::messages::reference;
 
     fn text(text: &'static str) -> StrBytes {
@@ -321,17 +448,48 @@ mod tests {
                 let it = OffsetCommitRequest::read(reader, version)?;
                 Ok((it.member.group_id == "group", it.member.generation, it.partitions == [expected]))
             };
-            reference::read_request(ApiKey::OffsetCommit, version, &request, read, |it| {
+            reference::read_message(ApiKey::OffsetCommit, version, &request, read, |it| {
                 assert_eq!(it, (true, 3, true))
             });
             let member = MemberRef { group_id: "group", generation: 3, member_id: "", instance_id: None };
             let request = OffsetCommitRequest { member, partitions: vec![expected] };
             let response: OffsetCommitResponse =
-                reference::response(ApiKey::OffsetCommit, version, |writer| {
+                reference::message(ApiKey::OffsetCommit, version, |writer| {
                     request.write_response(writer, version, &[ErrorCode::UnknownMemberId], 0);
                 });
             let partition = &response.topics[0].partitions[0];
             assert_eq!((partition.partition_index, partition.error_code), (7, 25));
+            let read = |reader: Reader<'_>| {
+                let response = OffsetCommitRequest::read_response(reader, version)?;
+                let error = ErrorCode::UnknownMemberId;
+                assert_eq!(response.partitions, [PartitionOutcome { topic: "orders", index: 7, error }]);
+                Ok(response.throttle_time_ms)
+            };
+            reference::read_message(ApiKey::OffsetCommit, version, &response, read, |it| assert_eq!(it, 0));
+        }
+    }
+
+    #[test]
+    fn commits_are_read_here_and_by_another_implementation_in_every_version() {
+        for version in 2..=9 {
+            let offset = |topic, index| CommittedOffset {
+                topic,
+                index,
+                offset: 1_000,
+                leader_epoch: if version >= 6 { 2 } else { -1 },
+                metadata: "note",
+            };
+            let instance_id = (version >= 7).then_some("instance");
+            let member = MemberRef { group_id: "group", generation: -1, member_id: "", instance_id };
+            let partitions = vec![offset("orders", 0), offset("orders", 7), offset("payments", 0)];
+            let request = OffsetCommitRequest { member, partitions };
+            let write = |writer: &mut Writer| request.write(writer, version);
+            let read: ReferenceCommit = reference::message(ApiKey::OffsetCommit, version, write);
+            assert_eq!((read.generation_id_or_member_epoch, read.retention_time_ms), (-1, -1));
+            assert_eq!((read.topics.len(), read.topics[0].partitions[1].committed_offset), (2, 1_000));
+            let body = reference::body(ApiKey::OffsetCommit, version, write);
+            let reader = reference::reader(ApiKey::OffsetCommit, version, &body);
+            assert_eq!(OffsetCommitRequest::read(reader, version), Ok(request.clone()));
         }
     }
 
@@ -347,13 +505,13 @@ mod tests {
             let it = OffsetDeleteRequest::read(reader)?;
             Ok((it.group_id == "group", it.partitions == [("orders", 7)]))
         };
-        reference::read_request(ApiKey::OffsetDelete, 0, &request, read, |it| assert_eq!(it, (true, true)));
+        reference::read_message(ApiKey::OffsetDelete, 0, &request, read, |it| assert_eq!(it, (true, true)));
         let request = OffsetDeleteRequest { group_id: "group", partitions: vec![("orders", 7)] };
-        let response: OffsetDeleteResponse = reference::response(ApiKey::OffsetDelete, 0, |writer| {
+        let response: OffsetDeleteResponse = reference::message(ApiKey::OffsetDelete, 0, |writer| {
             request.write_response(writer, Ok(&[ErrorCode::GroupSubscribedToTopic]), 0);
         });
         assert_eq!(response.topics[0].partitions[0].error_code, 86);
-        let response: OffsetDeleteResponse = reference::response(ApiKey::OffsetDelete, 0, |writer| {
+        let response: OffsetDeleteResponse = reference::message(ApiKey::OffsetDelete, 0, |writer| {
             request.write_response(writer, Err(ErrorCode::GroupIdNotFound), 0);
         });
         assert_eq!((response.error_code, response.topics.len()), (69, 0));
@@ -385,7 +543,7 @@ mod tests {
                 let it = OffsetFetchRequest::read(reader, version)?;
                 Ok((it.groups == [expected()], it.require_stable))
             };
-            reference::read_request(ApiKey::OffsetFetch, version, &request, read, |it| {
+            reference::read_message(ApiKey::OffsetFetch, version, &request, read, |it| {
                 assert_eq!(it, (true, version >= 7));
             });
             let request = OffsetFetchRequest { groups: vec![expected()], require_stable: false };
@@ -397,8 +555,8 @@ mod tests {
                 metadata: String::new(),
                 error: ErrorCode::UnstableOffsetCommit,
             };
-            let response: OffsetFetchResponse = reference::response(ApiKey::OffsetFetch, version, |writer| {
-                request.write_response(writer, version, &[Ok(vec![found])], 0);
+            let response: ReferenceFetched = reference::message(ApiKey::OffsetFetch, version, |writer| {
+                request.write_response(writer, version, &[Ok(vec![found.clone()])], 0);
             });
             let offset = match version < 8 {
                 true => {
@@ -411,6 +569,48 @@ mod tests {
                 }
             };
             assert_eq!(offset, (-1, 88));
+            let read = |reader: Reader<'_>| {
+                let group_id = (version >= 8).then_some("group");
+                let response = OffsetFetchResponse::read(reader, version)?;
+                assert_eq!(response.groups, [FoundGroup { group_id, offsets: Ok(vec![found.clone()]) }]);
+                Ok(response.throttle_time_ms)
+            };
+            reference::read_message(ApiKey::OffsetFetch, version, &response, read, |it| assert_eq!(it, 0));
+            if version >= 2 {
+                let body = reference::body(ApiKey::OffsetFetch, version, |writer| {
+                    request.write_response(writer, version, &[Err(ErrorCode::NotCoordinator)], 0);
+                });
+                let reader = reference::reader(ApiKey::OffsetFetch, version, &body);
+                let refused = OffsetFetchResponse::read(reader, version).unwrap();
+                assert_eq!(refused.groups[0].offsets, Err(ErrorCode::NotCoordinator));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_asked_of_groups_is_read_here_and_by_another_implementation_in_every_version() {
+        for version in 1..=9 {
+            let some = || Some(vec![("orders", vec![0, 7]), ("payments", vec![])]);
+            let mut asked = vec![vec![AskedGroup { group_id: "group", topics: some() }]];
+            if version >= 2 {
+                asked.push(vec![AskedGroup { group_id: "group", topics: None }]);
+            }
+            if version >= 8 {
+                asked.push(vec![
+                    AskedGroup { group_id: "group", topics: some() },
+                    AskedGroup { group_id: "other", topics: None },
+                ]);
+            }
+            for groups in asked {
+                let request = OffsetFetchRequest { groups, require_stable: version >= 7 };
+                let write = |writer: &mut Writer| request.write(writer, version);
+                let read: ReferenceFetch = reference::message(ApiKey::OffsetFetch, version, write);
+                assert_eq!(read.require_stable, version >= 7);
+                assert_eq!(read.groups.len(), if version >= 8 { request.groups.len() } else { 0 });
+                let body = reference::body(ApiKey::OffsetFetch, version, write);
+                let reader = reference::reader(ApiKey::OffsetFetch, version, &body);
+                assert_eq!(OffsetFetchRequest::read(reader, version), Ok(request.clone()));
+            }
         }
     }
 }

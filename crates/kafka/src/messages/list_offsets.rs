@@ -78,6 +78,30 @@ impl<'a> ListOffsetsRequest<'a> {
         reader.skip_tagged_fields("request")?;
         Ok(Self { is_read_committed, partitions })
     }
+
+    /// Writes the body of a request of `version`. Before version 2 all that is written is visible, before version 4 no one has an
+    /// opinion on epochs.
+    pub fn write(&self, writer: &mut Writer, version: i16) {
+        // No broker asks.
+        writer.i32(-1);
+        if version >= 2 {
+            writer.i8(i8::from(self.is_read_committed));
+        }
+        by_topic::write(
+            writer,
+            &self.partitions,
+            |first| first.topic,
+            |writer, partition| {
+                writer.i32(partition.index);
+                if version >= 4 {
+                    writer.i32(partition.current_leader_epoch);
+                }
+                writer.i64(partition.at.timestamp());
+                writer.tagged_fields_end();
+            },
+        );
+        writer.tagged_fields_end();
+    }
 }
 
 impl OffsetSpec {
@@ -91,6 +115,44 @@ impl OffsetSpec {
             0.. => Self::At(timestamp),
             _ => Self::Unknown,
         }
+    }
+
+    const fn timestamp(self) -> i64 {
+        match self {
+            Self::Latest => -1,
+            Self::Earliest => -2,
+            Self::MaxTimestamp => -3,
+            Self::EarliestLocal => -4,
+            Self::LatestTiered => -5,
+            Self::At(timestamp) => timestamp,
+            Self::Unknown => i64::MIN,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListOffsetsResponse<'a> {
+    /// Each point that was asked for.
+    pub partitions: Vec<FoundOffset<'a>>,
+    /// How many milliseconds to wait before the next request.
+    pub throttle_time_ms: i32,
+}
+
+impl<'a> ListOffsetsResponse<'a> {
+    /// Reads the body of the response to a request of `version`.
+    pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
+        let throttle_time_ms = if version >= 2 { reader.i32("throttle time")? } else { 0 };
+        let partitions = by_topic::read(&mut reader, |reader, topic| {
+            let index = reader.i32("partition")?;
+            let error = ErrorCode::of(reader.i16("error")?);
+            let (timestamp, offset) = (reader.i64("timestamp")?, reader.i64("offset")?);
+            let leader_epoch = if version >= 4 { reader.i32("leader epoch")? } else { -1 };
+            reader.skip_tagged_fields("partition")?;
+            Ok(FoundOffset { topic, index, error, timestamp, offset, leader_epoch })
+        })?;
+        reader.skip_tagged_fields("response")?;
+        Ok(Self { partitions, throttle_time_ms })
     }
 }
 
@@ -120,7 +182,9 @@ pub fn write_response(writer: &mut Writer, version: i16, found: &[FoundOffset<'_
 #[cfg(test)]
 mod tests {
     use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-    use kafka_protocol::messages::{ListOffsetsRequest as Reference, ListOffsetsResponse, TopicName};
+    use kafka_protocol::messages::{
+        ListOffsetsRequest as Reference, ListOffsetsResponse as ReferenceResponse, TopicName,
+    };
     use kafka_protocol::protocol::StrBytes;
 
     use super::*;
@@ -147,7 +211,7 @@ mod tests {
                 let found = request.partitions.iter().map(|it| (it.topic == "orders", it.index, it.at));
                 Ok((request.is_read_committed, found.collect::<Vec<_>>()))
             };
-            reference::read_request(
+            reference::read_message(
                 ApiKey::ListOffsets,
                 version,
                 &request,
@@ -167,11 +231,53 @@ mod tests {
                 offset: 77,
                 leader_epoch: 0,
             }];
-            let response: ListOffsetsResponse = reference::response(ApiKey::ListOffsets, version, |writer| {
+            let response: ReferenceResponse = reference::message(ApiKey::ListOffsets, version, |writer| {
                 write_response(writer, version, &found, 0);
             });
             let partition = &response.topics[0].partitions[0];
             assert_eq!((partition.partition_index, partition.offset, partition.timestamp), (1, 77, 5));
+            let read = |reader: Reader<'_>| {
+                let leader_epoch = if version >= 4 { 0 } else { -1 };
+                let response = ListOffsetsResponse::read(reader, version)?;
+                assert_eq!(response.partitions, found.map(|it| FoundOffset { leader_epoch, ..it }));
+                Ok(response.throttle_time_ms)
+            };
+            reference::read_message(ApiKey::ListOffsets, version, &response, read, |it| assert_eq!(it, 0));
+        }
+    }
+
+    #[test]
+    fn requests_are_read_here_and_by_another_implementation_in_every_version() {
+        for version in 1..=9 {
+            let at = |topic, index, at| PartitionTime {
+                topic,
+                index,
+                current_leader_epoch: if version >= 4 { 3 } else { -1 },
+                at,
+            };
+            let mut partitions = vec![
+                at("orders", 0, OffsetSpec::Latest),
+                at("orders", 7, OffsetSpec::Earliest),
+                at("payments", 0, OffsetSpec::At(1_700_000_000_000)),
+            ];
+            if version >= 9 {
+                partitions.extend(
+                    [OffsetSpec::MaxTimestamp, OffsetSpec::EarliestLocal, OffsetSpec::LatestTiered]
+                        .map(|it| at("payments", 1, it)),
+                );
+            }
+            let request = ListOffsetsRequest { is_read_committed: version >= 2, partitions };
+            let write = |writer: &mut Writer| request.write(writer, version);
+            let read: Reference = reference::message(ApiKey::ListOffsets, version, write);
+            assert_eq!((read.replica_id.0, read.isolation_level), (-1, i8::from(version >= 2)));
+            let [orders, payments] = &read.topics[..] else { panic!("two topics") };
+            assert_eq!((orders.name.as_str(), payments.name.as_str()), ("orders", "payments"));
+            let times: Vec<_> =
+                orders.partitions.iter().map(|it| (it.partition_index, it.timestamp)).collect();
+            assert_eq!(times, [(0, -1), (7, -2)]);
+            let body = reference::body(ApiKey::ListOffsets, version, write);
+            let reader = reference::reader(ApiKey::ListOffsets, version, &body);
+            assert_eq!(ListOffsetsRequest::read(reader, version), Ok(request.clone()));
         }
     }
 }

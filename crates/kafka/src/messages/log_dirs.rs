@@ -90,11 +90,11 @@ mod tests {
                 });
                 let request = DescribeLogDirsRequest::default().with_topics(topics);
                 let read = |reader: Reader<'_>| Ok(read(reader)? == expected);
-                reference::read_request(ApiKey::DescribeLogDirs, version, &request, read, |it| assert!(it));
+                reference::read_message(ApiKey::DescribeLogDirs, version, &request, read, |it| assert!(it));
             }
             let sizes = [("orders".to_owned(), vec![(3, 500)])];
             let response: DescribeLogDirsResponse =
-                reference::response(ApiKey::DescribeLogDirs, version, |writer| {
+                reference::message(ApiKey::DescribeLogDirs, version, |writer| {
                     write_response(writer, version, "memory", Ok(&sizes), 0);
                 });
             let directory = &response.results[0];
@@ -102,7 +102,7 @@ mod tests {
             let partition = &directory.topics[0].partitions[0];
             assert_eq!((partition.partition_index, partition.partition_size), (3, 500));
             let response: DescribeLogDirsResponse =
-                reference::response(ApiKey::DescribeLogDirs, version, |writer| {
+                reference::message(ApiKey::DescribeLogDirs, version, |writer| {
                     let refused = Err(ErrorCode::ClusterAuthorizationFailed);
                     write_response(writer, version, "memory", refused, 0);
                 });

@@ -1,4 +1,5 @@
-//! The messages that carry no records: what a broker reads of a request, and what it writes of a response.
+//! The messages that carry no records: what a broker reads of a request and writes of a response, and what a client writes of a
+//! request and reads of a response, for those that clients here send.
 //!
 //! They are written by hand, as those that carry records are. A library that is generated from Kafka's definitions takes
 //! memory for as many elements as an array says it has, before one of them has arrived; here an array is never longer than the
@@ -15,16 +16,20 @@ pub mod delete_records;
 pub mod delete_topics;
 pub mod describe_producers;
 pub mod describe_topic_partitions;
+pub mod find_coordinator;
 pub mod group;
 pub mod group_admin;
 pub mod group_offsets;
+pub mod join_group;
 pub mod list_offsets;
 pub mod log_dirs;
 pub mod metadata;
 pub mod offset_for_leader_epoch;
+pub mod outcome;
 pub mod producer_id;
 pub mod sasl;
 pub mod security;
+pub mod sync_group;
 pub mod transaction_admin;
 pub mod transactions;
 
@@ -39,33 +44,42 @@ pub(crate) mod reference {
     use crate::read::Reader;
     use crate::write::Writer;
 
-    /// A request as the other implementation writes it, with `read` tried on every beginning of it, which must fail.
-    pub(crate) fn read_request<T>(
+    /// A message as the other implementation writes it, with `read` tried on every beginning of it, which must fail.
+    pub(crate) fn read_message<T>(
         key: ApiKey,
         version: i16,
-        request: &impl Encodable,
+        message: &impl Encodable,
         read: impl for<'a> Fn(Reader<'a>) -> Result<T, crate::Malformed>,
         check: impl Fn(T),
     ) where
         T: Sized,
     {
         let mut bytes = BytesMut::new();
-        request.encode(&mut bytes, version).unwrap();
-        let is_flexible = key.is_flexible(version);
-        check(read(Reader::new(&bytes, is_flexible)).unwrap());
+        message.encode(&mut bytes, version).unwrap();
+        check(read(reader(key, version, &bytes)).unwrap());
         for length in 0..bytes.len() {
-            let read = read(Reader::new(&bytes[..length], is_flexible));
+            let read = read(reader(key, version, &bytes[..length]));
             assert!(read.is_err(), "{length} of {} bytes of {key:?} {version}", bytes.len());
         }
     }
 
-    /// A response as the other implementation reads it, to its last byte.
-    pub(crate) fn response<T: Decodable>(key: ApiKey, version: i16, write: impl FnOnce(&mut Writer)) -> T {
+    /// A message as the other implementation reads it, to its last byte.
+    pub(crate) fn message<T: Decodable>(key: ApiKey, version: i16, write: impl FnOnce(&mut Writer)) -> T {
+        let mut bytes = Bytes::from(body(key, version, write));
+        let message = T::decode(&mut bytes, version).unwrap();
+        assert!(bytes.is_empty(), "{} bytes are left of {key:?} {version}", bytes.len());
+        message
+    }
+
+    /// The body of a message as it is written here.
+    pub(crate) fn body(key: ApiKey, version: i16, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
         let mut writer = Writer::new(Vec::new(), key.is_flexible(version));
         write(&mut writer);
-        let mut bytes = Bytes::from(writer.finish());
-        let response = T::decode(&mut bytes, version).unwrap();
-        assert!(bytes.is_empty(), "{} bytes are left of {key:?} {version}", bytes.len());
-        response
+        writer.finish()
+    }
+
+    /// What reads the body of a message.
+    pub(crate) fn reader(key: ApiKey, version: i16, body: &[u8]) -> Reader<'_> {
+        Reader::new(body, key.is_flexible(version))
     }
 }

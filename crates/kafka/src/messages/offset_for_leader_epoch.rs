@@ -112,7 +112,7 @@ mod tests {
                     .map(|it| (it.topic == "orders", it.index, it.current_leader_epoch, it.leader_epoch));
                 Ok(found.collect::<Vec<_>>())
             };
-            reference::read_request(ApiKey::OffsetForLeaderEpoch, version, &request, read, |found| {
+            reference::read_message(ApiKey::OffsetForLeaderEpoch, version, &request, read, |found| {
                 assert_eq!(found, [(true, 4, 7, 6)]);
             });
             let end = EpochEnd {
@@ -130,7 +130,7 @@ mod tests {
                 ..end
             };
             let response: OffsetForLeaderEpochResponse =
-                reference::response(ApiKey::OffsetForLeaderEpoch, version, |writer| {
+                reference::message(ApiKey::OffsetForLeaderEpoch, version, |writer| {
                     write_response(writer, &[end, none], 0);
                 });
             let [first, second] = &response.topics[0].partitions[..] else { panic!("two partitions") };

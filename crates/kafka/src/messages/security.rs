@@ -69,8 +69,8 @@ mod tests {
         for version in 1..=3 {
             let request = DescribeAclsRequest::default();
             let key = ApiKey::DescribeAcls;
-            reference::read_request(key, version, &request, read_describe_acls, |()| {});
-            let response: DescribeAclsResponse = reference::response(key, version, |writer| {
+            reference::read_message(key, version, &request, read_describe_acls, |()| {});
+            let response: DescribeAclsResponse = reference::message(key, version, |writer| {
                 write_describe_acls_response(writer, ErrorCode::SecurityDisabled, "none", 0);
             });
             assert_eq!((response.error_code, response.error_message.as_deref()), (54, Some("none")));
@@ -80,8 +80,8 @@ mod tests {
             let request = DescribeClientQuotasRequest::default().with_components(vec![component]);
             let key = ApiKey::DescribeClientQuotas;
             let read = |reader: Reader<'_>| read_describe_client_quotas(reader);
-            reference::read_request(key, version, &request, read, |()| {});
-            let response: DescribeClientQuotasResponse = reference::response(key, version, |writer| {
+            reference::read_message(key, version, &request, read, |()| {});
+            let response: DescribeClientQuotasResponse = reference::message(key, version, |writer| {
                 write_describe_client_quotas_response(writer, 0);
             });
             assert_eq!(response.entries.as_deref(), Some(&[][..]));

@@ -145,7 +145,7 @@ mod tests {
         let ids = vec![TransactionalId(text("mover")), TransactionalId(text("other"))];
         let request = DescribeTransactionsRequest::default().with_transactional_ids(ids);
         let read = |reader: Reader<'_>| Ok(read_describe(reader)? == ["mover", "other"]);
-        reference::read_request(ApiKey::DescribeTransactions, 0, &request, read, |it| assert!(it));
+        reference::read_message(ApiKey::DescribeTransactions, 0, &request, read, |it| assert!(it));
         let described = DescribedTransaction {
             state: "Ongoing",
             timeout_ms: 60_000,
@@ -156,7 +156,7 @@ mod tests {
         };
         let described = [("mover", Ok(described)), ("other", Err(ErrorCode::TransactionalIdNotFound))];
         let response: DescribeTransactionsResponse =
-            reference::response(ApiKey::DescribeTransactions, 0, |writer| {
+            reference::message(ApiKey::DescribeTransactions, 0, |writer| {
                 write_describe_response(writer, &described, 0);
             });
         let [first, second] = &response.transaction_states[..] else { panic!("two") };
@@ -181,14 +181,14 @@ mod tests {
             let expected =
                 ListTransactionsRequest { states: vec!["Ongoing"], producer_ids: vec![9], duration_ms };
             let read = |reader: Reader<'_>| Ok(ListTransactionsRequest::read(reader, version)? == expected);
-            reference::read_request(ApiKey::ListTransactions, version, &request, read, |it| assert!(it));
+            reference::read_message(ApiKey::ListTransactions, version, &request, read, |it| assert!(it));
             let listed = [ListedTransaction {
                 transactional_id: "mover".to_owned(),
                 producer_id: 9,
                 state: "Ongoing",
             }];
             let response: ListTransactionsResponse =
-                reference::response(ApiKey::ListTransactions, version, |writer| {
+                reference::message(ApiKey::ListTransactions, version, |writer| {
                     write_list_response(writer, &["Strange"], &listed, 0);
                 });
             assert_eq!(response.unknown_state_filters[0].as_str(), "Strange");

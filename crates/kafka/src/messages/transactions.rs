@@ -24,6 +24,12 @@ impl<'a> TransactionRef<'a> {
         let (producer_id, producer_epoch) = (reader.i64("producer id")?, reader.i16("producer epoch")?);
         Ok(Self { transactional_id, producer_id, producer_epoch })
     }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.string(self.transactional_id);
+        writer.i64(self.producer_id);
+        writer.i16(self.producer_epoch);
+    }
 }
 
 /// Which partitions a transaction is going to write to.
@@ -42,6 +48,19 @@ impl<'a> AddPartitionsRequest<'a> {
         let partitions = by_topic::read(&mut reader, |reader, topic| Ok((topic, reader.i32("partition")?)))?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { transaction, partitions })
+    }
+
+    /// Writes the body of a request. The response is [`PartitionOutcomes`](super::outcome::PartitionOutcomes).
+    pub fn write(&self, writer: &mut Writer) {
+        self.transaction.write(writer);
+        by_topic::write(
+            writer,
+            &self.partitions,
+            |first| first.0,
+            // The numbers alone: they are no structures, and have no tagged fields.
+            |writer, (_, index)| writer.i32(*index),
+        );
+        writer.tagged_fields_end();
     }
 
     /// Writes the response: what became of each.
@@ -68,6 +87,13 @@ impl<'a> AddOffsetsRequest<'a> {
         reader.skip_tagged_fields("request")?;
         Ok(Self { transaction, group_id })
     }
+
+    /// Writes the body of a request. The response is an [`Outcome`](super::outcome::Outcome).
+    pub fn write(&self, writer: &mut Writer) {
+        self.transaction.write(writer);
+        writer.string(self.group_id);
+        writer.tagged_fields_end();
+    }
 }
 
 /// How a transaction is to end.
@@ -86,6 +112,13 @@ impl<'a> EndTransactionRequest<'a> {
         let commits = reader.bool("outcome")?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { transaction, commits })
+    }
+
+    /// Writes the body of a request. The response is an [`Outcome`](super::outcome::Outcome).
+    pub fn write(&self, writer: &mut Writer) {
+        self.transaction.write(writer);
+        writer.bool(self.commits);
+        writer.tagged_fields_end();
     }
 }
 
@@ -126,6 +159,27 @@ impl<'a> TransactionalOffsetsRequest<'a> {
         Ok(Self { transaction, member, partitions })
     }
 
+    /// Writes the body of a request of `version`. Before version 3 it is not said which member's offsets they are, and before
+    /// version 2 no one knows epochs. The response is [`PartitionOutcomes`](super::outcome::PartitionOutcomes).
+    pub fn write(&self, writer: &mut Writer, version: i16) {
+        writer.string(self.transaction.transactional_id);
+        writer.string(self.member.group_id);
+        writer.i64(self.transaction.producer_id);
+        writer.i16(self.transaction.producer_epoch);
+        if version >= 3 {
+            writer.i32(self.member.generation);
+            writer.string(self.member.member_id);
+            writer.nullable_string(self.member.instance_id);
+        }
+        by_topic::write(
+            writer,
+            &self.partitions,
+            |first| first.topic,
+            |writer, partition| partition.write(writer, version >= 2),
+        );
+        writer.tagged_fields_end();
+    }
+
     /// Writes the response: what became of each.
     pub fn write_response(&self, writer: &mut Writer, errors: &[ErrorCode], throttle_time_ms: i32) {
         writer.i32(throttle_time_ms);
@@ -164,6 +218,7 @@ mod tests {
 
     use super::*;
     use crate::ApiKey;
+    use crate::messages::outcome::{Outcome, PartitionOutcome, PartitionOutcomes};
     use crate::messages::reference;
 
     const EXPECTED: TransactionRef<'_> =
@@ -188,7 +243,7 @@ mod tests {
                 let it = AddPartitionsRequest::read(reader)?;
                 Ok((it.transaction == EXPECTED, it.partitions == [("orders", 7), ("orders", 8)]))
             };
-            reference::read_request(ApiKey::AddPartitionsToTxn, version, &request, read, |it| {
+            reference::read_message(ApiKey::AddPartitionsToTxn, version, &request, read, |it| {
                 assert_eq!(it, (true, true));
             });
             let request = AddPartitionsRequest {
@@ -198,7 +253,7 @@ mod tests {
             let errors =
                 [ErrorCode::OperationNotAttempted, ErrorCode::None, ErrorCode::UnknownTopicOrPartition];
             let response: AddPartitionsToTxnResponse =
-                reference::response(ApiKey::AddPartitionsToTxn, version, |writer| {
+                reference::message(ApiKey::AddPartitionsToTxn, version, |writer| {
                     request.write_response(writer, &errors, 0);
                 });
             let found: Vec<_> = response
@@ -208,6 +263,26 @@ mod tests {
                 .map(|it| (it.partition_index, it.partition_error_code))
                 .collect();
             assert_eq!(found, [(1, 55), (2, 0), (1, 3)]);
+            let read = |reader: Reader<'_>| {
+                let read = PartitionOutcomes::read(reader)?;
+                let named = request.partitions.iter().zip(errors);
+                let expected: Vec<_> = named
+                    .map(|((topic, index), error)| PartitionOutcome { topic, index: *index, error })
+                    .collect();
+                assert_eq!(read.partitions, expected);
+                Ok(read.throttle_time_ms)
+            };
+            reference::read_message(ApiKey::AddPartitionsToTxn, version, &response, read, |it| {
+                assert_eq!(it, 0);
+            });
+            let write = |writer: &mut Writer| request.write(writer);
+            let read: AddPartitionsToTxnRequest =
+                reference::message(ApiKey::AddPartitionsToTxn, version, write);
+            let topics = &read.v3_and_below_topics;
+            assert_eq!((topics.len(), &topics[0].partitions[..]), (2, &[1, 2][..]));
+            let body = reference::body(ApiKey::AddPartitionsToTxn, version, write);
+            let reader = reference::reader(ApiKey::AddPartitionsToTxn, version, &body);
+            assert_eq!(AddPartitionsRequest::read(reader), Ok(request.clone()));
         }
     }
 
@@ -223,12 +298,20 @@ mod tests {
                 let it = AddOffsetsRequest::read(reader)?;
                 Ok(it == AddOffsetsRequest { transaction: EXPECTED, group_id: "group" })
             };
-            reference::read_request(ApiKey::AddOffsetsToTxn, version, &request, read, |it| assert!(it));
+            reference::read_message(ApiKey::AddOffsetsToTxn, version, &request, read, |it| assert!(it));
             let response: AddOffsetsToTxnResponse =
-                reference::response(ApiKey::AddOffsetsToTxn, version, |writer| {
+                reference::message(ApiKey::AddOffsetsToTxn, version, |writer| {
                     write_result(writer, ErrorCode::ConcurrentTransactions, 0);
                 });
             assert_eq!(response.error_code, 51);
+            reference::read_message(ApiKey::AddOffsetsToTxn, version, &response, Outcome::read, |it| {
+                let error = ErrorCode::ConcurrentTransactions;
+                assert_eq!(it, Outcome { error, throttle_time_ms: 0 });
+            });
+            let own = AddOffsetsRequest { transaction: EXPECTED, group_id: "group" };
+            let written: AddOffsetsToTxnRequest =
+                reference::message(ApiKey::AddOffsetsToTxn, version, |writer| own.write(writer));
+            assert_eq!(written, request);
 
             let request = EndTxnRequest::default()
                 .with_transactional_id(TransactionalId(text("mover")))
@@ -239,11 +322,18 @@ mod tests {
                 let it = EndTransactionRequest::read(reader)?;
                 Ok(it == EndTransactionRequest { transaction: EXPECTED, commits: true })
             };
-            reference::read_request(ApiKey::EndTxn, version, &request, read, |it| assert!(it));
-            let response: EndTxnResponse = reference::response(ApiKey::EndTxn, version, |writer| {
+            reference::read_message(ApiKey::EndTxn, version, &request, read, |it| assert!(it));
+            let response: EndTxnResponse = reference::message(ApiKey::EndTxn, version, |writer| {
                 write_result(writer, ErrorCode::InvalidTxnState, 0);
             });
             assert_eq!(response.error_code, 48);
+            reference::read_message(ApiKey::EndTxn, version, &response, Outcome::read, |it| {
+                assert_eq!(it.error, ErrorCode::InvalidTxnState);
+            });
+            let own = EndTransactionRequest { transaction: EXPECTED, commits: true };
+            let written: EndTxnRequest =
+                reference::message(ApiKey::EndTxn, version, |writer| own.write(writer));
+            assert_eq!(written, request);
         }
     }
 
@@ -282,13 +372,27 @@ mod tests {
                 TransactionalOffsetsRequest { transaction: EXPECTED, member, partitions: vec![offset] };
             let read =
                 |reader: Reader<'_>| Ok(TransactionalOffsetsRequest::read(reader, version)? == expected);
-            reference::read_request(ApiKey::TxnOffsetCommit, version, &request, read, |it| assert!(it));
+            reference::read_message(ApiKey::TxnOffsetCommit, version, &request, read, |it| assert!(it));
             let response: TxnOffsetCommitResponse =
-                reference::response(ApiKey::TxnOffsetCommit, version, |writer| {
+                reference::message(ApiKey::TxnOffsetCommit, version, |writer| {
                     expected.write_response(writer, &[ErrorCode::IllegalGeneration], 0);
                 });
             let partition = &response.topics[0].partitions[0];
             assert_eq!((partition.partition_index, partition.error_code), (7, 22));
+            let read = |reader: Reader<'_>| {
+                let error = ErrorCode::IllegalGeneration;
+                let read = PartitionOutcomes::read(reader)?;
+                assert_eq!(read.partitions, [PartitionOutcome { topic: "orders", index: 7, error }]);
+                Ok(read.throttle_time_ms)
+            };
+            reference::read_message(ApiKey::TxnOffsetCommit, version, &response, read, |it| {
+                assert_eq!(it, 0);
+            });
+            let written: TxnOffsetCommitRequest =
+                reference::message(ApiKey::TxnOffsetCommit, version, |writer| {
+                    expected.write(writer, version);
+                });
+            assert_eq!(written, request);
         }
     }
 }

@@ -8,10 +8,8 @@ use access::Right;
 use kafka::fetch::TopicRef;
 use kafka::frame::RequestHeader;
 use kafka::messages::consumer_group::{self, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
-use kafka::messages::group::{
-    FindCoordinatorRequest, GROUP_KEY, JoinGroupRequest, LeaveGroupRequest, MemberRef, SyncGroupRequest,
-    TRANSACTION_KEY, write_heartbeat_response, write_join_response, write_sync_response,
-};
+use kafka::messages::find_coordinator::{FindCoordinatorRequest, GROUP_KEY, TRANSACTION_KEY};
+use kafka::messages::group::{LeaveGroupRequest, MemberRef, write_heartbeat_response};
 use kafka::messages::group_admin::{
     ListGroupsRequest, read_delete, read_describe, write_delete_response, write_describe_response,
     write_list_response,
@@ -19,7 +17,9 @@ use kafka::messages::group_admin::{
 use kafka::messages::group_offsets::{
     AskedGroup, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
 };
+use kafka::messages::join_group::{JoinGroupRequest, write_join_response};
 use kafka::messages::metadata::Broker;
+use kafka::messages::sync_group::{SyncGroupRequest, write_sync_response};
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
 use tokio::sync::oneshot;

@@ -123,7 +123,7 @@ impl Answer<'_> {
     /// Completes the answer.
     pub(super) fn end(self) {
         let mut bytes = self.writer.finish();
-        frame::end_response(&mut bytes, self.start, self.output.shared_length - self.shared_before);
+        frame::end(&mut bytes, self.start, self.output.shared_length - self.shared_before);
         self.output.bytes = bytes;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kafka::messages::group::JoinGroupRequest;
+use kafka::messages::join_group::JoinGroupRequest;
 use kafka::read::Reader;
 use tokio::time::Instant;
 

@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use kafka::ErrorCode;
-use kafka::messages::group::{
-    JoinGroupRequest, JoinGroupResponse, JoinedMember, MemberRef, SyncGroupRequest, SyncGroupResponse,
-};
+use kafka::messages::group::MemberRef;
 use kafka::messages::group_admin::{DescribedGroup, DescribedMember};
+use kafka::messages::join_group::{JoinGroupRequest, JoinGroupResponse, JoinedMember};
+use kafka::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 use tokio::time::Instant;
 
 use super::group::{Client, Ticket};
