@@ -1,19 +1,14 @@
-//! Records of Kafka as AMQP messages.
+//! Batches of Kafka as AMQP messages.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use amqp::codec::write;
-use amqp::message::encode;
-use amqp::performative::descriptor;
+use convert::{key_annotation, message_head};
 use kafka::Malformed;
 use kafka::compression::UnpackError;
-use kafka::record::{Headers, Record, Records};
+use kafka::record::{Record, Records};
 use kafka::record_batch::{BatchError, RecordBatch};
 use partition_log::{BatchEncoder, BlockPool, CopyError, LogChunk};
-
-use super::KAFKA_KEY;
 
 /// Why a batch of Kafka's can't be read over AMQP.
 #[derive(Debug, thiserror::Error)]
@@ -61,30 +56,14 @@ fn push(
     sections: &mut Vec<u8>,
 ) {
     if let Some(key) = record.key {
-        write::symbol(annotations, KAFKA_KEY);
-        write::binary(annotations, key);
+        key_annotation(annotations, key);
     }
-    if record.headers.count() > 0 {
-        application_properties(sections, &record.headers);
-    }
+    message_head(sections, record);
     let value = record.value.unwrap_or_default();
-    encode::data_prefix(sections, u32::try_from(value.len()).unwrap_or(u32::MAX));
     let pieces = [sections.as_slice(), value];
     encoder.push_pieces(u32::from(record.key.is_some()), annotations, pieces.iter().copied());
     annotations.clear();
     sections.clear();
-}
-
-fn application_properties(out: &mut Vec<u8>, headers: &Headers<'_>) {
-    // A map has each key once.
-    let headers: BTreeMap<&str, Option<&[u8]>> = headers.iter().collect();
-    write::descriptor(out, descriptor::APPLICATION_PROPERTIES);
-    write::map(out, headers.len() as u32, |out| {
-        for (name, value) in headers {
-            write::string(out, name);
-            write::option(out, value, write::binary);
-        }
-    });
 }
 
 impl From<Infallible> for ConvertError {
