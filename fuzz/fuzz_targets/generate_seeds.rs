@@ -43,6 +43,7 @@ fn main() -> io::Result<()> {
     seed_sql(&corpus.join("sql_filter"))?;
     seed_sidecar(&corpus.join("sidecar"), &corpus.join("log-of-seeds"))?;
     seed_kafka_requests(&corpus.join("kafka_request"))?;
+    seed_kafka_responses(&corpus.join("kafka_response"))?;
     seed_kafka_record_batch(&corpus.join("kafka_record_batch"))?;
     seed_structured_message(&corpus.join("structured_message"))
 }
@@ -89,6 +90,18 @@ fn seed_kafka_requests(folder: &Path) -> io::Result<()> {
             frame.extend([0, 0, 0, 1, 255, 255]);
             frame.extend([0; 64]);
             fs::write(folder.join(format!("{key:?}-{version}")), frame)?;
+        }
+    }
+    Ok(())
+}
+
+/// The responses to them, likewise.
+fn seed_kafka_responses(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for key in ApiKey::all() {
+        for version in 0..10_u8 {
+            let response = [&key.number().to_be_bytes()[..], &[version], &[0; 64]].concat();
+            fs::write(folder.join(format!("{key:?}-{version}")), response)?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use kafka::ErrorCode;
 use kafka::messages::group::MemberRef;
-use kafka::messages::group_offsets::{CommittedOffset, OffsetCommitRequest};
+use kafka::messages::offset_commit::{CommittedOffset, OffsetCommitRequest};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use tokio::time::Instant;

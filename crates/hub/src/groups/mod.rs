@@ -25,8 +25,8 @@ use kafka::messages::consumer_group::{
 };
 use kafka::messages::group::{LeaveGroupRequest, MemberRef};
 use kafka::messages::group_admin::{DescribedGroup, ListGroupsRequest, ListedGroup};
-use kafka::messages::group_offsets::{AskedGroup, FetchedOffset};
 use kafka::messages::join_group::JoinGroupRequest;
+use kafka::messages::offset_fetch::{AskedGroup, FetchedOffset};
 use kafka::messages::sync_group::SyncGroupRequest;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use kafka::ErrorCode;
-use kafka::messages::group_offsets::{AskedGroup, CommittedOffset, FetchedOffset};
+use kafka::messages::offset_commit::CommittedOffset;
+use kafka::messages::offset_fetch::{AskedGroup, FetchedOffset};
 
 use crate::journal::OffsetRecord;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kafka::messages::group_offsets::CommittedOffset;
 use kafka::messages::join_group::JoinGroupResponse;
+use kafka::messages::offset_commit::CommittedOffset;
 use kafka::messages::sync_group::SyncGroupResponse;
 use proptest::prelude::*;
 

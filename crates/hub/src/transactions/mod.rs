@@ -27,7 +27,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, SystemTime};
 
 use kafka::ErrorCode;
-use kafka::messages::group_offsets::CommittedOffset;
+use kafka::messages::offset_commit::CommittedOffset;
 use kafka::messages::producer_id::InitProducerIdRequest;
 use kafka::messages::transaction_admin::{DescribedTransaction, ListTransactionsRequest, ListedTransaction};
 use kafka::messages::transactions::{TransactionRef, TransactionalOffsetsRequest};

@@ -2,7 +2,7 @@
 
 use super::by_topic;
 use super::group::MemberRef;
-use super::group_offsets::CommittedOffset;
+use super::offset_commit::CommittedOffset;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;

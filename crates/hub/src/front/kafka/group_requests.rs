@@ -14,11 +14,11 @@ use kafka::messages::group_admin::{
     ListGroupsRequest, read_delete, read_describe, write_delete_response, write_describe_response,
     write_list_response,
 };
-use kafka::messages::group_offsets::{
-    AskedGroup, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
-};
 use kafka::messages::join_group::{JoinGroupRequest, write_join_response};
 use kafka::messages::metadata::Broker;
+use kafka::messages::offset_commit::OffsetCommitRequest;
+use kafka::messages::offset_delete::OffsetDeleteRequest;
+use kafka::messages::offset_fetch::{AskedGroup, OffsetFetchRequest};
 use kafka::messages::sync_group::{SyncGroupRequest, write_sync_response};
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};

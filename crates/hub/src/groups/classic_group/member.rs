@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use kafka::messages::consumer_protocol::Subscription;
 use kafka::messages::join_group::JoinGroupRequest;
-use kafka::read::Reader;
 use tokio::time::Instant;
 
 use crate::groups::group::{Client, Ticket};
@@ -86,21 +86,14 @@ impl Member {
     /// Whether it has subscribed to this topic. What can't be read may mean any topic.
     pub(super) fn may_want(&self, topic: &str) -> bool {
         let metadata = self.protocols.first().map(|(_, metadata)| metadata.as_slice());
-        metadata.and_then(subscribed_topics).is_none_or(|topics| topics.contains(&topic))
+        let subscription = metadata.and_then(|metadata| Subscription::read(metadata).ok());
+        subscription.is_none_or(|subscription| subscription.topics.contains(&topic))
     }
 
     /// Whether it waits for us, and can't show that it is there.
     pub(super) const fn is_waiting(&self) -> bool {
         self.join.is_some() || self.sync.is_some()
     }
-}
-
-/// The topics in what a consumer says of itself (`ConsumerProtocolSubscription`): a version, then their names.
-fn subscribed_topics(metadata: &[u8]) -> Option<Vec<&str>> {
-    let mut reader = Reader::new(metadata, false);
-    reader.i16("version").ok()?;
-    let count = reader.array_length("topics").ok()?;
-    (0..count).map(|_| reader.string("topic").ok()).collect()
 }
 
 pub(super) fn milliseconds(milliseconds: i32) -> Duration {
