@@ -8,6 +8,8 @@ use std::fmt;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use units::partition_key::Partitioner;
+
 use crate::event::{Encoding, Event, EventBatch, Message, PartitionId};
 use crate::service::ServiceError;
 use crate::source::ShutDown;
@@ -34,6 +36,11 @@ pub trait Sink: fmt::Debug + Send {
     /// the service chooses the partition by it.
     fn sends_by_key(&self) -> bool {
         false
+    }
+
+    /// How the service's own clients choose the partition of a key.
+    fn partitioner(&self) -> Partitioner {
+        Partitioner::EventHubs
     }
 
     /// The most bytes that one send to `destination` may encode to; what is larger would be refused by the service.

@@ -24,6 +24,7 @@ use connect::source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPos
 use relay::regroup::Regroup;
 use relay::route::{Route, Router};
 use relay::{CheckpointPolicy, Relay, RelayOptions};
+use units::partition_key::Partitioner;
 
 #[derive(Clone, Copy)]
 struct Case {
@@ -144,7 +145,7 @@ fn copied(case: Case, events: u64) -> Duration {
 }
 
 fn regrouped(case: Case, events: u64) -> Duration {
-    let router = Router { route: Route::Random, fan_out: case.fan_out, seed: 1 };
+    let router = Router { route: Route::Random, fan_out: case.fan_out, seed: 1, partitioner: Partitioner::EventHubs };
     let mut regroup = Regroup::new(case.fan_out);
     let (mut destinations, mut order, mut groups) = (Vec::new(), Vec::new(), Vec::new());
     let mut output = Vec::new();

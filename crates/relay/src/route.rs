@@ -7,7 +7,8 @@ use std::fmt;
 
 use connect::event::EventBatch;
 use serde::{Deserialize, Serialize};
-use units::{mix, partition_key, pick};
+use units::partition_key::Partitioner;
+use units::{mix, pick};
 
 /// How an event finds its destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +17,7 @@ pub enum Route {
     /// By a seeded hash of partition and sequence number: evenly and without a pattern.
     #[default]
     Random,
-    /// By the hash of the partition key that the official SDKs use: same key, same destination. Events without a key go
+    /// By the hash of the partition key that the sink's own clients use: same key, same destination. Events without a key go
     /// as by [`Route::Random`].
     Key,
     /// By the sequence number: the events of a partition go to each destination in turn.
@@ -46,12 +47,14 @@ pub struct Router {
     pub fan_out: u32,
     /// What the random route is drawn from.
     pub seed: u64,
+    /// The hash of keys.
+    pub partitioner: Partitioner,
 }
 
 impl Router {
     /// Sets `destinations` to the destination of each event of the batch.
     pub fn assign(&self, batch: &EventBatch, destinations: &mut Vec<u32>) {
-        let Self { route, fan_out, seed } = *self;
+        let Self { route, fan_out, seed, partitioner } = *self;
         let partition = u64::from(batch.partition().0);
         let random = |sequence_number: i64| pick(mix(seed, partition, sequence_number as u64), fan_out);
         destinations.clear();
@@ -66,7 +69,7 @@ impl Router {
                 destinations.resize(batch.len(), batch.partition().0 % fan_out);
             }
             Route::Key => destinations.extend(events.map(|event| match batch.partition_key(event) {
-                Some(key) => partition_key::partition_of(key, fan_out),
+                Some(key) => partitioner.partition_of(key, fan_out),
                 None => random(event.sequence_number),
             })),
         }
@@ -83,6 +86,7 @@ mod tests {
     use bytes::Bytes;
     use connect::event::{EnqueuedTime, EventParts, PartitionId};
     use proptest::prelude::*;
+    use units::partition_key::Partitioner::{EventHubs, Kafka};
 
     use super::*;
 
@@ -105,28 +109,31 @@ mod tests {
 
     #[test]
     fn round_robin_takes_each_destination_in_turn() {
-        let router = Router { route: Route::RoundRobin, fan_out: 3, seed: 1 };
+        let router = Router { route: Route::RoundRobin, fan_out: 3, seed: 1, partitioner: EventHubs };
         assert_eq!(assign(router, &[("", 4), ("", 5), ("", 6), ("", -1)]), [1, 2, 0, 2]);
     }
 
     #[test]
     fn the_same_key_goes_the_same_way() {
-        let router = Router { route: Route::Key, fan_out: 32, seed: 1 };
+        let router = Router { route: Route::Key, fan_out: 32, seed: 1, partitioner: EventHubs };
         let destinations = assign(router, &[("device-1", 1), ("device-2", 2), ("device-1", 900)]);
         assert_eq!(destinations[0], destinations[2]);
         assert_eq!(assign(Router { seed: 2, ..router }, &[("device-1", 1)]), [destinations[0]]);
+        let as_in_kafka = assign(Router { partitioner: Kafka, ..router }, &[("device-1", 1)]);
+        assert_eq!(as_in_kafka, [Kafka.partition_of(b"device-1", 32)]);
+        assert_ne!(as_in_kafka, [destinations[0]]);
     }
 
     #[test]
     fn events_without_a_key_spread_by_chance() {
-        let by_key = Router { route: Route::Key, fan_out: 32, seed: 5 };
+        let by_key = Router { route: Route::Key, fan_out: 32, seed: 5, partitioner: EventHubs };
         let events: Vec<_> = (0..1000).map(|number| ("", number)).collect();
         assert_eq!(assign(by_key, &events), assign(Router { route: Route::Random, ..by_key }, &events));
     }
 
     #[test]
     fn partitions_stay_what_they_are_and_wrap_around_at_the_fan_out() {
-        let router = |fan_out| Router { route: Route::SamePartition, fan_out, seed: 1 };
+        let router = |fan_out| Router { route: Route::SamePartition, fan_out, seed: 1, partitioner: EventHubs };
         let events = [("device-1", 1), ("", 2)];
         assert_eq!(assign(router(32), &events), [3, 3]);
         assert_eq!(assign(router(2), &events), [1, 1]);
@@ -138,7 +145,7 @@ mod tests {
             route in prop_oneof![Just(Route::Random), Just(Route::Key), Just(Route::RoundRobin), Just(Route::SamePartition)],
             fan_out in 1_u32..200, seed: u64, key in ".{0,8}", sequence_number: i64,
         ) {
-            let router = Router { route, fan_out, seed };
+            let router = Router { route, fan_out, seed, partitioner: EventHubs };
             let once = assign(router, &[(&key, sequence_number)]);
             prop_assert!(once[0] < fan_out);
             let events = [("other", 0), (&*key, sequence_number)];

@@ -14,7 +14,7 @@
 //!
 //! [`Random`] is a seeded generator, and [`mix`] a pure function of a seed and two numbers: whatever is decided
 //! by them is decided the same way again, in another process and after a restart. [`partition_key`] is such a decision
-//! that others have made: which partition a key belongs to. [`md5`] is a checksum that protocols have.
+//! that others have made: which partition a key belongs to, for Event Hubs and for Kafka. [`md5`] is a checksum that protocols have.
 //!
 //! [`recycled`] keeps the memory of lists that hot paths fill and empty again and again.
 

@@ -22,7 +22,7 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use units::md5::md5;
-use units::partition_key::partition_of;
+use units::partition_key::Partitioner;
 
 /// A named set of partitions.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl Hub {
     #[must_use]
     pub fn partition_for_key(&self, key: &str) -> &Arc<Partition> {
         // At most MAXIMUM_PARTITIONS, so the count fits and each remainder has its partition.
-        &self.partitions[partition_of(key.as_bytes(), self.partitions.len() as u32) as usize]
+        &self.partitions[Partitioner::EventHubs.partition_of(key.as_bytes(), self.partitions.len() as u32) as usize]
     }
 
     /// The partition whose turn it is to get what names neither a partition nor a key.

@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use units::partition_key::partition_of;
+use units::partition_key::Partitioner;
 
 use super::sends::{NONE, Sends};
 
@@ -67,7 +67,7 @@ impl Lanes {
     }
 
     pub(super) fn id(&self, partition: usize, destination: u32, key: Option<&[u8]>) -> LaneId {
-        let of_key = key.map_or(0, |key| partition_of(key, self.per_destination));
+        let of_key = key.map_or(0, |key| Partitioner::EventHubs.partition_of(key, self.per_destination));
         // Hubs have at most some thousand partitions.
         let first = (partition * self.per_partition) as u32;
         LaneId(first + destination * self.per_destination + of_key)

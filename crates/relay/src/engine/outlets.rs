@@ -53,7 +53,12 @@ impl Outlets {
         let outlet = |sink: Box<dyn Sink>| {
             let fan_out = options.fan_out.min(sink.destinations());
             let outlet = Outlet {
-                router: Router { route: options.route, fan_out, seed: options.seed },
+                router: Router {
+                    route: options.route,
+                    fan_out,
+                    seed: options.seed,
+                    partitioner: sink.partitioner(),
+                },
                 regroup: Regroup::new(fan_out),
                 first_destination,
                 unit: sink.send_unit(),

@@ -5,8 +5,7 @@
 //! is the partition. The service picks by it, and so does a relay that routes by key: both call this one.
 
 /// The partition, below `partitions`, of a key; 0 where `partitions` is 0.
-#[must_use]
-pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
+pub(super) fn partition_of(key: &[u8], partitions: u32) -> u32 {
     let remainder = i64::from(folded(key)).checked_rem(i64::from(partitions)).unwrap_or(0);
     // At most 2^15 in size.
     remainder.unsigned_abs() as u32
