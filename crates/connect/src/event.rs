@@ -32,6 +32,9 @@ pub struct PartitionId(pub u32);
 pub enum Encoding {
     /// The sections of an AMQP message, without what a service adds.
     Amqp,
+    /// The tail of a record of Kafka, as it stands in batches of version 2: key, value and headers, each behind its length.
+    /// The key is the event's partition key as well, the offset its sequence number, and the timestamp its enqueued time.
+    Kafka,
     /// Bytes that only those who wrote them understand, such as the fakes' users.
     Opaque,
 }
@@ -447,6 +450,7 @@ impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Amqp => "AMQP messages",
+            Self::Kafka => "records of Kafka",
             Self::Opaque => "opaque bytes",
         })
     }

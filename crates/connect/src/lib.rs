@@ -15,6 +15,7 @@ pub mod deadline_queue;
 pub mod event;
 pub mod event_hubs;
 pub mod fakes;
+pub mod kafka;
 pub mod retry;
 pub mod service;
 pub mod service_bus;

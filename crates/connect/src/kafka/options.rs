@@ -1,0 +1,118 @@
+//! Which topic, through which client.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::properties::{Properties, PropertyError};
+use super::settings::Settings;
+
+/// A topic, and how to reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KafkaOptions {
+    /// The topic.
+    pub topic: String,
+    /// What speaks to the brokers.
+    pub client: Client,
+    /// What that is told.
+    pub properties: Properties,
+}
+
+/// What speaks to the brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// The client of this crate: for speed. It knows the properties that most need, and refuses all others.
+    #[default]
+    Native,
+}
+
+impl KafkaOptions {
+    /// A topic through the native client.
+    #[must_use]
+    pub fn new(topic: impl Into<String>, properties: Properties) -> Self {
+        Self { topic: topic.into(), client: Client::default(), properties }
+    }
+
+    /// Whether a source can be set up so. Nothing is connected.
+    ///
+    /// # Errors
+    /// The first mistake in the properties.
+    pub fn check_source(&self) -> Result<(), PropertyError> {
+        match self.client {
+            Client::Native => Settings::read(&self.properties).map(drop),
+        }
+    }
+
+    /// Whether a sink can be set up so. Nothing is connected.
+    ///
+    /// # Errors
+    /// The first mistake in the properties.
+    pub fn check_sink(&self) -> Result<(), PropertyError> {
+        match self.client {
+            Client::Native => Settings::read(&self.properties)?.check_sink(),
+        }
+    }
+}
+
+impl Client {
+    /// Those that this build has.
+    pub const ALL: &[Self] = &[Self::Native];
+
+    /// What it is called in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+        }
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No client of this build has that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no client of this build")]
+pub struct UnknownClient(pub String);
+
+impl FromStr for Client {
+    type Err = UnknownClient;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.iter().find(|client| client.name() == name);
+        found.copied().ok_or_else(|| UnknownClient(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(properties: &[(&str, &str)]) -> KafkaOptions {
+        let properties = properties.iter().copied().chain([("bootstrap.servers", "localhost:9092")]);
+        KafkaOptions::new("orders", properties.collect())
+    }
+
+    #[test]
+    fn each_end_is_checked_for_what_it_is_asked_to_do() {
+        let contradiction = options(&[("acks", "1"), ("enable.idempotence", "true")]);
+        assert_eq!(contradiction.check_source(), Ok(()), "a source acknowledges nothing");
+        assert_eq!(contradiction.check_sink().unwrap_err().name, "enable.idempotence");
+        let unknown = options(&[("socket.nagle.disable", "true")]);
+        for refused in [unknown.check_source(), unknown.check_sink()] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.name, "socket.nagle.disable");
+            assert!(refused.advice.contains("client: librdkafka"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn clients_are_known_by_their_names() {
+        for client in Client::ALL {
+            assert_eq!(client.to_string().parse(), Ok(*client));
+        }
+        assert_eq!("java".parse::<Client>(), Err(UnknownClient("java".to_owned())));
+    }
+}

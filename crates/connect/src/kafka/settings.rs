@@ -1,0 +1,425 @@
+//! The properties that the native client knows, read.
+//!
+//! Names, ranges and meanings are librdkafka's. Defaults are, too, where nothing is said here:
+//!
+//! | property | default | |
+//! |---|---|---|
+//! | `linger.ms` | 0 | a send leaves at once; what is sent while the socket is busy leaves together |
+//! | `enable.idempotence` | true with `acks=all` | as Java's client has it: a retry makes no duplicates |
+//! | `max.in.flight.requests.per.connection` | 5 | |
+//! | `fetch.max.bytes` | 4 MiB | larger answers are no faster, and take more memory |
+//! | `max.partition.fetch.bytes` | 512 KiB | likewise |
+//! | `socket.connection.setup.timeout.ms` | 30000 | covers the login as well |
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use kafka::compression::Compression;
+
+use super::properties::{Properties, PropertyError};
+
+/// What the native client is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Hosts and ports of which one at least can be reached.
+    pub(crate) bootstrap: Vec<(String, u16)>,
+    pub(crate) uses_tls: bool,
+    pub(crate) login: Option<Login>,
+    pub(crate) certificate_authority: Option<PathBuf>,
+    pub(crate) client_id: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) fetch: FetchSettings,
+    pub(crate) produce: ProduceSettings,
+    pub(crate) group: Option<String>,
+}
+
+/// Who the client is, by SASL PLAIN.
+#[derive(Clone)]
+pub(crate) struct Login {
+    pub(crate) username: String,
+    pub(crate) password: String,
+}
+
+/// How a source fetches.
+#[derive(Clone, Debug)]
+pub(crate) struct FetchSettings {
+    pub(crate) max_wait: Duration,
+    pub(crate) min_bytes: i32,
+    pub(crate) max_bytes: i32,
+    pub(crate) max_partition_bytes: i32,
+    /// Whether records of transactions that are open or aborted are left out.
+    pub(crate) is_read_committed: bool,
+}
+
+/// How a sink sends.
+#[derive(Clone, Debug)]
+pub(crate) struct ProduceSettings {
+    /// 0, 1, or -1 for all.
+    pub(crate) acks: i16,
+    pub(crate) linger: Duration,
+    /// How large a batch becomes by waiting.
+    pub(crate) batch_bytes: usize,
+    pub(crate) batch_records: usize,
+    /// How large one may be.
+    pub(crate) max_message_bytes: usize,
+    pub(crate) compression: Compression,
+    /// `None` where the user has not said: as it fits the other settings.
+    pub(crate) idempotence: Option<bool>,
+    /// `None` likewise.
+    pub(crate) max_in_flight: Option<usize>,
+    pub(crate) transactional_id: Option<String>,
+    pub(crate) transaction_timeout: Duration,
+}
+
+impl Settings {
+    /// Reads properties.
+    ///
+    /// # Errors
+    /// The first that is not known, or can't have its value, or that is missing.
+    pub(crate) fn read(properties: &Properties) -> Result<Self, PropertyError> {
+        let mut settings = Self::default();
+        let mut protocol = (false, false);
+        let (mut username, mut password) = (None, None);
+        for (name, value) in properties.iter() {
+            let produce = &mut settings.produce;
+            let fetch = &mut settings.fetch;
+            match name {
+                "bootstrap.servers" => settings.bootstrap = servers(name, value)?,
+                "security.protocol" => protocol = security(name, value)?,
+                "sasl.mechanism" | "sasl.mechanisms" => plain(name, value)?,
+                "sasl.username" => username = Some(value.to_owned()),
+                "sasl.password" => password = Some(value.to_owned()),
+                "ssl.ca.location" => settings.certificate_authority = Some(value.into()),
+                "client.id" => value.clone_into(&mut settings.client_id),
+                "socket.connection.setup.timeout.ms" => {
+                    settings.connect_timeout = milliseconds(name, value, 1, 900_000)?;
+                }
+                "request.timeout.ms" => settings.request_timeout = milliseconds(name, value, 1, 900_000)?,
+                "group.id" => settings.group = Some(value.to_owned()).filter(|group| !group.is_empty()),
+                "fetch.wait.max.ms" => fetch.max_wait = milliseconds(name, value, 0, 300_000)?,
+                "fetch.min.bytes" => fetch.min_bytes = number(name, value, 1, 100_000_000)?,
+                "fetch.max.bytes" => fetch.max_bytes = number(name, value, 1, FRAME_MAX)?,
+                "max.partition.fetch.bytes" => {
+                    fetch.max_partition_bytes = number(name, value, 1, FRAME_MAX)?;
+                }
+                "isolation.level" => fetch.is_read_committed = isolation(name, value)?,
+                "acks" => produce.acks = acks(name, value)?,
+                "linger.ms" => produce.linger = milliseconds(name, value, 0, 900_000)?,
+                "batch.size" => produce.batch_bytes = number(name, value, 1, BYTES_MAX)?,
+                "batch.num.messages" => produce.batch_records = number(name, value, 1, 1_000_000)?,
+                "message.max.bytes" => produce.max_message_bytes = number(name, value, 1_000, BYTES_MAX)?,
+                "compression.type" => produce.compression = compression(name, value)?,
+                "enable.idempotence" => produce.idempotence = Some(boolean(name, value)?),
+                "max.in.flight.requests.per.connection" => {
+                    produce.max_in_flight = Some(number(name, value, 1, 1_000_000)?);
+                }
+                "transactional.id" => produce.transactional_id = Some(value.to_owned()),
+                "transaction.timeout.ms" => {
+                    produce.transaction_timeout = milliseconds(name, value, 1_000, 2_147_483_647)?;
+                }
+                "auto.offset.reset" => {
+                    let advice = "where to start is said by `start` of the pipeline";
+                    return Err(PropertyError::new(name, "has no effect", advice));
+                }
+                _ => {
+                    let advice = "with `client: librdkafka` all properties of librdkafka can be set";
+                    return Err(PropertyError::new(name, "the native client does not know it", advice));
+                }
+            }
+        }
+        if settings.bootstrap.is_empty() {
+            let advice = "name one broker at least, as host:port";
+            return Err(PropertyError::new("bootstrap.servers", "is missing", advice));
+        }
+        settings.uses_tls = protocol.0;
+        if protocol.1 {
+            let missing = |name| PropertyError::new(name, "is missing", "security.protocol asks for a login");
+            settings.login = Some(Login {
+                username: username.ok_or_else(|| missing("sasl.username"))?,
+                password: password.ok_or_else(|| missing("sasl.password"))?,
+            });
+        }
+        Ok(settings)
+    }
+
+    /// Whether what is said of producing goes together.
+    ///
+    /// # Errors
+    /// The setting that asks for what another one rules out.
+    pub(crate) fn check_sink(&self) -> Result<(), PropertyError> {
+        let produce = &self.produce;
+        let transactional = produce.transactional_id.is_some();
+        if transactional && produce.idempotence == Some(false) {
+            let reason = "transactions need an idempotent producer";
+            return Err(PropertyError::new("transactional.id", reason, "leave out enable.idempotence"));
+        }
+        let name = match transactional {
+            true => "transactional.id",
+            false => "enable.idempotence",
+        };
+        if !transactional && produce.idempotence != Some(true) {
+            return Ok(());
+        }
+        if produce.acks != -1 {
+            return Err(PropertyError::new(name, "needs acks=all", "leave out acks, or set it to all"));
+        }
+        if produce.max_in_flight.is_some_and(|requests| requests > IN_FLIGHT_OF_IDEMPOTENT) {
+            let reason = "a broker remembers the last five batches of a producer";
+            let advice = "set max.in.flight.requests.per.connection to 5 at the most";
+            return Err(PropertyError::new(name, reason, advice));
+        }
+        Ok(())
+    }
+}
+
+impl ProduceSettings {
+    /// Whether batches are numbered, so that a broker knows those that it has.
+    pub(crate) fn is_idempotent(&self) -> bool {
+        let fits =
+            self.acks == -1 && self.max_in_flight.is_none_or(|requests| requests <= IN_FLIGHT_OF_IDEMPOTENT);
+        self.transactional_id.is_some() || self.idempotence.unwrap_or(fits)
+    }
+
+    /// How many requests may wait for their answer on one connection.
+    pub(crate) fn max_in_flight(&self) -> usize {
+        self.max_in_flight.unwrap_or(IN_FLIGHT_OF_IDEMPOTENT)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            bootstrap: Vec::new(),
+            uses_tls: false,
+            login: None,
+            certificate_authority: None,
+            client_id: "parshall".to_owned(),
+            connect_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(30),
+            fetch: FetchSettings {
+                max_wait: Duration::from_millis(500),
+                min_bytes: 1,
+                max_bytes: 4 << 20,
+                max_partition_bytes: 512 << 10,
+                is_read_committed: true,
+            },
+            produce: ProduceSettings {
+                acks: -1,
+                linger: Duration::ZERO,
+                batch_bytes: 1_000_000,
+                batch_records: 10_000,
+                max_message_bytes: 1_000_000,
+                compression: Compression::None,
+                idempotence: None,
+                max_in_flight: None,
+                transactional_id: None,
+                transaction_timeout: Duration::from_secs(60),
+            },
+            group: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+/// The largest answer that is taken from a broker, without what stands around the records.
+pub(crate) const FRAME_MAX: i32 = 100_000_000;
+
+/// The longest batch that librdkafka lets one ask for.
+const BYTES_MAX: usize = 1_000_000_000;
+
+/// The batches of a producer that a broker remembers: of more, it could not tell which it has.
+const IN_FLIGHT_OF_IDEMPOTENT: usize = 5;
+
+fn servers(name: &str, value: &str) -> Result<Vec<(String, u16)>, PropertyError> {
+    let servers = value.split(',').map(str::trim).filter(|server| !server.is_empty());
+    servers.map(|server| address(name, server)).collect()
+}
+
+/// Host and port, as librdkafka reads them: behind a protocol that it passes over, the port may be left out.
+fn address(name: &str, server: &str) -> Result<(String, u16), PropertyError> {
+    let wrong = || {
+        let advice = "each is host:port, separated by commas; an IPv6 address stands in brackets";
+        PropertyError::new(name, format!("{server:?} is no address"), advice)
+    };
+    let rest = server.split_once("://").map_or(server, |(_protocol, rest)| rest);
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
+        None => rest.split_at(rest.rfind(':').unwrap_or(rest.len())),
+    };
+    let port = match port {
+        "" => DEFAULT_PORT,
+        port => port.strip_prefix(':').and_then(|port| port.parse().ok()).ok_or_else(wrong)?,
+    };
+    if host.is_empty() || port == 0 {
+        return Err(wrong());
+    }
+    Ok((host.to_owned(), port))
+}
+
+const DEFAULT_PORT: u16 = 9092;
+
+/// Whether it is over TLS, and whether with a login.
+fn security(name: &str, value: &str) -> Result<(bool, bool), PropertyError> {
+    match value.to_ascii_lowercase().as_str() {
+        "plaintext" => Ok((false, false)),
+        "ssl" => Ok((true, false)),
+        "sasl_plaintext" => Ok((false, true)),
+        "sasl_ssl" => Ok((true, true)),
+        _ => Err(one_of(name, value, "plaintext, ssl, sasl_plaintext, sasl_ssl")),
+    }
+}
+
+fn plain(name: &str, value: &str) -> Result<(), PropertyError> {
+    match value.eq_ignore_ascii_case("PLAIN") {
+        true => Ok(()),
+        false => Err(PropertyError::new(
+            name,
+            format!("the native client does not know {value:?}"),
+            "use PLAIN, or another one with `client: librdkafka`",
+        )),
+    }
+}
+
+fn isolation(name: &str, value: &str) -> Result<bool, PropertyError> {
+    match value {
+        "read_committed" => Ok(true),
+        "read_uncommitted" => Ok(false),
+        _ => Err(one_of(name, value, "read_committed, read_uncommitted")),
+    }
+}
+
+fn acks(name: &str, value: &str) -> Result<i16, PropertyError> {
+    match value {
+        "0" => Ok(0),
+        "1" => Ok(1),
+        "-1" | "all" => Ok(-1),
+        _ => Err(one_of(name, value, "0, 1, all")),
+    }
+}
+
+fn compression(name: &str, value: &str) -> Result<Compression, PropertyError> {
+    let all = (0..).map_while(Compression::of);
+    let found = all.into_iter().find(|compression| compression.name() == value);
+    found.ok_or_else(|| one_of(name, value, "none, gzip, snappy, lz4, zstd"))
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool, PropertyError> {
+    value.parse().map_err(|_neither| one_of(name, value, "true, false"))
+}
+
+fn milliseconds(name: &str, value: &str, least: u64, most: u64) -> Result<Duration, PropertyError> {
+    number(name, value, least, most).map(Duration::from_millis)
+}
+
+fn number<T: FromStr + PartialOrd + Display>(
+    name: &str,
+    value: &str,
+    least: T,
+    most: T,
+) -> Result<T, PropertyError> {
+    let parsed = value.parse().ok().filter(|number| (&least..=&most).contains(&number));
+    parsed.ok_or_else(|| {
+        PropertyError::new(
+            name,
+            format!("it can't be {value:?}"),
+            format!("a whole number from {least} to {most}"),
+        )
+    })
+}
+
+fn one_of(name: &str, value: &str, allowed: &str) -> PropertyError {
+    PropertyError::new(name, format!("it can't be {value:?}"), format!("one of {allowed}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(properties: &[(&str, &str)]) -> Result<Settings, PropertyError> {
+        let all = [("bootstrap.servers", "one:1,[::1]:2, SASL_SSL://ns.example.com:9093 ,four")];
+        Settings::read(&all.iter().chain(properties).copied().collect())
+    }
+
+    #[test]
+    fn servers_are_hosts_with_ports() {
+        let settings = read(&[]).unwrap();
+        let expected = [("one", 1), ("::1", 2), ("ns.example.com", 9093), ("four", 9092)];
+        let found: Vec<_> = settings.bootstrap.iter().map(|(host, port)| (host.as_str(), *port)).collect();
+        assert_eq!(found, expected);
+        for wrong in ["", ":9092", "host:port", "host:0", "[::1", "host:65536"] {
+            assert_eq!(
+                read(&[("bootstrap.servers", wrong)]).unwrap_err().name,
+                "bootstrap.servers",
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_login_goes_with_the_protocol_that_asks_for_it() {
+        let login = [("sasl.username", "$ConnectionString"), ("sasl.password", "secret")];
+        let with = |protocol| read(&[login[0], login[1], ("security.protocol", protocol)]).unwrap();
+        for (protocol, uses_tls, has_login) in [
+            ("plaintext", false, false),
+            ("SSL", true, false),
+            ("sasl_plaintext", false, true),
+            ("SASL_SSL", true, true),
+        ] {
+            let settings = with(protocol);
+            assert_eq!((settings.uses_tls, settings.login.is_some()), (uses_tls, has_login), "{protocol}");
+            assert!(!format!("{settings:?}").contains("secret"));
+        }
+        let missing = read(&[login[0], ("security.protocol", "sasl_ssl")]).unwrap_err();
+        assert_eq!(missing.name, "sasl.password");
+        assert_eq!(read(&[("sasl.mechanism", "SCRAM-SHA-256")]).unwrap_err().name, "sasl.mechanism");
+        assert!(read(&[("sasl.mechanisms", "PLAIN")]).is_ok());
+    }
+
+    #[test]
+    fn a_value_that_can_not_be_says_what_can() {
+        for (name, value, allowed) in [
+            ("acks", "2", "all"),
+            ("linger.ms", "-1", "900000"),
+            ("compression.type", "lzma", "zstd"),
+            ("enable.idempotence", "yes", "true"),
+            ("fetch.min.bytes", "0", "from 1"),
+            ("isolation.level", "serializable", "read_committed"),
+            ("security.protocol", "tls", "sasl_ssl"),
+            ("auto.offset.reset", "earliest", "start"),
+            ("statistics.interval.ms", "500", "client: librdkafka"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert_eq!(error.name, name);
+            assert!(error.advice.contains(allowed), "{error}");
+        }
+    }
+
+    #[test]
+    fn idempotence_is_on_where_it_can_be() {
+        let is_idempotent = |properties: &[_]| {
+            let settings = read(properties).unwrap();
+            settings.check_sink().map(|()| settings.produce.is_idempotent())
+        };
+        let in_flight = "max.in.flight.requests.per.connection";
+        assert_eq!(is_idempotent(&[]), Ok(true));
+        assert_eq!(is_idempotent(&[("acks", "1")]), Ok(false));
+        assert_eq!(is_idempotent(&[(in_flight, "6")]), Ok(false));
+        assert_eq!(is_idempotent(&[(in_flight, "5"), ("enable.idempotence", "true")]), Ok(true));
+        for contradiction in [
+            &[("enable.idempotence", "true"), ("acks", "0")][..],
+            &[("enable.idempotence", "true"), (in_flight, "6")],
+            &[("transactional.id", "t"), ("acks", "1")],
+            &[("transactional.id", "t"), ("enable.idempotence", "false")],
+        ] {
+            assert!(is_idempotent(contradiction).is_err(), "{contradiction:?}");
+        }
+    }
+}
