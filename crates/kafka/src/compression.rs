@@ -1,8 +1,9 @@
-//! Unpacking the records of a compressed batch: for readers of another protocol, and for no one else.
+//! Packing and unpacking the records of a compressed batch: for clients, and for readers of another protocol. A broker leaves
+//! them as they are.
 //!
-//! Packing is the client's affair. What comes out is bounded, since a few bytes can stand for any number of them.
+//! What comes out of unpacking is bounded, since a few bytes can stand for any number of them.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 
 use bytes::Buf as _;
 
@@ -44,6 +45,11 @@ pub enum UnpackError {
     ),
 }
 
+/// Why records can't be packed: a library failed, which it does for no input.
+#[derive(Debug, thiserror::Error)]
+#[error("the records can't be packed: {0}")]
+pub struct PackError(#[from] io::Error);
+
 impl Compression {
     /// The compression with this code in the attributes of a batch.
     #[must_use]
@@ -58,6 +64,18 @@ impl Compression {
         }
     }
 
+    /// Its code in the attributes of a batch.
+    #[must_use]
+    pub const fn code(self) -> i16 {
+        match self {
+            Self::None => 0,
+            Self::Gzip => 1,
+            Self::Snappy => 2,
+            Self::Lz4 => 3,
+            Self::Zstd => 4,
+        }
+    }
+
     /// What users call it (`compression.type`).
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -68,6 +86,29 @@ impl Compression {
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
         }
+    }
+
+    /// Packs `plain`, and appends it to `out`.
+    ///
+    /// # Errors
+    /// The library fails.
+    pub fn pack(self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), PackError> {
+        match self {
+            Self::None => out.extend_from_slice(plain),
+            Self::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
+                encoder.write_all(plain)?;
+                encoder.finish()?;
+            }
+            Self::Snappy => pack_snappy(plain, out)?,
+            Self::Lz4 => {
+                let mut encoder = lz4_flex::frame::FrameEncoder::new(out);
+                encoder.write_all(plain)?;
+                encoder.finish().map_err(io::Error::other)?;
+            }
+            Self::Zstd => ruzstd::encoding::compress(plain, out, ruzstd::encoding::CompressionLevel::Fastest),
+        }
+        Ok(())
     }
 
     /// Unpacks `packed`.
@@ -115,6 +156,24 @@ fn unpack_snappy(packed: &[u8], maximum: usize) -> Result<Vec<u8>, UnpackError> 
     Ok(out)
 }
 
+/// As Java does it, whose clients read nothing else.
+fn pack_snappy(plain: &[u8], out: &mut Vec<u8>) -> Result<(), PackError> {
+    out.extend_from_slice(JAVA_SNAPPY);
+    // The version, and the oldest that can read it.
+    out.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 1]);
+    let mut encoder = snap::raw::Encoder::new();
+    for block in plain.chunks(JAVA_SNAPPY_BLOCK) {
+        let length_at = out.len();
+        let start = length_at + 4;
+        out.resize(start + snap::raw::max_compress_len(block.len()), 0);
+        let length = encoder.compress(block, &mut out[start..]).map_err(io::Error::from)?;
+        // A block of 32 KiB does not grow to 4 GiB.
+        out[length_at..start].copy_from_slice(&(length as u32).to_be_bytes());
+        out.truncate(start + length);
+    }
+    Ok(())
+}
+
 fn append_snappy(block: &[u8], maximum: usize, out: &mut Vec<u8>) -> Result<(), UnpackError> {
     let failed = |error: snap::Error| UnpackError::Damaged(error.into());
     // What a block claims to hold is no reason to take memory: its bytes expand 64 times at the most.
@@ -140,13 +199,14 @@ const JAVA_SNAPPY: &[u8] = b"\x82SNAPPY\0";
 /// Bytes of the version, and of the oldest that can read it.
 const JAVA_SNAPPY_VERSIONS: usize = 8;
 
+/// What Java packs as one block.
+const JAVA_SNAPPY_BLOCK: usize = 32 * 1024;
+
 /// A copy of 64 bytes takes three.
 const SNAPPY_EXPANSION: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -181,6 +241,10 @@ mod tests {
     fn what_is_packed_is_unpacked_within_its_bound() {
         let plain: Vec<u8> = (0..200_000_u32).flat_map(|number| (number / 7).to_le_bytes()).collect();
         for compression in every_compression() {
+            let mut own = b"before".to_vec();
+            compression.pack(&plain, &mut own).unwrap();
+            assert_eq!(compression.unpack(&own[6..], MAXIMUM).unwrap(), plain, "{compression:?}");
+            assert_eq!(Compression::of(compression.code() as u8), Some(compression));
             let packed = packed(compression, &plain);
             assert_eq!(compression.unpack(&packed, MAXIMUM).unwrap(), plain, "{compression:?}");
             assert_eq!(compression.unpack(&packed, plain.len()).unwrap().len(), plain.len());

@@ -9,7 +9,7 @@
 //! Such a batch takes an offset, and no application ever sees it.
 
 use crate::record::{self, Records};
-use crate::record_batch::{self, MadeBatch, RecordBatch};
+use crate::record_batch::{self, MadeBatch, ProducerNumbers, RecordBatch};
 
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,8 +73,13 @@ impl TransactionMarker {
             base_offset: 0,
             leader_epoch: -1,
             record_count: 1,
-            time,
-            producer: Some((self.producer_id, self.producer_epoch)),
+            base_timestamp: time,
+            max_timestamp: time,
+            producer: Some(ProducerNumbers {
+                id: self.producer_id,
+                epoch: self.producer_epoch,
+                base_sequence: -1,
+            }),
         };
         made.complete(&mut batch);
         batch

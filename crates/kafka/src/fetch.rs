@@ -1,7 +1,7 @@
 //! Fetch, versions 4 to 16: the batches that a client wants from where it stands.
 //!
 //! A response is written in pieces, because the batches in it are not copied: what is written here is what stands before,
-//! between and after them.
+//! between and after them. It is read without a copy, too.
 
 use crate::read::{Malformed, Reader, Uuid};
 use crate::write::Writer;
@@ -214,6 +214,142 @@ pub fn end(writer: &mut Writer) {
     writer.tagged_fields_end();
 }
 
+/// What a client says of a request as a whole. It has no session, so each request says everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestHead {
+    /// How long the broker may wait for `min_bytes`, in milliseconds.
+    pub max_wait_ms: i32,
+    /// Less than this is not worth an answer before `max_wait_ms` is over.
+    pub min_bytes: i32,
+    /// What an answer may have.
+    pub max_bytes: i32,
+    /// Whether records of transactions that are open or aborted are left out.
+    pub is_read_committed: bool,
+}
+
+/// Writes the body of a request for partitions of one topic.
+pub fn write_request<'a>(
+    writer: &mut Writer,
+    version: i16,
+    head: &RequestHead,
+    topic: TopicRef<'_>,
+    partitions: impl ExactSizeIterator<Item = FetchPartition<'a>>,
+) {
+    if version < 15 {
+        writer.i32(NO_REPLICA);
+    }
+    writer.i32(head.max_wait_ms);
+    writer.i32(head.min_bytes);
+    writer.i32(head.max_bytes);
+    writer.i8(i8::from(head.is_read_committed));
+    if version >= 7 {
+        // No session, and none that is to begin.
+        writer.i32(0);
+        writer.i32(-1);
+    }
+    writer.array_length(1);
+    topic.write(writer);
+    writer.array_length(partitions.len());
+    for partition in partitions {
+        writer.i32(partition.index);
+        if version >= 9 {
+            writer.i32(partition.current_leader_epoch);
+        }
+        writer.i64(partition.fetch_offset);
+        if version >= 12 {
+            // The epoch of what was fetched last, for brokers to find where logs part.
+            writer.i32(-1);
+        }
+        if version >= 5 {
+            // Where the log of a replica begins.
+            writer.i64(-1);
+        }
+        writer.i32(partition.max_bytes);
+        writer.tagged_fields_end();
+    }
+    writer.tagged_fields_end();
+    if version >= 7 {
+        writer.array_length(0);
+    }
+    if version >= 11 {
+        writer.string("");
+    }
+    writer.tagged_fields_end();
+}
+
+/// What a response says as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseHead {
+    /// For how many milliseconds the broker wants to be left alone.
+    pub throttle_time_ms: i32,
+    /// The error of all of it; 0 if there is none.
+    pub error_code: i16,
+}
+
+/// What a response has of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched<'a> {
+    /// The topic.
+    pub topic: TopicRef<'a>,
+    /// What stands before the batches.
+    pub head: PartitionHead,
+    /// The transactions that were aborted, with records among these.
+    pub aborted: Vec<AbortedTransaction>,
+    /// The batches: whole ones, and maybe the beginning of another.
+    pub records: &'a [u8],
+}
+
+/// Reads the body of the response to a request of `version`, and gives what it has of each partition to `each`.
+pub fn read_response<'a>(
+    mut reader: Reader<'a>,
+    version: i16,
+    mut each: impl FnMut(Fetched<'a>),
+) -> Result<ResponseHead, Malformed> {
+    let throttle_time_ms = reader.i32("throttle time")?;
+    let error_code = if version >= 7 { reader.i16("error")? } else { 0 };
+    if version >= 7 {
+        reader.i32("session id")?;
+    }
+    for _ in 0..reader.array_length("topics")? {
+        let topic = TopicRef::read(&mut reader, version)?;
+        for _ in 0..reader.array_length("partitions")? {
+            each(Fetched::read(&mut reader, topic, version)?);
+        }
+        reader.skip_tagged_fields("topic")?;
+    }
+    reader.skip_tagged_fields("response")?;
+    Ok(ResponseHead { throttle_time_ms, error_code })
+}
+
+impl<'a> Fetched<'a> {
+    fn read(reader: &mut Reader<'a>, topic: TopicRef<'a>, version: i16) -> Result<Self, Malformed> {
+        let head = PartitionHead {
+            index: reader.i32("partition")?,
+            error_code: reader.i16("error of a partition")?,
+            high_watermark: reader.i64("high watermark")?,
+            last_stable_offset: reader.i64("last stable offset")?,
+            log_start_offset: if version >= 5 { reader.i64("log start offset")? } else { -1 },
+        };
+        let mut aborted = Vec::new();
+        for _ in 0..reader.nullable_array("aborted transactions")?.unwrap_or(0) {
+            aborted.push(AbortedTransaction {
+                producer_id: reader.i64("producer id")?,
+                first_offset: reader.i64("first offset")?,
+            });
+            reader.skip_tagged_fields("aborted transaction")?;
+        }
+        if version >= 11 {
+            reader.i32("preferred replica")?;
+        }
+        let records = reader.nullable_bytes("records")?.unwrap_or_default();
+        reader.skip_tagged_fields("partition")?;
+        Ok(Self { topic, head, aborted, records })
+    }
+}
+
+/// In place of the number of a replica.
+const NO_REPLICA: i32 = -1;
+
 /// The oldest version whose batches have the one format that is left.
 pub const OLDEST: i16 = 4;
 
@@ -225,6 +361,9 @@ mod tests {
     use bytes::{Bytes, BytesMut};
     use kafka_protocol::messages::fetch_request::{
         FetchPartition as ReferencePartition, FetchRequest as Reference, FetchTopic, ForgottenTopic,
+    };
+    use kafka_protocol::messages::fetch_response::{
+        AbortedTransaction as Aborted, FetchableTopicResponse, PartitionData,
     };
     use kafka_protocol::messages::{FetchResponse, TopicName};
     use kafka_protocol::protocol::{Decodable as _, Encodable as _, StrBytes};
@@ -345,7 +484,104 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_a_client_writes_is_read_by_another_implementation_and_here() {
+        let head =
+            RequestHead { max_wait_ms: 500, min_bytes: 1, max_bytes: 1 << 20, is_read_committed: true };
+        for version in OLDEST..=NEWEST {
+            let topic = if version >= 13 { TopicRef::Id(ID) } else { TopicRef::Name("orders") };
+            let current_leader_epoch = if version >= 9 { 3 } else { -1 };
+            let partitions = [2, 9].map(|index| FetchPartition {
+                topic,
+                index,
+                current_leader_epoch,
+                fetch_offset: 1_000,
+                max_bytes: 4_096,
+            });
+            let mut writer = Writer::new(Vec::new(), is_flexible(version));
+            write_request(&mut writer, version, &head, topic, partitions.into_iter());
+            let bytes = writer.finish();
+            let read = FetchRequest::read(Reader::new(&bytes, is_flexible(version)), version).unwrap();
+            assert_eq!((read.max_wait_ms, read.min_bytes, read.max_bytes), (500, 1, 1 << 20));
+            assert!(read.is_read_committed && read.forgotten.is_empty());
+            assert_eq!((read.session_id, read.session_epoch), (0, -1));
+            assert_eq!(read.partitions, partitions, "version {version}");
+            let mut bytes = Bytes::from(bytes);
+            let request = Reference::decode(&mut bytes, version).unwrap();
+            assert!(bytes.is_empty(), "version {version}");
+            assert_eq!(request.topics[0].partitions[1].partition_max_bytes, 4_096);
+        }
+    }
+
+    #[test]
+    fn responses_of_another_implementation_and_of_our_own_are_read_in_every_version() {
+        for version in OLDEST..=NEWEST {
+            let aborted = Aborted::default().with_producer_id(8.into()).with_first_offset(1_700);
+            let partition = |index, aborted| {
+                let data = PartitionData::default()
+                    .with_partition_index(index)
+                    .with_high_watermark(2_000)
+                    .with_last_stable_offset(1_900)
+                    .with_aborted_transactions(aborted)
+                    .with_records(Some(Bytes::from_static(b"batches")));
+                if version >= 5 { data.with_log_start_offset(500) } else { data }
+            };
+            let topic = FetchableTopicResponse::default()
+                .with_partitions(vec![partition(0, None), partition(7, Some(vec![aborted]))]);
+            let topic = match version >= 13 {
+                true => topic.with_topic_id(ID_TEXT.parse().unwrap()),
+                false => topic.with_topic(TopicName(StrBytes::from_static_str("orders"))),
+            };
+            let response = FetchResponse::default().with_throttle_time_ms(40).with_responses(vec![topic]);
+            let mut bytes = BytesMut::new();
+            response.encode(&mut bytes, version).unwrap();
+            let mut found = Vec::new();
+            let read = read_response(Reader::new(&bytes, is_flexible(version)), version, |it| found.push(it));
+            assert_eq!(read, Ok(ResponseHead { throttle_time_ms: 40, error_code: 0 }));
+            let expected = |index, aborted| Fetched {
+                topic: if version >= 13 { TopicRef::Id(ID) } else { TopicRef::Name("orders") },
+                head: PartitionHead {
+                    index,
+                    error_code: 0,
+                    high_watermark: 2_000,
+                    last_stable_offset: 1_900,
+                    log_start_offset: if version >= 5 { 500 } else { -1 },
+                },
+                aborted,
+                records: b"batches",
+            };
+            let transaction = AbortedTransaction { producer_id: 8, first_offset: 1_700 };
+            assert_eq!(found, [expected(0, vec![]), expected(7, vec![transaction])], "version {version}");
+            for length in 0..bytes.len() {
+                let reader = Reader::new(&bytes[..length], is_flexible(version));
+                assert!(
+                    read_response(reader, version, |_| ()).is_err(),
+                    "{length} bytes of version {version}"
+                );
+            }
+
+            let mut writer = Writer::new(Vec::new(), is_flexible(version));
+            begin_response(&mut writer, version, 40, 0, 44, 1);
+            begin_topic(&mut writer, expected(7, vec![]).topic, 1);
+            begin_partition(&mut writer, version, &expected(7, vec![]).head, &[transaction], 7);
+            let mut out = writer.finish();
+            out.extend_from_slice(b"batches");
+            let mut writer = Writer::new(out, is_flexible(version));
+            (0..3).for_each(|_| end(&mut writer));
+            let bytes = writer.finish();
+            let mut own = Vec::new();
+            let read = read_response(Reader::new(&bytes, is_flexible(version)), version, |it| own.push(it));
+            assert_eq!(read.map(|head| head.throttle_time_ms), Ok(40));
+            assert_eq!(own, [expected(7, vec![transaction])], "version {version}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn any_response_is_read_or_refused(bytes: Vec<u8>, version in OLDEST..=NEWEST) {
+            let _ = read_response(Reader::new(&bytes, is_flexible(version)), version, |_| ());
+        }
+
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, version in OLDEST..=NEWEST, at: usize, value: u8) {
             let _ = FetchRequest::read(Reader::new(&bytes, is_flexible(version)), version);

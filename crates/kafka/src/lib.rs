@@ -6,7 +6,8 @@
 //! * [`record_batch`] checks a batch of records as a producer sends it, and numbers it in place. [`record`] reads and writes
 //!   the records in one. Nothing else ever looks into a batch that a Kafka client wrote and a Kafka client reads.
 //! * [`control_batch`] is what a broker writes itself: the ends of transactions.
-//! * [`compression`] unpacks the records of a compressed batch for those who can't.
+//! * [`producer_batch`] writes a batch as a producer does.
+//! * [`compression`] packs records, and unpacks them for those who can't.
 //! * [`produce`] and [`fetch`] are the two requests that carry records, [`messages`] all others.
 //! * [`ApiKey`] names the requests, and [`ErrorCode`] what a broker answers when it can't do as asked.
 //!
@@ -23,6 +24,7 @@ pub mod fetch;
 pub mod frame;
 pub mod messages;
 pub mod produce;
+pub mod producer_batch;
 pub mod read;
 pub mod record;
 pub mod record_batch;

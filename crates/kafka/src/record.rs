@@ -6,6 +6,8 @@
 //! headers     ├─ count, varint ─┬─ each: key, value ─┤
 //! ```
 
+use std::ops::Range;
+
 use crate::read::{Malformed, Reader};
 use crate::write;
 
@@ -109,6 +111,63 @@ impl<'a> Headers<'a> {
     }
 }
 
+/// Where a record lies in the bytes that it was found in, and what stands before its tail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordPlace {
+    /// Milliseconds after the batch's base timestamp.
+    pub timestamp_delta: i64,
+    /// Its place in the batch.
+    pub offset_delta: i32,
+    /// Its key; empty if it has none.
+    pub key: Range<u32>,
+    /// Key, value and headers, each behind its length: what does not depend on the record's place.
+    pub tail: Range<u32>,
+}
+
+/// The places of the records in some bytes, up to the first that is not one. Values and headers are not looked at.
+#[derive(Clone, Debug)]
+pub struct RecordPlaces<'a> {
+    rest: &'a [u8],
+    /// Where the rest ends, in the bytes that places count from.
+    end: u32,
+}
+
+impl<'a> RecordPlaces<'a> {
+    /// The records in `bytes`, which are not compressed and shorter than 4 GiB. Places count from the first byte.
+    #[must_use]
+    pub const fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, end: bytes.len() as u32 }
+    }
+
+    /// The next record, and goes on behind it; `None` if no bytes are left. Hot path.
+    #[inline]
+    pub fn next_place(&mut self) -> Result<Option<RecordPlace>, Malformed> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (record, rest) = split(self.rest)?;
+        let end = self.end - rest.len() as u32;
+        let mut reader = Reader::new(record, true);
+        reader.i8("attributes of a record")?;
+        let timestamp_delta = reader.varlong("timestamp of a record")?;
+        let offset_delta = reader.varint("offset of a record")?;
+        let tail = end - reader.rest().len() as u32..end;
+        let key_length = reader.varint("key of a record")?.max(0).cast_unsigned();
+        let key_start = end - reader.rest().len() as u32;
+        if key_length > end - key_start {
+            return Err(Malformed("key of a record"));
+        }
+        self.rest = rest;
+        Ok(Some(RecordPlace { timestamp_delta, offset_delta, key: key_start..key_start + key_length, tail }))
+    }
+
+    /// How many bytes of the records have not been given.
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+}
+
 /// Whether `records` are exactly `count` records, by the length of each.
 #[must_use]
 pub fn add_up(records: &[u8], count: i32) -> bool {
@@ -132,27 +191,43 @@ pub fn encode<'h>(
     headers: impl Iterator<Item = (&'h str, &'h [u8])> + Clone,
 ) {
     let offset_delta = offset_delta.cast_signed();
-    let (mut header_count, mut header_bytes) = (0_i32, 0);
-    for (key, value) in headers.clone() {
-        header_count += 1;
-        header_bytes += field_length(Some(key.as_bytes())) + field_length(Some(value));
-    }
-    let length = 2
-        + write::varint_length(offset_delta)
-        + field_length(key)
-        + field_length(value)
-        + write::varint_length(header_count)
-        + header_bytes;
+    let tail = tail_length(key, value, headers.clone());
+    let length = 2 + write::varint_length(offset_delta) + tail;
     write::varint(out, i32::try_from(length).unwrap_or(i32::MAX));
     out.extend_from_slice(&[0, 0]);
     write::varint(out, offset_delta);
+    encode_tail(out, key, value, headers);
+}
+
+/// Appends the tail of a record, which is what does not depend on its place: key, value and headers.
+pub fn encode_tail<'h>(
+    out: &mut Vec<u8>,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: impl Iterator<Item = (&'h str, &'h [u8])> + Clone,
+) {
     put_field(out, key);
     put_field(out, value);
-    write::varint(out, header_count);
+    let count = headers.clone().count();
+    write::varint(out, i32::try_from(count).unwrap_or(i32::MAX));
     for (key, value) in headers {
         put_field(out, Some(key.as_bytes()));
         put_field(out, Some(value));
     }
+}
+
+/// How many bytes [`encode_tail`] appends.
+pub fn tail_length<'h>(
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: impl Iterator<Item = (&'h str, &'h [u8])>,
+) -> usize {
+    let (mut count, mut bytes) = (0_i32, 0);
+    for (key, value) in headers {
+        count += 1;
+        bytes += field_length(Some(key.as_bytes())) + field_length(Some(value));
+    }
+    field_length(key) + field_length(value) + write::varint_length(count) + bytes
 }
 
 /// The record at the start of `bytes` without its own length, and the bytes after it.
@@ -238,11 +313,19 @@ mod tests {
             prop_assert_eq!(Records::of(read.records()).count(), records.len());
             let decoded = RecordBatchDecoder::decode(&mut bytes::Bytes::from(bytes.clone())).unwrap().records;
             prop_assert_eq!(decoded.len(), records.len());
+            let mut places = RecordPlaces::of(read.records());
             for (index, ((own, other), (key, value, headers))) in
                 Records::of(read.records()).zip(decoded).zip(&records).enumerate()
             {
                 let own = own.unwrap();
                 prop_assert_eq!((own.key, own.value), (key.as_deref(), value.as_deref()));
+                let place = places.next_place().unwrap().unwrap();
+                let part = |range: &Range<u32>| &read.records()[range.start as usize..range.end as usize];
+                prop_assert_eq!(part(&place.key), key.as_deref().unwrap_or_default());
+                prop_assert_eq!(place.offset_delta, index as i32);
+                let mut tail = Vec::new();
+                encode_tail(&mut tail, key.as_deref(), value.as_deref(), headers.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
+                prop_assert_eq!(part(&place.tail), tail);
                 prop_assert_eq!((other.key.as_deref(), other.value.as_deref()), (key.as_deref(), value.as_deref()));
                 prop_assert_eq!((other.offset, other.timestamp), (500 + index as i64, 1_700_000_000_000));
                 let read: Vec<_> = own.headers.iter().collect();
@@ -254,6 +337,10 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, count in 0_i32..100) {
             let _ = add_up(&bytes, count);
+            let mut places = RecordPlaces::of(&bytes);
+            while let Ok(Some(place)) = places.next_place() {
+                prop_assert!(place.tail.end as usize <= bytes.len() && place.key.end <= place.tail.end);
+            }
             for record in Records::of(&bytes).flatten() {
                 prop_assert_eq!(record.headers.iter().count(), record.headers.count() as usize);
             }

@@ -33,6 +33,11 @@ pub struct ProducerNumbers {
     pub base_sequence: i32,
 }
 
+impl ProducerNumbers {
+    /// What stands in a batch that nothing numbers.
+    const NONE: Self = Self { id: -1, epoch: -1, base_sequence: -1 };
+}
+
 /// Where the timestamps of a batch come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
@@ -93,7 +98,7 @@ impl<'a> RecordBatch<'a> {
         if batch.bytes.len() < bytes.len() {
             return Err(BatchError::MoreThanOne { extra: bytes.len() - batch.bytes.len() });
         }
-        if crc32c::crc32c(&bytes[ATTRIBUTES_AT..]) != u32::from_be_bytes(part(bytes, CRC_AT)) {
+        if !batch.is_intact() {
             return Err(BatchError::Checksum);
         }
         let invalid =
@@ -148,6 +153,19 @@ impl<'a> RecordBatch<'a> {
     #[must_use]
     pub fn base_offset(&self) -> i64 {
         i64::from_be_bytes(part(self.bytes, 0))
+    }
+
+    /// The offset after the last record that it had when it was written: a log that is compacted may have removed some.
+    #[must_use]
+    pub fn next_offset(&self) -> i64 {
+        let records = i64::from(self.i32_at(LAST_DELTA_AT).max(0)) + 1;
+        self.base_offset().saturating_add(records)
+    }
+
+    /// Whether the bytes are those that were written, by their checksum: for those that read what a broker sends.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        crc32c::crc32c(&self.bytes[ATTRIBUTES_AT..]) == u32::from_be_bytes(part(self.bytes, CRC_AT))
     }
 
     /// How many records it has.
@@ -250,20 +268,28 @@ pub fn number(batch: &mut [u8], base_offset: u64, leader_epoch: i32) {
 /// If `batch` has no room for a header.
 pub fn complete(batch: &mut [u8], base_offset: i64, leader_epoch: i32, record_count: u32, append_time: i64) {
     let attributes = LOG_APPEND_TIME;
-    MadeBatch { attributes, base_offset, leader_epoch, record_count, time: append_time, producer: None }
-        .complete(batch);
+    let made = MadeBatch {
+        attributes,
+        base_offset,
+        leader_epoch,
+        record_count,
+        base_timestamp: append_time,
+        max_timestamp: append_time,
+        producer: None,
+    };
+    made.complete(batch);
 }
 
-/// What the header of a batch says that a broker makes.
+/// What the header of a batch says that is made here.
 pub(crate) struct MadeBatch {
     pub(crate) attributes: i16,
     pub(crate) base_offset: i64,
     pub(crate) leader_epoch: i32,
     pub(crate) record_count: u32,
-    /// The timestamp of every record.
-    pub(crate) time: i64,
-    /// Id and epoch of the producer that it is about, if it is about one.
-    pub(crate) producer: Option<(i64, i16)>,
+    pub(crate) base_timestamp: i64,
+    pub(crate) max_timestamp: i64,
+    /// The producer that it is of, or about.
+    pub(crate) producer: Option<ProducerNumbers>,
 }
 
 impl MadeBatch {
@@ -271,7 +297,7 @@ impl MadeBatch {
     pub(crate) fn complete(&self, batch: &mut [u8]) {
         let length = i32::try_from(batch.len() - LENGTH_END).unwrap_or(i32::MAX);
         let last_delta = self.record_count.saturating_sub(1).cast_signed();
-        let (producer_id, producer_epoch) = self.producer.unwrap_or((-1, -1));
+        let producer = self.producer.unwrap_or(ProducerNumbers::NONE);
         let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &self.base_offset.to_be_bytes());
         put(LENGTH_AT, &length.to_be_bytes());
@@ -279,15 +305,24 @@ impl MadeBatch {
         put(MAGIC_AT, &[MAGIC.cast_unsigned()]);
         put(ATTRIBUTES_AT, &self.attributes.to_be_bytes());
         put(LAST_DELTA_AT, &last_delta.to_be_bytes());
-        put(BASE_TIMESTAMP_AT, &self.time.to_be_bytes());
-        put(MAX_TIMESTAMP_AT, &self.time.to_be_bytes());
-        put(PRODUCER_ID_AT, &producer_id.to_be_bytes());
-        put(PRODUCER_EPOCH_AT, &producer_epoch.to_be_bytes());
-        put(BASE_SEQUENCE_AT, &(-1_i32).to_be_bytes());
+        put(BASE_TIMESTAMP_AT, &self.base_timestamp.to_be_bytes());
+        put(MAX_TIMESTAMP_AT, &self.max_timestamp.to_be_bytes());
         put(COUNT_AT, &self.record_count.to_be_bytes());
-        let checksum = crc32c::crc32c(&batch[ATTRIBUTES_AT..]);
-        batch[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
+        renumber(batch, producer);
     }
+}
+
+/// Gives a batch that is complete, but has not been sent, the numbers of its producer, and the checksum that goes with them.
+///
+/// # Panics
+/// If `batch` is shorter than a header.
+pub fn renumber(batch: &mut [u8], producer: ProducerNumbers) {
+    let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
+    put(PRODUCER_ID_AT, &producer.id.to_be_bytes());
+    put(PRODUCER_EPOCH_AT, &producer.epoch.to_be_bytes());
+    put(BASE_SEQUENCE_AT, &producer.base_sequence.to_be_bytes());
+    let checksum = crc32c::crc32c(&batch[ATTRIBUTES_AT..]);
+    batch[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
 }
 
 #[inline]

@@ -144,6 +144,75 @@ pub fn varlong(out: &mut Vec<u8>, value: i64) {
     long_varint(out, zigzag_long(value));
 }
 
+/// What stands before something longer: a few numbers, put together in one place and appended at once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    bytes: [u8; Self::ROOM],
+    length: usize,
+}
+
+impl Head {
+    /// Four of the longest numbers.
+    const ROOM: usize = 32;
+
+    #[inline]
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self, value: i32) {
+        self.unsigned(u64::from(zigzag(value)));
+    }
+
+    #[inline]
+    pub(crate) fn varlong(&mut self, value: i64) {
+        self.unsigned(zigzag_long(value));
+    }
+
+    #[inline]
+    fn unsigned(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8);
+    }
+
+    /// Appends it: all of its room, which is a move or two, and takes back what is too much.
+    #[inline]
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
+        let end = out.len() + self.length;
+        out.extend_from_slice(&self.bytes);
+        out.truncate(end);
+    }
+}
+
+/// Bytes as they are. For 16 to 64 of them, the sizes of small messages, by copies of a fixed length that share what is in the
+/// middle: a move or two each, where any other copy is a call.
+#[inline]
+pub(crate) fn short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    match bytes.len() {
+        16..=32 => ends::<16>(out, bytes),
+        33..=64 => ends::<32>(out, bytes),
+        _ => out.extend_from_slice(bytes),
+    }
+}
+
+/// The first `N` bytes and the last `N`, of at least `N` bytes and at most twice as many.
+#[inline]
+fn ends<const N: usize>(out: &mut Vec<u8>, bytes: &[u8]) {
+    let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else {
+        return out.extend_from_slice(bytes);
+    };
+    let end = out.len() + bytes.len();
+    out.extend_from_slice(first);
+    out.extend_from_slice(last);
+    out[end - N..end].copy_from_slice(last);
+    out.truncate(end);
+}
+
 /// How many bytes [`unsigned_varint`] writes.
 #[inline]
 #[must_use]
