@@ -323,7 +323,7 @@ impl SourceError {
     /// Whether the service refused where to start: the partition has no such offset or sequence number, or none yet.
     #[must_use]
     pub fn is_position_refused(&self) -> bool {
-        self.condition == ARGUMENT_ERROR
+        self.condition == ARGUMENT_ERROR || self.condition == OFFSET_OUT_OF_RANGE
     }
 
     /// Whether another receiver has taken the partition. To open it again takes it back.
@@ -356,6 +356,9 @@ impl Default for SourceOptions {
 
 /// The condition under which a link is refused whose filter asks for what lies beyond the end.
 const ARGUMENT_ERROR: &str = "com.microsoft:argument-error";
+
+/// The error under which a broker of Kafka refuses the same.
+pub(crate) const OFFSET_OUT_OF_RANGE: &str = "OFFSET_OUT_OF_RANGE";
 
 /// The condition under which a link is detached for another receiver's sake.
 const LINK_STOLEN: &str = "amqp:link:stolen";

@@ -7,9 +7,39 @@
 //! The message of an event is what [`Encoding::Kafka`](crate::event::Encoding::Kafka) says: the tail of a record, which goes
 //! from one broker to another without anyone looking into it.
 
+mod native;
 mod options;
 mod properties;
 mod settings;
 
+use crate::event::Encoding;
+use crate::service::ServiceError;
+use crate::source::{Source, SourceOptions};
+
 pub use options::{Client, KafkaOptions, UnknownClient};
 pub use properties::{Properties, PropertyError};
+
+/// A source of the records of a topic, as messages that are encoded so. Connects within
+/// `socket.connection.setup.timeout.ms`. Made within a tokio runtime with time and I/O.
+///
+/// # Errors
+/// No broker can be reached, the login is refused, there is no such topic, or a property is wrong.
+pub async fn connect_source(
+    options: &KafkaOptions,
+    source: SourceOptions,
+    encoding: Encoding,
+) -> Result<Box<dyn Source>, ServiceError> {
+    match options.client {
+        Client::Native => {
+            let settings = settings::Settings::read(&options.properties)?;
+            let endpoint = native::Endpoint::new(settings, &options.topic)?;
+            Ok(Box::new(native::KafkaSource::connect(endpoint, source, encoding).await?))
+        }
+    }
+}
+
+impl From<PropertyError> for ServiceError {
+    fn from(error: PropertyError) -> Self {
+        Self::fatal("property", error.to_string())
+    }
+}

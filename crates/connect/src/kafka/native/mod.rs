@@ -1,0 +1,14 @@
+//! The client of this crate: one connection per broker, polled by whoever uses it, with no task, channel or lock, and no copy
+//! between the socket and the batch.
+
+mod cluster;
+mod connection;
+mod endpoint;
+mod error;
+mod fetched;
+mod login;
+mod receive_buffer;
+mod source;
+
+pub(crate) use endpoint::Endpoint;
+pub(crate) use source::KafkaSource;

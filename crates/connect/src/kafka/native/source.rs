@@ -1,0 +1,718 @@
+//! Receives from the partitions of a topic.
+//!
+//! Each broker has at most one Fetch under way, for all open partitions that it leads and that have room. It waits at the broker
+//! until there is something, and the next one leaves as soon as the answer is there, before anything is done with what it brought.
+//!
+//! ```text
+//!   bounds per partition    events: the prefetch count, handed over and not released
+//!                           bytes:  max.partition.fetch.bytes of them, and as much again that waits to become events
+//! ```
+//!
+//! A partition goes on where it was when its broker was lost or no longer leads it; it closes only where going on would leave a
+//! gap or make no sense. What retention took before it was read is passed over, and told by the number from which on nothing is
+//! missing ([`EventBatch::gapless_from`]).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use kafka::fetch::{self, FetchPartition, RequestHead, TopicRef};
+use kafka::messages::list_offsets::{ListOffsetsRequest, ListOffsetsResponse, OffsetSpec, PartitionTime};
+use kafka::{ApiKey, ErrorCode};
+use tokio::time::{Instant, Sleep};
+
+use super::cluster::Cluster;
+use super::connection::{Answer, Connection, Done};
+use super::endpoint::Endpoint;
+use super::error::{is_about_leaders, malformed, refused, refused_for_good};
+use super::fetched::Fetched;
+use crate::batch_builder::BatchBuilder;
+use crate::event::{Encoding, EventBatch, PartitionId};
+use crate::service::ServiceError;
+use crate::sink::ErrorClass;
+use crate::source::{OFFSET_OUT_OF_RANGE, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
+
+/// A [`Source`] of the records of a topic.
+pub(crate) struct KafkaSource {
+    cluster: Cluster<Asked>,
+    encoding: Encoding,
+    /// How many events of a partition may be with the user.
+    window: usize,
+    /// How many bytes of a partition may be with the user, and how many may wait.
+    window_bytes: usize,
+    partitions: Vec<PartitionId>,
+    /// By partition; none for those that are not open.
+    readers: Vec<Option<Reader>>,
+    opened: u64,
+    /// By broker.
+    exchanges: Vec<Exchange>,
+    builder: BatchBuilder,
+    closed: VecDeque<(PartitionId, ServiceError)>,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set to, until it has fired.
+    armed: Option<Instant>,
+}
+
+/// An open partition.
+#[derive(Debug)]
+struct Reader {
+    /// Which opening this is, so that answers to earlier ones are told apart.
+    opening: u64,
+    place: Place,
+    /// Whether a request that names it is under way.
+    is_asked: bool,
+    /// Whether its broker said that another one leads it, which is being asked for.
+    seeks_leader: bool,
+    /// Whether a broker has let us read.
+    is_attached: bool,
+    fetched: Fetched,
+    /// The offset of the next event.
+    next: i64,
+    gapless_from: i64,
+    unreleased: usize,
+    unreleased_bytes: usize,
+}
+
+/// Where a partition is fetched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Where that is, the broker has to say.
+    Sought(OffsetSpec),
+    /// The broker has refused this offset: it has to say where its log begins.
+    Refused(i64),
+    /// From this offset on.
+    At(i64),
+}
+
+/// What was asked of a broker.
+#[derive(Debug)]
+enum Asked {
+    Fetch(Vec<AskedPartition>),
+    Offsets(Vec<AskedPartition>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct AskedPartition {
+    partition: usize,
+    opening: u64,
+    place: Place,
+}
+
+/// What is under way with a broker.
+#[derive(Debug, Default)]
+struct Exchange {
+    fetches: bool,
+    /// The partition that is named first next time: what an answer may have is used up by the first.
+    first: usize,
+    /// The broker wants to be left alone until then.
+    quiet_until: Option<Instant>,
+    throttled: Option<ServiceError>,
+    /// Lists that are used again.
+    spare: Vec<AskedPartition>,
+}
+
+impl KafkaSource {
+    /// Connects, and asks for the partitions. None is open yet.
+    ///
+    /// # Errors
+    /// When no broker can be reached, the login is refused, or there is no such topic.
+    pub(crate) async fn connect(
+        endpoint: Arc<Endpoint>,
+        options: SourceOptions,
+        encoding: Encoding,
+    ) -> Result<Self, ServiceError> {
+        let max_partition_bytes = endpoint.settings.fetch.max_partition_bytes;
+        let cluster = Cluster::find(endpoint).await?;
+        // Partitions are counted in 31 bits.
+        let count = cluster.partitions() as u32;
+        Ok(Self {
+            cluster,
+            encoding,
+            window: options.unreleased_limit(),
+            window_bytes: usize::try_from(max_partition_bytes).unwrap_or(usize::MAX),
+            partitions: (0..count).map(PartitionId).collect(),
+            readers: (0..count).map(|_| None).collect(),
+            opened: 0,
+            exchanges: Vec::new(),
+            builder: BatchBuilder::new(options.batch, count),
+            closed: VecDeque::new(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            armed: None,
+        })
+    }
+
+    /// Closes a partition that did not ask for it.
+    fn fail(&mut self, partition: usize, error: ServiceError) {
+        let partition = PartitionId(partition as u32);
+        self.close(partition);
+        self.closed.push_back((partition, error));
+    }
+
+    /// One turn: goes on with all brokers, and seals what is due. Ready when there may be something to hand over.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
+        while let Poll::Ready(refreshed) = self.cluster.poll_refresh(context) {
+            refreshed?;
+            self.readers.iter_mut().flatten().for_each(|reader| reader.seeks_leader = false);
+        }
+        self.exchanges.resize_with(self.cluster.brokers(), Exchange::default);
+        for broker in 0..self.exchanges.len() {
+            self.poll_broker(context, broker)?;
+        }
+        if let Some(deadline) = self.builder.next_deadline() {
+            let now = Instant::now().into_std();
+            if deadline <= now {
+                self.builder.handle_timeout(now);
+            }
+        }
+        if self.builder.has_sealed() || !self.closed.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_timer(context).map(Ok)
+    }
+
+    /// Ready when the next open batch may be due, or a broker may be asked again.
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let due = self.builder.next_deadline().map(Instant::from_std);
+        let quiet = self.exchanges.iter().filter_map(|exchange| exchange.quiet_until).min();
+        let Some(deadline) = [due, quiet].into_iter().flatten().min() else {
+            return Poll::Pending;
+        };
+        // Under load each batch is full before its time: the timer is left to fire early now and then, since setting it
+        // costs more than that.
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.armed = Some(deadline);
+            self.timer.as_mut().reset(deadline);
+        }
+        ready!(self.timer.as_mut().poll(context));
+        self.armed = None;
+        Poll::Ready(())
+    }
+
+    /// Asks a broker for what is wanted of it, and takes what it answers. An error is one that trying again can't change.
+    fn poll_broker(&mut self, context: &mut Context<'_>, broker: usize) -> Result<(), ServiceError> {
+        loop {
+            if self.cluster.up(broker).is_none() {
+                if !self.is_needed(broker) {
+                    return Ok(());
+                }
+                match self.cluster.poll_up(context, broker) {
+                    Poll::Pending => return Ok(()),
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) if error.class == ErrorClass::Fatal => return Err(error),
+                    Poll::Ready(Err(_)) => continue,
+                }
+            }
+            self.ask_offsets(broker)?;
+            self.ask_records(broker)?;
+            let Some(connection) = self.cluster.up(broker) else {
+                continue;
+            };
+            let taken = match connection.poll_done(context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(Done::Answered(asked, answer))) => self.take_answer(broker, asked, &answer),
+                // All that is asked here has an answer.
+                Poll::Ready(Ok(Done::Written(_))) => Ok(()),
+                Poll::Ready(Err(error)) => Err(error),
+            };
+            match taken {
+                Ok(()) if self.builder.has_sealed() => return Ok(()),
+                Ok(()) => {}
+                Err(error) if error.class == ErrorClass::Fatal => return Err(error),
+                Err(error) => self.lose(broker, &error),
+            }
+        }
+    }
+
+    /// Whether a partition that is open is led by a broker.
+    fn is_needed(&self, broker: usize) -> bool {
+        let mut open = self.readers.iter().enumerate().filter(|(_, reader)| reader.is_some());
+        open.any(|(partition, _)| self.cluster.leader(partition).broker == Some(broker))
+    }
+
+    /// The connection is gone; the partitions go on where they are once there is another.
+    fn lose(&mut self, broker: usize, error: &ServiceError) {
+        for asked in self.cluster.lost(broker, error) {
+            let (Asked::Fetch(partitions) | Asked::Offsets(partitions)) = asked;
+            self.end(&partitions);
+        }
+        self.exchanges[broker].fetches = false;
+    }
+
+    /// No request names these partitions any longer.
+    fn end(&mut self, partitions: &[AskedPartition]) {
+        for asked in partitions {
+            if let Some(reader) = self.asked(asked) {
+                reader.is_asked = false;
+            }
+        }
+    }
+
+    /// The reader that something was asked for, if it is still that one.
+    fn asked(&mut self, asked: &AskedPartition) -> Option<&mut Reader> {
+        let reader = self.readers.get_mut(asked.partition)?.as_mut();
+        reader.filter(|reader| reader.opening == asked.opening)
+    }
+
+    /// Asks where partitions begin that don't say so themselves.
+    fn ask_offsets(&mut self, broker: usize) -> Result<(), ServiceError> {
+        let mut asked = Vec::new();
+        for (partition, reader) in self.readers.iter_mut().enumerate() {
+            let leader = self.cluster.leader(partition);
+            if let Some(reader) = reader
+                && leader.broker == Some(broker)
+                && !reader.is_asked
+                && !reader.seeks_leader
+                && !matches!(reader.place, Place::At(_))
+            {
+                reader.is_asked = true;
+                asked.push(AskedPartition { partition, opening: reader.opening, place: reader.place });
+            }
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let endpoint = Arc::clone(self.cluster.endpoint());
+        let partitions = asked.iter().map(|asked| PartitionTime {
+            topic: &endpoint.topic,
+            index: asked.partition as i32,
+            current_leader_epoch: -1,
+            at: match asked.place {
+                Place::Sought(at) => at,
+                Place::Refused(_) | Place::At(_) => OffsetSpec::Earliest,
+            },
+        });
+        let is_read_committed = endpoint.settings.fetch.is_read_committed;
+        let request = ListOffsetsRequest { is_read_committed, partitions: partitions.collect() };
+        if let Some(connection) = self.cluster.up(broker) {
+            let version = connection.version(ApiKey::ListOffsets, 1, 9)?;
+            let patience = endpoint.settings.request_timeout + endpoint.settings.fetch.max_wait;
+            let write = |writer: &mut kafka::write::Writer| request.write(writer, version);
+            connection.submit_whole(ApiKey::ListOffsets, version, patience, Asked::Offsets(asked), write);
+        }
+        Ok(())
+    }
+
+    /// Asks for the records of all partitions that have room, unless that is under way.
+    fn ask_records(&mut self, broker: usize) -> Result<(), ServiceError> {
+        let endpoint = Arc::clone(self.cluster.endpoint());
+        let exchange = &mut self.exchanges[broker];
+        if exchange.fetches {
+            return Ok(());
+        }
+        if let Some(until) = exchange.quiet_until {
+            if Instant::now() < until {
+                return Ok(());
+            }
+            (exchange.quiet_until, exchange.throttled) = (None, None);
+        }
+        let mut asked = std::mem::take(&mut exchange.spare);
+        asked.clear();
+        let count = self.readers.len();
+        let mut is_full = false;
+        for partition in (0..count).map(|place| (exchange.first + place) % count) {
+            let Some(reader) = &mut self.readers[partition] else {
+                continue;
+            };
+            if self.cluster.leader(partition).broker != Some(broker) || reader.is_asked || reader.seeks_leader
+            {
+                continue;
+            }
+            match reader.place {
+                Place::At(_) if reader.wants(self.window, self.window_bytes) => {
+                    reader.is_asked = true;
+                    asked.push(AskedPartition { partition, opening: reader.opening, place: reader.place });
+                }
+                _ => is_full = true,
+            }
+        }
+        let (Some(first), Some(connection)) = (asked.first(), self.cluster.up(broker)) else {
+            exchange.spare = asked;
+            return Ok(());
+        };
+        exchange.first = first.partition + 1;
+        exchange.fetches = true;
+        submit_fetch(connection, asked, is_full, &endpoint)
+    }
+
+    /// Takes an answer. A fatal error is one of the source, any other of the connection.
+    fn take_answer(&mut self, broker: usize, asked: Asked, answer: &Answer) -> Result<(), ServiceError> {
+        match asked {
+            Asked::Fetch(partitions) => {
+                self.exchanges[broker].fetches = false;
+                self.end(&partitions);
+                let taken = self.take_records(broker, &partitions, answer);
+                self.exchanges[broker].spare = partitions;
+                taken
+            }
+            Asked::Offsets(partitions) => {
+                self.end(&partitions);
+                self.take_offsets(&partitions, answer)
+            }
+        }
+    }
+
+    /// Takes what was fetched, asks for more, and only then makes events of it. Hot path.
+    fn take_records(
+        &mut self,
+        broker: usize,
+        partitions: &[AskedPartition],
+        answer: &Answer,
+    ) -> Result<(), ServiceError> {
+        let mut failed = Vec::new();
+        let is_read_committed = self.cluster.endpoint().settings.fetch.is_read_committed;
+        let readers = &mut self.readers;
+        let mut gave = false;
+        let head = fetch::read_response(answer.reader(), answer.version, |fetched| {
+            let asked = partitions.iter().find(|asked| asked.partition as i32 == fetched.head.index);
+            let reader = asked.and_then(|asked| {
+                let reader = readers[asked.partition].as_mut();
+                reader.filter(|reader| reader.opening == asked.opening && reader.place == asked.place)
+            });
+            let (Some(asked), Some(reader)) = (asked, reader) else {
+                return;
+            };
+            let result = match ErrorCode::check(fetched.head.error_code) {
+                Ok(()) => {
+                    reader.is_attached = true;
+                    gave |= !fetched.records.is_empty();
+                    let aborted = if is_read_committed { fetched.aborted } else { Vec::new() };
+                    reader.take(&answer.frame, fetched.records, aborted)
+                }
+                Err(code) => Err(Trouble::Refused(code)),
+            };
+            if let Err(trouble) = result {
+                failed.push((asked.partition, trouble));
+            }
+        });
+        let head = head.map_err(malformed)?;
+        if let Err(code) = ErrorCode::check(head.error_code) {
+            return Err(refused(code, "the broker refuses to be fetched from"));
+        }
+        if gave {
+            self.cluster.works();
+        }
+        self.quiet(broker, head.throttle_time_ms);
+        for (partition, trouble) in failed {
+            self.take_trouble(partition, trouble)?;
+        }
+        self.ask_records(broker)?;
+        let now = Instant::now().into_std();
+        for asked in partitions {
+            self.deliver(asked.partition, now);
+        }
+        Ok(())
+    }
+
+    /// The broker wants to be left alone.
+    fn quiet(&mut self, broker: usize, throttle_time_ms: i32) {
+        let Some(milliseconds) = u64::try_from(throttle_time_ms).ok().filter(|time| *time > 0) else {
+            return;
+        };
+        let retry_after = Duration::from_millis(milliseconds).min(QUIET_MAX);
+        let exchange = &mut self.exchanges[broker];
+        exchange.quiet_until = Some(Instant::now() + retry_after);
+        exchange.throttled = Some(ServiceError {
+            class: ErrorClass::Throttled { retry_after },
+            condition: THROTTLED.to_owned(),
+            description: format!("the broker is not to be asked for {retry_after:?}: a quota is used up"),
+        });
+    }
+
+    /// What a broker says of one partition instead of giving its records.
+    fn take_trouble(&mut self, partition: usize, trouble: Trouble) -> Result<(), ServiceError> {
+        let topic = &self.cluster.endpoint().topic;
+        let code = match trouble {
+            Trouble::Refused(code) => code,
+            Trouble::Damaged(error) => {
+                self.fail(partition, error);
+                return Ok(());
+            }
+        };
+        let what = format!("partition {partition} of {topic} can't be fetched from");
+        if code == ErrorCode::TopicAuthorizationFailed {
+            return Err(refused_for_good(code, what));
+        }
+        let Some(reader) = &mut self.readers[partition] else {
+            return Ok(());
+        };
+        match (code, reader.place) {
+            (ErrorCode::OffsetOutOfRange, Place::At(offset)) => reader.place = Place::Refused(offset),
+            (code, _) if is_about_leaders(code) => {
+                reader.seeks_leader = true;
+                self.cluster.refresh_soon();
+            }
+            (code, _) => self.fail(partition, refused(code, what)),
+        }
+        Ok(())
+    }
+
+    fn take_offsets(&mut self, partitions: &[AskedPartition], answer: &Answer) -> Result<(), ServiceError> {
+        let response = ListOffsetsResponse::read(answer.reader(), answer.version).map_err(malformed)?;
+        for found in response.partitions {
+            let Some(asked) = partitions.iter().find(|asked| asked.partition as i32 == found.index) else {
+                continue;
+            };
+            let Some(reader) = self.asked(asked).filter(|reader| reader.place == asked.place) else {
+                continue;
+            };
+            match (found.error, reader.place) {
+                (ErrorCode::None, Place::Sought(OffsetSpec::At(_))) if found.offset < 0 => {
+                    // Nothing is as young as that: what comes next is.
+                    reader.place = Place::Sought(OffsetSpec::Latest);
+                }
+                (ErrorCode::None, Place::Refused(offset)) if offset >= found.offset => {
+                    let what = format!("offset {offset} is beyond the end of partition {}", asked.partition);
+                    self.fail(asked.partition, refused_for_good(ErrorCode::OffsetOutOfRange, what));
+                }
+                (ErrorCode::None, _) => reader.begin(found.offset.max(0)),
+                (code, _) => self.take_trouble(asked.partition, Trouble::Refused(code))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes events of what has arrived of a partition, as far as there is credit. Hot path.
+    fn deliver(&mut self, partition: usize, now: std::time::Instant) {
+        let Some(Some(reader)) = self.readers.get_mut(partition) else {
+            return;
+        };
+        let mut failed = None;
+        while reader.fetched.records() > 0 && reader.unreleased_bytes < self.window_bytes {
+            let limit = (self.window - reader.unreleased.min(self.window)).min(DELIVERED_AT_ONCE);
+            if limit == 0 {
+                break;
+            }
+            let id = PartitionId(partition as u32);
+            match reader.fetched.deliver(&mut self.builder, now, id, self.encoding, &mut reader.next, limit) {
+                Ok((events, bytes)) => {
+                    reader.unreleased += events;
+                    reader.unreleased_bytes += bytes;
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        if let Some(error) = failed {
+            self.fail(partition, error);
+        }
+    }
+}
+
+/// Why the records of a partition were not taken.
+#[derive(Debug)]
+enum Trouble {
+    /// The broker said so.
+    Refused(ErrorCode),
+    /// They can't be read.
+    Damaged(ServiceError),
+}
+
+impl Reader {
+    /// Begins at an offset, with nothing missing from there on.
+    fn begin(&mut self, offset: i64) {
+        self.place = Place::At(offset);
+        self.next = offset;
+        self.gapless_from = offset;
+    }
+
+    /// Whether more is to be fetched than what waits to become events.
+    fn wants(&self, window: usize, window_bytes: usize) -> bool {
+        self.fetched.records() < window && self.fetched.bytes() + self.unreleased_bytes < 2 * window_bytes
+    }
+
+    fn take(
+        &mut self,
+        frame: &bytes::Bytes,
+        records: &[u8],
+        aborted: Vec<fetch::AbortedTransaction>,
+    ) -> Result<(), Trouble> {
+        let Place::At(offset) = self.place else {
+            return Ok(());
+        };
+        if !records.is_empty() {
+            let records = frame.slice_ref(records);
+            self.place = Place::At(self.fetched.take(&records, offset, aborted).map_err(Trouble::Damaged)?);
+        }
+        Ok(())
+    }
+}
+
+fn submit_fetch(
+    connection: &mut Connection<Asked>,
+    asked: Vec<AskedPartition>,
+    is_full: bool,
+    endpoint: &Endpoint,
+) -> Result<(), ServiceError> {
+    let version = connection.version(ApiKey::Fetch, fetch::OLDEST, FETCH_NEWEST)?;
+    let settings = &endpoint.settings.fetch;
+    // Those that are full now may have room soon, and can't be asked for before this is answered.
+    let max_wait = if is_full { settings.max_wait.min(WAIT_BESIDE_FULL) } else { settings.max_wait };
+    let head = RequestHead {
+        max_wait_ms: i32::try_from(max_wait.as_millis()).unwrap_or(i32::MAX),
+        min_bytes: settings.min_bytes,
+        max_bytes: settings.max_bytes,
+        is_read_committed: settings.is_read_committed,
+    };
+    let topic = TopicRef::Name(&endpoint.topic);
+    let mut writer = connection.begin(Vec::with_capacity(64 + 32 * asked.len()), ApiKey::Fetch, version);
+    let partitions = asked.iter().map(|asked| FetchPartition {
+        topic,
+        index: asked.partition as i32,
+        current_leader_epoch: -1,
+        fetch_offset: match asked.place {
+            Place::At(offset) => offset,
+            Place::Sought(_) | Place::Refused(_) => 0,
+        },
+        max_bytes: settings.max_partition_bytes,
+    });
+    fetch::write_request(&mut writer, version, &head, topic, partitions);
+    let mut bytes = writer.finish();
+    kafka::frame::end(&mut bytes, 0, 0);
+    let patience = max_wait + endpoint.settings.request_timeout;
+    connection.submit(ApiKey::Fetch, version, Some(patience), Asked::Fetch(asked), [bytes.into()]);
+    Ok(())
+}
+
+impl Source for KafkaSource {
+    fn partitions(&self) -> Vec<PartitionId> {
+        self.partitions.clone()
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    fn open(&mut self, partition: PartitionId, start: StartPosition) {
+        self.close(partition);
+        let place = match start {
+            StartPosition::Earliest => Ok(Place::Sought(OffsetSpec::Earliest)),
+            StartPosition::Latest => Ok(Place::Sought(OffsetSpec::Latest)),
+            StartPosition::AtEnqueuedTime(time) => Ok(Place::Sought(OffsetSpec::At(time.unix_ms().max(0)))),
+            StartPosition::AtSequenceNumber(number) => Ok(Place::At(number.max(0))),
+            StartPosition::AfterSequenceNumber(number) => Ok(Place::At(number.saturating_add(1).max(0))),
+            StartPosition::AfterOffset(offset) => match offset.parse::<i64>() {
+                Ok(number) => Ok(Place::At(number.saturating_add(1).max(0))),
+                Err(_) => Err(format!("{offset:?} is no offset of Kafka")),
+            },
+        };
+        let exists = (partition.0 as usize) < self.readers.len();
+        let place = match place {
+            Ok(place) if exists => place,
+            Ok(_) => {
+                let what = format!("topic {} has no partition {partition}", self.cluster.endpoint().topic);
+                let error = refused_for_good(ErrorCode::UnknownTopicOrPartition, what);
+                return self.closed.push_back((partition, error));
+            }
+            Err(what) => {
+                let error = ServiceError::fatal(OFFSET_OUT_OF_RANGE, what);
+                return self.closed.push_back((partition, error));
+            }
+        };
+        self.opened += 1;
+        let mut reader = Reader {
+            opening: self.opened,
+            place,
+            is_asked: false,
+            seeks_leader: false,
+            is_attached: false,
+            fetched: Fetched::default(),
+            next: 0,
+            gapless_from: 0,
+            unreleased: 0,
+            unreleased_bytes: 0,
+        };
+        if let Place::At(offset) = place {
+            reader.begin(offset);
+        }
+        self.readers[partition.0 as usize] = Some(reader);
+    }
+
+    fn close(&mut self, partition: PartitionId) {
+        self.closed.retain(|(closed, _)| *closed != partition);
+        self.builder.discard(partition);
+        if let Some(reader) = self.readers.get_mut(partition.0 as usize) {
+            *reader = None;
+        }
+    }
+
+    fn hold(&mut self, partition: PartitionId, held: bool) {
+        self.builder.hold(partition, held);
+    }
+
+    fn is_exhausted(&self) -> bool {
+        let mut open = self.readers.iter().flatten().peekable();
+        let is_full = |reader: &Reader| {
+            reader.unreleased >= self.window || reader.unreleased_bytes >= self.window_bytes
+        };
+        open.peek().is_some() && open.all(is_full)
+    }
+
+    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
+        loop {
+            if let Some((partition, error)) = self.closed.pop_front() {
+                let error = error.into();
+                return Poll::Ready(Ok(SourceEvent::PartitionClosed { partition, error }));
+            }
+            if let Some(mut batch) = self.builder.pop_sealed() {
+                if let Some(Some(reader)) = self.readers.get(batch.partition().0 as usize) {
+                    batch.set_gapless_from(reader.gapless_from);
+                }
+                return Poll::Ready(Ok(SourceEvent::Batch(batch)));
+            }
+            ready!(self.poll_turn(context))?;
+        }
+    }
+
+    fn release(&mut self, batch: EventBatch) {
+        let partition = batch.partition().0 as usize;
+        let (events, bytes) = (batch.len(), batch.message_bytes());
+        self.builder.recycle(batch);
+        let Some(Some(reader)) = self.readers.get_mut(partition) else {
+            return;
+        };
+        reader.unreleased = reader.unreleased.saturating_sub(events);
+        reader.unreleased_bytes = reader.unreleased_bytes.saturating_sub(bytes);
+        if reader.fetched.records() > 0 {
+            self.deliver(partition, Instant::now().into_std());
+        }
+    }
+
+    fn outage(&self) -> Option<&ServiceError> {
+        let throttled = || self.exchanges.iter().find_map(|exchange| exchange.throttled.as_ref());
+        self.cluster.outage().or_else(throttled)
+    }
+
+    fn is_attached(&self, partition: PartitionId) -> bool {
+        let reader = self.readers.get(partition.0 as usize);
+        matches!(reader, Some(Some(reader)) if reader.is_attached)
+    }
+}
+
+impl fmt::Debug for KafkaSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSource")
+            .field("cluster", &self.cluster)
+            .field("encoding", &self.encoding)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The newest version of Fetch that names topics.
+const FETCH_NEWEST: i16 = 12;
+
+/// How long a Fetch waits at most that leaves out partitions because they are full.
+const WAIT_BESIDE_FULL: Duration = Duration::from_millis(5);
+
+/// Events that are made of a partition before its bytes are looked at again.
+const DELIVERED_AT_ONCE: usize = 1_024;
+
+/// No broker is left alone for longer, whatever it says.
+const QUIET_MAX: Duration = Duration::from_secs(30);
+
+/// The condition under which a broker answers and wants to be left alone.
+const THROTTLED: &str = "THROTTLED";
