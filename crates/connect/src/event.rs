@@ -28,9 +28,10 @@ use bytes::Bytes;
 pub struct PartitionId(pub u32);
 
 /// How messages are encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
     /// The sections of an AMQP message, without what a service adds.
+    #[default]
     Amqp,
     /// The tail of a record of Kafka, as it stands in batches of version 2: key, value and headers, each behind its length.
     /// The key is the event's partition key as well, the offset its sequence number, and the timestamp its enqueued time.
@@ -90,6 +91,7 @@ pub struct EventBatch {
     partition: PartitionId,
     receipt: Receipt,
     redelivered: u32,
+    encoding: Encoding,
     events: Vec<Event>,
     copied: Vec<u8>,
     chunks: Vec<Bytes>,
@@ -278,6 +280,17 @@ impl EventBatch {
         self.redelivered
     }
 
+    /// How the messages are encoded, for sinks that take more than one encoding. Where nobody has said, they are AMQP's.
+    #[must_use]
+    pub const fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Says how the messages are encoded.
+    pub const fn set_encoding(&mut self, encoding: Encoding) {
+        self.encoding = encoding;
+    }
+
     /// The events in the order of the partition.
     #[must_use]
     pub fn events(&self) -> &[Event] {
@@ -377,6 +390,7 @@ impl EventBatch {
         self.partition = partition;
         self.receipt = Receipt::default();
         self.redelivered = 0;
+        self.encoding = Encoding::default();
         self.events.clear();
         self.copied.clear();
         self.chunks.clear();

@@ -150,10 +150,10 @@ impl Fetched {
             && let Some(batch) = self.batches.front_mut()
         {
             let before = batch.at;
-            let pushing = Pushing { builder: &mut *builder, now, partition };
+            let mut pushing = Pushing { builder: &mut *builder, now, partition };
             let (count, length) = match encoding {
-                Encoding::Amqp => batch.push_messages(pushing, next, limit - events),
-                Encoding::Kafka | Encoding::Opaque => batch.push_tails(pushing, next, limit - events),
+                Encoding::Amqp => batch.push_messages(&mut pushing, next, limit - events),
+                Encoding::Kafka | Encoding::Opaque => batch.push_tails(&mut pushing, next, limit - events),
             }?;
             events += count;
             bytes += length;
@@ -177,6 +177,21 @@ struct Pushing<'a> {
     partition: PartitionId,
 }
 
+impl Pushing<'_> {
+    /// The numbers from the next event's to `offset` are those of no record.
+    #[cold]
+    fn skip(&mut self, next: &mut i64, offset: i64) {
+        self.builder.skip(self.partition, *next..offset);
+        *next = offset;
+    }
+
+    /// Events whose parts lie in `out`. Both are empty after it.
+    fn push(&mut self, out: &mut Vec<u8>, parts: &mut Vec<EventParts>) {
+        let chunk = Bytes::from(std::mem::take(out));
+        self.builder.extend(self.now, self.partition, &chunk, parts.drain(..));
+    }
+}
+
 impl Batch {
     #[inline]
     fn time(&self, delta: i64) -> EnqueuedTime {
@@ -187,55 +202,69 @@ impl Batch {
     /// Events whose messages are the tails of records, where they are. Hot path.
     fn push_tails(
         &mut self,
-        to: Pushing<'_>,
+        to: &mut Pushing<'_>,
         next: &mut i64,
         limit: usize,
     ) -> Result<(usize, usize), ServiceError> {
         let mut places = RecordPlaces::from(&self.bytes, self.at);
+        let (mut events, mut bytes) = (0, 0);
+        // A record that does not follow the one before, until the numbers between them are skipped.
+        let mut apart = None;
         let mut malformed = None;
-        let mut bytes = 0;
-        let parts = std::iter::from_fn(|| {
-            loop {
-                let place = match places.next_place() {
-                    Ok(place) => place?,
-                    Err(error) => {
-                        malformed = Some(error);
+        loop {
+            let parts = std::iter::from_fn(|| {
+                loop {
+                    let place =
+                        match apart.take().map_or_else(|| places.next_place(), |place| Ok(Some(place))) {
+                            Ok(place) => place?,
+                            Err(error) => {
+                                malformed = Some(error);
+                                return None;
+                            }
+                        };
+                    let offset = self.base_offset.saturating_add(place.offset_delta.into());
+                    if offset > *next {
+                        apart = Some(place);
                         return None;
                     }
-                };
-                let offset = self.base_offset.saturating_add(place.offset_delta.into());
-                if offset >= *next {
-                    *next = offset.saturating_add(1);
-                    bytes += place.tail.len();
-                    return Some(EventParts {
-                        message: place.tail,
-                        partition_key: place.key,
-                        offset: 0..0,
-                        sequence_number: offset,
-                        enqueued_time: self.time(place.timestamp_delta),
-                    });
+                    if offset == *next {
+                        *next = offset.saturating_add(1);
+                        bytes += place.tail.len();
+                        return Some(EventParts {
+                            message: place.tail,
+                            partition_key: place.key,
+                            offset: 0..0,
+                            sequence_number: offset,
+                            enqueued_time: self.time(place.timestamp_delta),
+                        });
+                    }
                 }
+            });
+            events += to.builder.extend(to.now, to.partition, &self.bytes, parts.take(limit - events));
+            match &apart {
+                Some(place) => to.skip(next, self.base_offset.saturating_add(place.offset_delta.into())),
+                None => break,
             }
-        });
-        let count = to.builder.extend(to.now, to.partition, &self.bytes, parts.take(limit));
+        }
         if let Some(error) = malformed {
             return Err(damaged(*next, &error.to_string()));
         }
         self.at = self.bytes.len() - places.remaining();
-        Ok((count, bytes))
+        Ok((events, bytes))
     }
 
     /// Events whose messages are of AMQP: what records are as such, behind one another in memory of its own.
     fn push_messages(
         &mut self,
-        to: Pushing<'_>,
+        to: &mut Pushing<'_>,
         next: &mut i64,
         limit: usize,
     ) -> Result<(usize, usize), ServiceError> {
-        let mut out = Vec::with_capacity(self.bytes.len() - self.at);
+        let mut out = Vec::new();
         let mut parts = Vec::new();
+        let (mut events, mut bytes) = (0, 0);
         let mut rest = &self.bytes[self.at..];
-        while parts.len() < limit && !rest.is_empty() {
+        while events < limit && !rest.is_empty() {
             let mut records = Records::of(rest);
             let record = match records.next() {
                 Some(Ok(record)) => record,
@@ -246,6 +275,11 @@ impl Batch {
             let offset = self.base_offset.saturating_add(record.offset_delta.into());
             if offset < *next {
                 continue;
+            }
+            if offset > *next {
+                // What is skipped goes with the events that follow.
+                to.push(&mut out, &mut parts);
+                to.skip(next, offset);
             }
             *next = offset.saturating_add(1);
             let key_at = out.len() as u32;
@@ -260,11 +294,12 @@ impl Batch {
                 sequence_number: offset,
                 enqueued_time: self.time(record.timestamp_delta),
             });
+            events += 1;
+            bytes += out.len() - message_at as usize;
         }
+        to.push(&mut out, &mut parts);
         self.at = self.bytes.len() - rest.len();
-        let length = out.len();
-        let count = to.builder.extend(to.now, to.partition, &Bytes::from(out), parts.into_iter());
-        Ok((count, length))
+        Ok((events, bytes))
     }
 }
 
@@ -322,6 +357,8 @@ mod tests {
         builder.handle_timeout(now);
         let mut found = Vec::new();
         while let Some(batch) = builder.pop_sealed() {
+            let vacant = batch.vacant_numbers().iter().cloned().flatten();
+            found.extend(vacant.map(|number| (number, "no event".to_owned())));
             for event in batch.events() {
                 assert_eq!(batch.partition_key(event), Some(&b"key"[..]));
                 // Length and key, length and value, no headers.
@@ -374,10 +411,17 @@ mod tests {
         let numbers = |aborted| {
             let mut fetched = Fetched::default();
             assert_eq!(fetched.take(&records, 0, aborted), Ok(7));
-            events(&mut fetched, &mut 0, 9).into_iter().map(|(offset, _)| offset).collect::<Vec<_>>()
+            let mut found = events(&mut fetched, &mut 0, 9);
+            found.sort();
+            let shown = |(offset, value): (i64, String)| match value.as_str() {
+                "no event" => -offset,
+                _ => offset,
+            };
+            found.into_iter().map(shown).collect::<Vec<_>>()
         };
-        assert_eq!(numbers(aborted), [1, 2, 4]);
-        assert_eq!(numbers(Vec::new()), [0, 1, 2, 4]);
+        // Negative ones are of no event.
+        assert_eq!(numbers(aborted), [0, 1, 2, -3, 4]);
+        assert_eq!(numbers(Vec::new()), [0, 1, 2, -3, 4]);
     }
 
     #[test]

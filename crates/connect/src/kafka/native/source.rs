@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A partition goes on where it was when its broker was lost or no longer leads it; it closes only where going on would leave a
-//! gap or make no sense. What retention took before it was read is passed over, and told by the number from which on nothing is
-//! missing ([`EventBatch::gapless_from`]).
+//! gap or make no sense. Offsets that are none of a record are skipped ([`BatchBuilder::skip`]); those of records that retention
+//! took before they were read are not, which is how they are noticed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -71,7 +71,6 @@ struct Reader {
     fetched: Fetched,
     /// The offset of the next event.
     next: i64,
-    gapless_from: i64,
     unreleased: usize,
     unreleased_bytes: usize,
 }
@@ -513,11 +512,10 @@ enum Trouble {
 }
 
 impl Reader {
-    /// Begins at an offset, with nothing missing from there on.
+    /// Begins at an offset.
     fn begin(&mut self, offset: i64) {
         self.place = Place::At(offset);
         self.next = offset;
-        self.gapless_from = offset;
     }
 
     /// Whether more is to be fetched than what waits to become events.
@@ -622,7 +620,6 @@ impl Source for KafkaSource {
             is_attached: false,
             fetched: Fetched::default(),
             next: 0,
-            gapless_from: 0,
             unreleased: 0,
             unreleased_bytes: 0,
         };
@@ -659,9 +656,7 @@ impl Source for KafkaSource {
                 return Poll::Ready(Ok(SourceEvent::PartitionClosed { partition, error }));
             }
             if let Some(mut batch) = self.builder.pop_sealed() {
-                if let Some(Some(reader)) = self.readers.get(batch.partition().0 as usize) {
-                    batch.set_gapless_from(reader.gapless_from);
-                }
+                batch.set_encoding(self.encoding);
                 return Poll::Ready(Ok(SourceEvent::Batch(batch)));
             }
             ready!(self.poll_turn(context))?;
