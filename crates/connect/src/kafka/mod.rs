@@ -14,6 +14,7 @@ mod settings;
 
 use crate::event::Encoding;
 use crate::service::ServiceError;
+use crate::sink::Sink;
 use crate::source::{Source, SourceOptions};
 
 pub use options::{Client, KafkaOptions, UnknownClient};
@@ -34,6 +35,22 @@ pub async fn connect_source(
             let settings = settings::Settings::read(&options.properties)?;
             let endpoint = native::Endpoint::new(settings, &options.topic)?;
             Ok(Box::new(native::KafkaSource::connect(endpoint, source, encoding).await?))
+        }
+    }
+}
+
+/// A sink whose destinations are the partitions of a topic. Connects within `socket.connection.setup.timeout.ms`. Made within a
+/// tokio runtime with time and I/O.
+///
+/// # Errors
+/// As with [`connect_source`].
+pub async fn connect_sink(options: &KafkaOptions) -> Result<Box<dyn Sink>, ServiceError> {
+    match options.client {
+        Client::Native => {
+            let settings = settings::Settings::read(&options.properties)?;
+            settings.check_sink()?;
+            let endpoint = native::Endpoint::new(settings, &options.topic)?;
+            Ok(Box::new(native::KafkaSink::connect(endpoint).await?))
         }
     }
 }

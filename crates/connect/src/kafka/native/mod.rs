@@ -8,7 +8,10 @@ mod error;
 mod fetched;
 mod login;
 mod receive_buffer;
+mod sent;
+mod sink;
 mod source;
 
 pub(crate) use endpoint::Endpoint;
+pub(crate) use sink::KafkaSink;
 pub(crate) use source::KafkaSource;

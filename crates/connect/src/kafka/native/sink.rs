@@ -1,0 +1,715 @@
+//! Sends to the partitions of a topic.
+//!
+//! A send is written into the batch of its partition at once. The batches of all partitions that one broker leads leave together,
+//! in one request, as soon as the socket is free and no more requests than allowed await their answer: what is sent in the
+//! meantime makes the next request larger, so that nothing needs to wait for the sake of size (`linger.ms` can make it).
+//!
+//! ```text
+//!   send ──▶ batch of the partition ─┐
+//!   send ──▶ batch of the partition ─┼─▶ request to the leader ──▶ answer ──▶ outcome of each send
+//!                 ▲                  │                              │
+//!                 └──────────────────┴── again, in order ◀──────────┘ with idempotence
+//! ```
+//!
+//! With idempotence batches are numbered, and one that got no answer goes again, before all that follow it: the broker knows
+//! those that it has. It is given up after a while, with an outcome that says so. Without, what became of it is not known, and
+//! the outcome says that at once.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka::messages::producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use kafka::produce::{self, Produced, RequestHead};
+use kafka::producer_batch::{ProducerBatch, RECORD_HEAD_MAX};
+use kafka::record_batch::RecordBatch;
+use kafka::{ApiKey, ErrorCode};
+use tokio::time::{Instant, Sleep};
+
+use super::cluster::{self, Cluster};
+use super::connection::{Answer, Done};
+use super::endpoint::Endpoint;
+use super::error::{is_about_leaders, malformed, refused, refused_for_good};
+use super::sent::{Destination, Sent};
+use crate::event::Encoding;
+use crate::service::ServiceError;
+use crate::service::error::TIMEOUT;
+use crate::sink::{ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
+
+/// A [`Sink`] whose destinations are the partitions of a topic, in the order of their numbers.
+pub(crate) struct KafkaSink {
+    cluster: Cluster<Vec<Sent>>,
+    endpoint: Arc<Endpoint>,
+    destinations: Vec<Destination>,
+    /// Destinations that have something to send.
+    queue: VecDeque<usize>,
+    /// Bytes in batches that are being filled.
+    filled_bytes: usize,
+    /// Batches that have to go again.
+    going_again: usize,
+    producer: Producer,
+    /// By broker: until when it wants to be left alone.
+    quiet_until: Vec<Option<Instant>>,
+    throttled: Option<ServiceError>,
+    outcomes: Vec<SendOutcome>,
+    /// Whether a send was refused, and nothing has happened since then that could change it.
+    is_blocked: bool,
+    /// Memory of batches that are done.
+    spare_bytes: Vec<Vec<u8>>,
+    spare_tokens: Vec<Vec<SendToken>>,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set to, until it has fired.
+    armed: Option<Instant>,
+}
+
+/// Who numbers what is sent.
+enum Producer {
+    /// Nobody.
+    None,
+    Known((i64, i16)),
+    Asking(Asking),
+}
+
+type Asking = Pin<Box<dyn Future<Output = Result<(i64, i16), ServiceError>> + Send>>;
+
+impl KafkaSink {
+    /// Connects, asks for the partitions, and for an id if records are to be numbered.
+    ///
+    /// # Errors
+    /// When no broker can be reached, the login is refused, or there is no such topic.
+    pub(crate) async fn connect(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
+        let cluster = Cluster::find(Arc::clone(&endpoint)).await?;
+        let settings = &endpoint.settings.produce;
+        let producer = match settings.is_idempotent() {
+            true => match new_producer(&endpoint).await {
+                Ok(producer) => Producer::Known(producer),
+                // Nobody has asked for it by name, and old services don't have it.
+                Err(error) if settings.idempotence.is_none() && error.class == ErrorClass::Fatal => {
+                    tracing::warn!(%error, "records are sent without numbers: retries may make duplicates");
+                    Producer::None
+                }
+                Err(error) => return Err(error),
+            },
+            false => Producer::None,
+        };
+        Ok(Self {
+            destinations: (0..cluster.partitions()).map(|_| Destination::default()).collect(),
+            cluster,
+            endpoint,
+            queue: VecDeque::new(),
+            filled_bytes: 0,
+            going_again: 0,
+            producer,
+            quiet_until: Vec::new(),
+            throttled: None,
+            outcomes: Vec::new(),
+            is_blocked: false,
+            spare_bytes: Vec::new(),
+            spare_tokens: Vec::new(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            armed: None,
+        })
+    }
+
+    /// Does all there is to do until the task would have to wait. An error is one that trying again can't change.
+    fn drive(&mut self, context: &mut Context<'_>) -> Result<(), ServiceError> {
+        loop {
+            while let Poll::Ready(refreshed) = self.cluster.poll_refresh(context) {
+                refreshed?;
+                for destination in &mut self.destinations {
+                    destination.seeks_leader = false;
+                }
+            }
+            if let Producer::Asking(asking) = &mut self.producer
+                && let Poll::Ready(producer) = asking.as_mut().poll(context)
+            {
+                self.producer = Producer::Known(producer?);
+            }
+            self.give_up_overdue();
+            self.quiet_until.resize(self.cluster.brokers(), None);
+            for broker in 0..self.quiet_until.len() {
+                self.poll_broker(context, broker)?;
+            }
+            if self.poll_timer(context).is_pending() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ready when something that waits may be due.
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.next_deadline() else {
+            return Poll::Pending;
+        };
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.armed = Some(deadline);
+            self.timer.as_mut().reset(deadline);
+        }
+        std::task::ready!(self.timer.as_mut().poll(context));
+        self.armed = None;
+        Poll::Ready(())
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let linger = self.endpoint.settings.produce.linger;
+        let lingering = (!linger.is_zero()).then(|| {
+            let queued = self.queue.iter().map(|place| &self.destinations[*place]);
+            queued.filter_map(|destination| destination.since).min().map(|since| since + linger)
+        });
+        let going_again = (self.going_again > 0).then(|| {
+            let first = self.destinations.iter().filter_map(|destination| destination.again.front());
+            first.map(|sent| sent.deadline).min()
+        });
+        let now = Instant::now();
+        let quiet = self.quiet_until.iter().copied().flatten().min();
+        [lingering.flatten(), going_again.flatten(), quiet].into_iter().flatten().filter(|it| *it > now).min()
+    }
+
+    /// Sends what a broker is to get, and takes what it answers. An error is one that trying again can't change.
+    fn poll_broker(&mut self, context: &mut Context<'_>, broker: usize) -> Result<(), ServiceError> {
+        loop {
+            if self.cluster.up(broker).is_none() {
+                if !self.is_leader(broker) {
+                    return Ok(());
+                }
+                match self.cluster.poll_up(context, broker) {
+                    Poll::Pending => return Ok(()),
+                    Poll::Ready(Ok(())) => self.is_blocked = false,
+                    Poll::Ready(Err(error)) if error.class == ErrorClass::Fatal => return Err(error),
+                    Poll::Ready(Err(_)) => continue,
+                }
+            }
+            self.flush(broker)?;
+            let Some(connection) = self.cluster.up(broker) else {
+                continue;
+            };
+            let taken = match connection.poll_done(context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(Done::Answered(sent, answer))) => self.take_answer(broker, sent, &answer),
+                Poll::Ready(Ok(Done::Written(sent))) => {
+                    sent.into_iter().for_each(|sent| self.accepted(sent));
+                    Ok(())
+                }
+                Poll::Ready(Err(error)) => Err(error),
+            };
+            match taken {
+                Ok(()) => {}
+                Err(error) if error.class == ErrorClass::Fatal => return Err(error),
+                Err(error) => self.lose(broker, &error),
+            }
+        }
+    }
+
+    fn is_leader(&self, broker: usize) -> bool {
+        (0..self.destinations.len()).any(|place| self.cluster.leader(place).broker == Some(broker))
+    }
+
+    /// Sends requests to a broker as long as there is something for it, and it may get more.
+    fn flush(&mut self, broker: usize) -> Result<(), ServiceError> {
+        if let Some(until) = self.quiet_until[broker] {
+            if Instant::now() < until {
+                return Ok(());
+            }
+            (self.quiet_until[broker], self.throttled) = (None, None);
+            self.is_blocked = false;
+        }
+        while !self.queue.is_empty() {
+            let max_in_flight = self.endpoint.settings.produce.max_in_flight();
+            let Some(connection) = self.cluster.up(broker) else {
+                return Ok(());
+            };
+            if connection.under_way() >= max_in_flight || connection.output_length() > OUTPUT_MAX {
+                return Ok(());
+            }
+            let batches = self.gather(broker)?;
+            if batches.is_empty() {
+                return Ok(());
+            }
+            self.submit(broker, batches)?;
+        }
+        Ok(())
+    }
+
+    /// The batches of the next request to a broker: one of each partition at the most.
+    fn gather(&mut self, broker: usize) -> Result<Vec<Sent>, ServiceError> {
+        let now = Instant::now();
+        let mut batches = Vec::new();
+        let mut length = 0;
+        for _ in 0..self.queue.len() {
+            let Some(place) = self.queue.pop_front() else {
+                break;
+            };
+            let sent = match self.cluster.leader(place).broker == Some(broker) && length < REQUEST_MAX {
+                true => self.take_batch(place, now)?,
+                false => None,
+            };
+            if let Some(sent) = sent {
+                length += sent.bytes.len();
+                self.destinations[place].under_way += 1;
+                batches.push(sent);
+            }
+            let destination = &mut self.destinations[place];
+            destination.is_queued = !(destination.again.is_empty() && destination.filling.is_empty());
+            if destination.is_queued {
+                self.queue.push_back(place);
+            }
+        }
+        Ok(batches)
+    }
+
+    /// The next batch of a partition, if one may go now.
+    fn take_batch(&mut self, place: usize, now: Instant) -> Result<Option<Sent>, ServiceError> {
+        let settings = &self.endpoint.settings.produce;
+        let destination = &mut self.destinations[place];
+        if destination.seeks_leader {
+            return Ok(None);
+        }
+        let producer = match &self.producer {
+            Producer::None => None,
+            Producer::Known(producer) => Some(*producer),
+            Producer::Asking(_) => return Ok(None),
+        };
+        if destination.has_gap() || !destination.again.is_empty() {
+            // What goes again goes one by one, so that nothing overtakes it.
+            if destination.under_way > 0 {
+                return Ok(None);
+            }
+            if let Some(producer) = producer {
+                destination.renumber(producer);
+            }
+            if let Some(sent) = destination.again.pop_front() {
+                self.going_again -= 1;
+                return Ok(Some(sent));
+            }
+        }
+        let filling = &mut destination.filling;
+        if filling.is_empty() {
+            return Ok(None);
+        }
+        let is_due = settings.linger.is_zero()
+            || filling.length() >= settings.batch_bytes
+            || filling.record_count() as usize >= settings.batch_records
+            || destination.since.is_none_or(|since| now >= since + settings.linger);
+        if !is_due {
+            return Ok(None);
+        }
+        self.filled_bytes -= filling.length();
+        self.is_blocked = false;
+        let records = filling.record_count();
+        let numbers = producer.map(|producer| destination.number(producer, records));
+        let filling = &mut destination.filling;
+        let bytes = filling.complete(settings.compression, numbers, false);
+        let bytes = bytes.map_err(|error| ServiceError::fatal("compression", error.to_string()))?;
+        *filling = ProducerBatch::in_memory(self.spare_bytes.pop().unwrap_or_default());
+        destination.since = None;
+        let tokens = std::mem::replace(&mut destination.tokens, self.spare_tokens.pop().unwrap_or_default());
+        let deadline = now + 2 * self.endpoint.settings.request_timeout;
+        Ok(Some(Sent { partition: place, bytes: bytes.into(), tokens, records, numbers, deadline }))
+    }
+
+    fn submit(&mut self, broker: usize, batches: Vec<Sent>) -> Result<(), ServiceError> {
+        let Some(connection) = self.cluster.up(broker) else {
+            return Ok(());
+        };
+        let version = connection.version(ApiKey::Produce, produce::OLDEST, PRODUCE_NEWEST)?;
+        let settings = &self.endpoint.settings;
+        let head = RequestHead {
+            transactional_id: None,
+            acks: settings.produce.acks,
+            timeout_ms: i32::try_from(settings.request_timeout.as_millis()).unwrap_or(i32::MAX),
+            topic: &self.endpoint.topic,
+        };
+        let small: usize =
+            batches.iter().map(|sent| sent.bytes.len()).filter(|length| *length < SHARED_MIN).sum();
+        let memory = Vec::with_capacity(small + 128 + 16 * batches.len());
+        let mut writer = connection.begin(memory, ApiKey::Produce, version);
+        head.write(&mut writer, batches.len());
+        let is_flexible = ApiKey::Produce.is_flexible(version);
+        // Where long batches stand between what is written here.
+        let mut shared = Vec::new();
+        for sent in &batches {
+            produce::begin_partition(&mut writer, sent.partition as i32, sent.bytes.len());
+            let mut out = writer.finish();
+            match sent.bytes.len() < SHARED_MIN {
+                true => out.extend_from_slice(&sent.bytes),
+                false => shared.push((out.len(), sent.bytes.clone())),
+            }
+            writer = kafka::write::Writer::new(out, is_flexible);
+            produce::end_partition(&mut writer);
+        }
+        produce::end_request(&mut writer);
+        let mut out = writer.finish();
+        let elsewhere = shared.iter().map(|(_, bytes)| bytes.len()).sum();
+        kafka::frame::end(&mut out, 0, elsewhere);
+        let mut rest = Bytes::from(out);
+        let mut taken = 0;
+        let mut pieces = Vec::with_capacity(2 * shared.len() + 1);
+        for (at, bytes) in shared {
+            pieces.push(rest.split_to(at - taken));
+            pieces.push(bytes);
+            taken = at;
+        }
+        pieces.push(rest);
+        let patience = (settings.produce.acks != 0).then_some(settings.request_timeout);
+        connection.submit(ApiKey::Produce, version, patience, batches, pieces);
+        Ok(())
+    }
+
+    /// Takes what became of the batches of a request. A fatal error is one of the sink, any other of the connection.
+    fn take_answer(&mut self, broker: usize, sent: Vec<Sent>, answer: &Answer) -> Result<(), ServiceError> {
+        let mut sent: Vec<_> = sent.into_iter().map(Some).collect();
+        let mut results = Vec::with_capacity(sent.len());
+        let throttle_time_ms = produce::read_response(answer.reader(), answer.version, |produced| {
+            let of_it = |sent: &&mut Option<Sent>| {
+                sent.as_ref().is_some_and(|sent| sent.partition as i32 == produced.index)
+            };
+            if let Some(sent) = sent.iter_mut().find(of_it).and_then(Option::take) {
+                results.push((sent, refusal(&produced)));
+            }
+        });
+        let is_first = results.iter().any(|(_, refusal)| refusal.is_none());
+        for (sent, refusal) in results {
+            match refusal {
+                None => self.accepted(sent),
+                Some((code, message)) => self.refused(sent, code, message)?,
+            }
+        }
+        if is_first {
+            self.cluster.works();
+        }
+        let unanswered = sent.into_iter().flatten().collect();
+        match throttle_time_ms {
+            Ok(time) => self.quiet(broker, time),
+            Err(error) => {
+                let error = malformed(error);
+                self.fail_or_retry(unanswered, &error);
+                return Err(error);
+            }
+        }
+        let error = malformed(kafka::Malformed("partitions of an answer"));
+        self.fail_or_retry(unanswered, &error);
+        Ok(())
+    }
+
+    /// The broker wants to be left alone.
+    fn quiet(&mut self, broker: usize, throttle_time_ms: i32) {
+        let Some(milliseconds) = u64::try_from(throttle_time_ms).ok().filter(|time| *time > 0) else {
+            return;
+        };
+        let retry_after = Duration::from_millis(milliseconds).min(QUIET_MAX);
+        self.quiet_until[broker] = Some(Instant::now() + retry_after);
+        self.throttled = Some(ServiceError {
+            class: ErrorClass::Throttled { retry_after },
+            condition: "THROTTLED".to_owned(),
+            description: format!("the broker is not to be asked for {retry_after:?}: a quota is used up"),
+        });
+    }
+
+    /// The connection is gone, and with it the answers to what was sent.
+    fn lose(&mut self, broker: usize, error: &ServiceError) {
+        for sent in self.cluster.lost(broker, error) {
+            self.fail_or_retry(sent, error);
+        }
+    }
+
+    /// Nobody knows whether these were appended.
+    fn fail_or_retry(&mut self, batches: Vec<Sent>, error: &ServiceError) {
+        for sent in batches {
+            match sent.numbers.is_some() {
+                true => self.go_again(sent),
+                false => self.failed(sent, error),
+            }
+        }
+    }
+
+    fn accepted(&mut self, mut sent: Sent) {
+        self.is_blocked = false;
+        self.destinations[sent.partition].under_way -= 1;
+        self.outcomes.extend(sent.tokens.drain(..).map(|token| SendOutcome { token, result: Ok(()) }));
+        if self.spare_tokens.len() < self.destinations.len() {
+            self.spare_tokens.push(sent.tokens);
+        }
+        // Unless the socket still has a part of it, or it is too large to be kept.
+        if self.spare_bytes.len() < SPARE_MAX
+            && let Ok(bytes) = sent.bytes.try_into_mut()
+            && bytes.capacity() <= SPARE_BYTES_MAX
+        {
+            self.spare_bytes.push(bytes.into());
+        }
+    }
+
+    /// A broker refuses a batch. An error is one of the sink.
+    fn refused(&mut self, sent: Sent, code: ErrorCode, message: Option<String>) -> Result<(), ServiceError> {
+        let topic = &self.endpoint.topic;
+        let reason = message.map(|message| format!(": {message}")).unwrap_or_default();
+        let what = format!("partition {} of {topic} does not take a batch{reason}", sent.partition);
+        if matches!(code, ErrorCode::TopicAuthorizationFailed | ErrorCode::ClusterAuthorizationFailed) {
+            return Err(refused_for_good(code, what));
+        }
+        let destination = &mut self.destinations[sent.partition];
+        if is_about_leaders(code) {
+            destination.seeks_leader = true;
+            self.cluster.refresh_soon();
+        }
+        let error = refused(code, what);
+        let is_numbered = sent.numbers.is_some();
+        match code {
+            code if is_numbered && code.is_retriable() => self.go_again(sent),
+            // What stood before it was refused, or goes again.
+            ErrorCode::OutOfOrderSequenceNumber
+                if is_numbered && (destination.has_gap() || !destination.again.is_empty()) =>
+            {
+                self.go_again(sent);
+            }
+            ErrorCode::OutOfOrderSequenceNumber
+            | ErrorCode::UnknownProducerId
+            | ErrorCode::InvalidProducerEpoch
+            | ErrorCode::InvalidProducerIdMapping
+            | ErrorCode::ProducerFenced => {
+                destination.forget_producer();
+                self.ask_producer();
+                self.failed(sent, &ServiceError { class: ErrorClass::Retryable, ..error });
+            }
+            ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge if sent.tokens.len() > 1 => {
+                // Together they are too large; each of them need not be.
+                destination.gathered_max = Some(sent.bytes.len() / 2);
+                destination.close_gap(&sent);
+                self.failed(sent, &ServiceError { class: ErrorClass::Retryable, ..error });
+            }
+            _ => {
+                destination.close_gap(&sent);
+                self.failed(sent, &error);
+            }
+        }
+        Ok(())
+    }
+
+    fn go_again(&mut self, sent: Sent) {
+        let place = sent.partition;
+        let destination = &mut self.destinations[place];
+        destination.under_way -= 1;
+        destination.retry(sent);
+        self.going_again += 1;
+        self.enqueue(place);
+    }
+
+    fn failed(&mut self, mut sent: Sent, error: &ServiceError) {
+        self.is_blocked = false;
+        self.destinations[sent.partition].under_way -= 1;
+        self.give_up(&mut sent, error);
+    }
+
+    fn give_up(&mut self, sent: &mut Sent, error: &ServiceError) {
+        let failed = |token| SendOutcome { token, result: Err(Box::new(SendError::from(error.clone()))) };
+        self.outcomes.extend(sent.tokens.drain(..).map(failed));
+    }
+
+    /// Gives up what has gone again for too long. Nobody knows whether it was appended, so that what follows is another
+    /// producer's.
+    fn give_up_overdue(&mut self) {
+        if self.going_again == 0 {
+            return;
+        }
+        let now = Instant::now();
+        for place in 0..self.destinations.len() {
+            let destination = &mut self.destinations[place];
+            if destination.under_way > 0 || destination.again.front().is_none_or(|sent| now < sent.deadline) {
+                continue;
+            }
+            let overdue = std::mem::take(&mut destination.again);
+            destination.forget_producer();
+            self.going_again -= overdue.len();
+            let what = "the batch was not acknowledged in time, and may have been appended";
+            let error = ServiceError::of_connection(TIMEOUT, what);
+            for mut sent in overdue {
+                self.give_up(&mut sent, &error);
+            }
+            self.ask_producer();
+        }
+    }
+
+    fn ask_producer(&mut self) {
+        if matches!(self.producer, Producer::Known(_)) {
+            let endpoint = Arc::clone(&self.endpoint);
+            self.producer = Producer::Asking(Box::pin(async move {
+                loop {
+                    match new_producer(&endpoint).await {
+                        Err(error) if error.class != ErrorClass::Fatal => {
+                            tokio::time::sleep(endpoint.reconnect.delay).await;
+                        }
+                        answered => return answered,
+                    }
+                }
+            }));
+        }
+    }
+
+    fn enqueue(&mut self, place: usize) {
+        if !std::mem::replace(&mut self.destinations[place].is_queued, true) {
+            self.queue.push_back(place);
+        }
+    }
+}
+
+/// Why a batch was not appended, if it was not.
+fn refusal(produced: &Produced<'_>) -> Option<(ErrorCode, Option<String>)> {
+    match ErrorCode::check(produced.error_code) {
+        // It was appended before.
+        Ok(()) | Err(ErrorCode::DuplicateSequenceNumber) => None,
+        Err(code) => Some((code, produced.error_message.map(str::to_owned))),
+    }
+}
+
+/// Asks for an id that nobody has.
+async fn new_producer(endpoint: &Arc<Endpoint>) -> Result<(i64, i16), ServiceError> {
+    let mut connection = cluster::connect_any(endpoint, &endpoint.settings.bootstrap).await?;
+    let version = connection.version(ApiKey::InitProducerId, 0, 4)?;
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: i32::MAX,
+        producer_id: -1,
+        producer_epoch: -1,
+    };
+    let answer =
+        connection.ask(ApiKey::InitProducerId, version, |writer| request.write(writer, version)).await?;
+    let response = InitProducerIdResponse::read(answer.reader()).map_err(malformed)?;
+    response.producer.map_err(|code| refused(code, "the broker gives no producer id"))
+}
+
+impl Sink for KafkaSink {
+    fn destinations(&self) -> u32 {
+        // Partitions are counted in 31 bits.
+        self.destinations.len() as u32
+    }
+
+    fn takes(&self, encoding: Encoding) -> bool {
+        matches!(encoding, Encoding::Kafka | Encoding::Amqp)
+    }
+
+    fn max_batch_bytes(&self, _destination: u32) -> usize {
+        self.endpoint.settings.produce.max_message_bytes - RecordBatch::HEADER_LENGTH
+    }
+
+    fn encoded_len(&self, message_len: usize) -> usize {
+        message_len + RECORD_HEAD_MAX + CONVERTED_MAX
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
+        if self.is_blocked {
+            self.drive(context)?;
+        }
+        match self.is_blocked {
+            true => Poll::Pending,
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
+        let place = outgoing.destination() as usize;
+        let leader = self.cluster.leader(place).broker;
+        let settings = &self.endpoint.settings.produce;
+        let destination = &mut self.destinations[place];
+        let before = destination.filling.length();
+        let gathered_max = destination.gathered_max.unwrap_or(settings.max_message_bytes);
+        let length: usize =
+            outgoing.messages().map(|message| message.as_ref().len() + RECORD_HEAD_MAX + CONVERTED_MAX).sum();
+        let is_full = before > 0 && before + length > gathered_max.min(settings.batch_bytes.max(BATCH_MIN))
+            || before > 0 && destination.filling.record_count() as usize >= settings.batch_records
+            || self.filled_bytes >= FILLED_MAX;
+        if is_full || leader.is_none_or(|leader| self.cluster.up(leader).is_none()) {
+            self.is_blocked = true;
+            return Err(SinkBusy);
+        }
+        destination.filling.reserve(length);
+        for (batch, event) in outgoing.events() {
+            let (time, message) = (event.enqueued_time.unix_ms(), batch.message(event));
+            match batch.encoding() {
+                Encoding::Kafka | Encoding::Opaque => destination.filling.push_tail(time, message),
+                Encoding::Amqp => {
+                    let key = batch.partition_key(event);
+                    let message = convert::Message { key, ..convert::Message::of(message) };
+                    match message.plain_value() {
+                        Some(value) => {
+                            destination.filling.push(time, key, Some(value), std::iter::empty());
+                        }
+                        None => {
+                            let parts = message.record_parts();
+                            destination.filling.push(time, parts.key, Some(&parts.value), parts.headers());
+                        }
+                    }
+                }
+            }
+        }
+        destination.tokens.push(token);
+        self.filled_bytes += destination.filling.length() - before;
+        if !settings.linger.is_zero() {
+            destination.since.get_or_insert_with(Instant::now);
+        }
+        self.enqueue(place);
+        Ok(())
+    }
+
+    fn poll_outcomes(
+        &mut self,
+        context: &mut Context<'_>,
+        outcomes: &mut Vec<SendOutcome>,
+    ) -> Poll<Result<(), SinkError>> {
+        let driven = self.drive(context);
+        let any = !self.outcomes.is_empty();
+        outcomes.append(&mut self.outcomes);
+        driven?;
+        match any {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+
+    fn outage(&self) -> Option<&ServiceError> {
+        self.cluster.outage().or(self.throttled.as_ref())
+    }
+}
+
+impl fmt::Debug for KafkaSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSink")
+            .field("cluster", &self.cluster)
+            .field("queued", &self.queue.len())
+            .field("filled_bytes", &self.filled_bytes)
+            .field("going_again", &self.going_again)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The newest version of Produce that names topics, and in which partitions are added to a transaction by asking for it.
+const PRODUCE_NEWEST: i16 = 11;
+
+/// What a message of AMQP may grow by as a record; names of properties that become headers are longer than their places.
+const CONVERTED_MAX: usize = 40;
+
+/// A batch that is at least so long is sent from where it is; a shorter one is copied into its request.
+const SHARED_MIN: usize = 4 * 1024;
+
+/// Bytes that may wait for the socket before requests are made larger instead.
+const OUTPUT_MAX: usize = 256 * 1024;
+
+/// A request that is so long gets no further batch.
+const REQUEST_MAX: usize = 4 << 20;
+
+/// Bytes in batches that are being filled, before sends are refused.
+const FILLED_MAX: usize = 16 << 20;
+
+/// Sends are gathered up to this, however small `batch.size` is.
+const BATCH_MIN: usize = 1024;
+
+/// Batches of which the memory is kept.
+const SPARE_MAX: usize = 64;
+
+/// The largest memory of a batch that is kept.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
+/// No broker is left alone for longer, whatever it says.
+const QUIET_MAX: Duration = Duration::from_secs(30);
