@@ -189,6 +189,12 @@ pub enum StoreError {
         /// The partition.
         partition: PartitionId,
     },
+    /// The store has no conditions: what was written is replaced by whoever writes next.
+    #[error(
+        "committed offsets of Kafka are not written under a condition, so that partitions can't be shared by `ownership` over \
+         them: keep checkpoints in files or blobs, or give each relay `partitions` of its own"
+    )]
+    NoCondition,
     /// The store is not there, or too busy: it may be asked again.
     #[error("the checkpoint store is not available: {reason}")]
     Unavailable {

@@ -8,6 +8,7 @@
 //! from one broker to another without anyone looking into it.
 
 mod native;
+mod offsets;
 mod options;
 mod properties;
 mod settings;
@@ -17,6 +18,7 @@ use crate::service::ServiceError;
 use crate::sink::Sink;
 use crate::source::{Source, SourceOptions};
 
+pub use offsets::GroupOffsetStore;
 pub use options::{Client, KafkaOptions, UnknownClient};
 pub use properties::{Properties, PropertyError};
 

@@ -293,6 +293,7 @@ impl Cause for StoreError {
             Self::InUse { .. } => "store:in-use",
             Self::OffsetTooLong { .. } => "store:offset-too-long",
             Self::NotOwner { .. } => "store:not-owner",
+            Self::NoCondition => "store:no-condition",
             Self::Unavailable { .. } => "store:unavailable",
             Self::Refused { .. } => "store:refused",
             Self::NoContainer { .. } => "store:no-container",
@@ -306,6 +307,7 @@ impl Cause for StoreError {
             | Self::DamagedCheckpoint { .. }
             | Self::InUse { .. }
             | Self::OffsetTooLong { .. }
+            | Self::NoCondition
             | Self::Refused { .. }
             | Self::NoContainer { .. } => ErrorClass::Fatal,
         }

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod connection;
+mod coordinator;
 mod endpoint;
 mod error;
 mod fetched;
@@ -12,6 +13,7 @@ mod sent;
 mod sink;
 mod source;
 
+pub(crate) use coordinator::Coordinator;
 pub(crate) use endpoint::Endpoint;
-pub(crate) use sink::KafkaSink;
+pub(crate) use error::refused;
 pub(crate) use source::KafkaSource;
