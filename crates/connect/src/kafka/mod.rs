@@ -13,7 +13,7 @@ mod options;
 mod properties;
 mod settings;
 
-use crate::event::Encoding;
+use crate::event::{Encoding, PartitionId};
 use crate::service::ServiceError;
 use crate::sink::Sink;
 use crate::source::{Source, SourceOptions};
@@ -53,6 +53,19 @@ pub async fn connect_sink(options: &KafkaOptions) -> Result<Box<dyn Sink>, Servi
             settings.check_sink()?;
             let endpoint = native::Endpoint::new(settings, &options.topic)?;
             Ok(Box::new(native::KafkaSink::connect(endpoint).await?))
+        }
+    }
+}
+
+/// The offset of the newest record of each partition that has one: to read from now on.
+///
+/// # Errors
+/// As with [`connect_source`], and when a partition has no leader.
+pub async fn ends(options: &KafkaOptions) -> Result<Vec<(PartitionId, i64)>, ServiceError> {
+    match options.client {
+        Client::Native => {
+            let settings = settings::Settings::read(&options.properties)?;
+            native::ends(native::Endpoint::new(settings, &options.topic)?).await
         }
     }
 }

@@ -5,6 +5,7 @@ mod cluster;
 mod connection;
 mod coordinator;
 mod endpoint;
+mod ends;
 mod error;
 mod fetched;
 mod login;
@@ -15,5 +16,6 @@ mod source;
 
 pub(crate) use coordinator::Coordinator;
 pub(crate) use endpoint::Endpoint;
-pub(crate) use error::refused;
+pub(crate) use ends::ends;
+pub(crate) use sink::KafkaSink;
 pub(crate) use source::KafkaSource;
