@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::assignment::Assignment;
 use crate::deserialize;
 use crate::error::{MistakeKind, SettingsError};
-use crate::node::{Content, Node};
+use crate::node::{Content, Entry, Node};
 use crate::parse::parse;
 use crate::place::Place;
 use crate::variables;
@@ -115,17 +115,19 @@ impl Document {
         &self.root
     }
 
-    /// The value at a dotted path, such as `sinks[1].event_hubs.hub`.
+    /// The value at a dotted path, such as `sinks[1].event_hubs.hub`. Keys may contain dots.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&Node> {
-        path.split('.').try_fold(&self.root, |node, step| {
-            let (key, index) = split_index(step);
-            let value = node.value(key)?;
-            match index {
-                Some(index) => value.elements()?.get(index),
-                None => Some(value),
-            }
-        })
+        let (mut node, mut rest) = (&self.root, Some(path));
+        while let Some(path) = rest {
+            let step = Step::from(node, path)?;
+            node = match step.index {
+                Some(index) => step.entry.value.elements()?.get(index)?,
+                None => &step.entry.value,
+            };
+            rest = step.rest;
+        }
+        Some(node)
     }
 
     /// A mistake in the value at a dotted path, for rules that concern several values or a range. It points at the
@@ -134,19 +136,18 @@ impl Document {
     #[must_use]
     pub fn mistake(&self, path: &str, reason: impl Into<String>, advice: impl Into<String>) -> SettingsError {
         let mut place = self.root.place.part(0, 0);
-        let mut node = Some(&self.root);
-        for step in path.split('.') {
-            let (key, index) = split_index(step);
-            let entry = node.and_then(|node| node.entries().iter().find(|entry| entry.key == key));
-            if let Some(entry) = entry {
-                place =
-                    if entry.value.is_scalar() { entry.value.place.clone() } else { entry.key_place.clone() };
-            }
-            node = entry.map(|entry| &entry.value);
-            if let (Some(list), Some(index)) = (node, index) {
-                node = list.elements().and_then(|elements| elements.get(index));
+        let (mut node, mut rest) = (Some(&self.root), Some(path));
+        while let (Some(parent), Some(path)) = (node, rest) {
+            let Some(Step { entry, index, rest: left }) = Step::from(parent, path) else {
+                break;
+            };
+            place = if entry.value.is_scalar() { entry.value.place.clone() } else { entry.key_place.clone() };
+            node = Some(&entry.value);
+            if let Some(index) = index {
+                node = entry.value.elements().and_then(|elements| elements.get(index));
                 place = node.map_or(place, |element| element.place.first_line());
             }
+            rest = left;
         }
         let kind = MistakeKind::Invalid { reason: reason.into(), advice: advice.into() };
         SettingsError::at(place, path, kind)
@@ -159,6 +160,27 @@ impl Node {
     pub fn mistake(&self, key: &str, reason: impl Into<String>, advice: impl Into<String>) -> SettingsError {
         let kind = MistakeKind::Invalid { reason: reason.into(), advice: advice.into() };
         SettingsError::at(self.place.first_line(), key, kind)
+    }
+}
+
+/// One step along a dotted path.
+struct Step<'n, 'p> {
+    entry: &'n Entry,
+    /// The place in the list that it names.
+    index: Option<usize>,
+    /// The path from there.
+    rest: Option<&'p str>,
+}
+
+impl<'n, 'p> Step<'n, 'p> {
+    /// The first step from a mapping. Keys may have dots of their own, as the properties of Kafka's clients do.
+    fn from(mapping: &'n Node, path: &'p str) -> Option<Self> {
+        let mut ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);
+        ends.find_map(|end| {
+            let (key, index) = split_index(&path[..end]);
+            let entry = mapping.entries().iter().find(|entry| entry.key == key)?;
+            Some(Self { entry, index, rest: path.get(end + 1..) })
+        })
     }
 }
 

@@ -90,9 +90,9 @@ impl Node {
     }
 
     /// Puts `value` at `path`, making mappings on the way where there are none. `key_places` belong to the elements of
-    /// the path and are used for keys that are new.
+    /// the path and are used for keys that are new. A key that is there and contains dots takes as many elements.
     pub(crate) fn put(&mut self, path: &[(&str, Place)], value: Self) {
-        let Some(((key, key_place), rest)) = path.split_first() else {
+        let Some(((key, key_place), _)) = path.split_first() else {
             *self = value;
             return;
         };
@@ -102,12 +102,17 @@ impl Node {
         let Content::Mapping(entries) = &mut self.content else {
             return;
         };
-        let position = entries.iter().position(|entry| entry.key == *key).unwrap_or_else(|| {
+        let known = (1..=path.len()).find_map(|length| {
+            let names: Vec<&str> = path[..length].iter().map(|(name, _)| *name).collect();
+            let name = names.join(".");
+            entries.iter().position(|entry| entry.key == name).map(|position| (position, length))
+        });
+        let (position, length) = known.unwrap_or_else(|| {
             let value = Self::new(key_place.clone(), Content::Null);
             entries.push(Entry { key: (*key).to_owned(), key_place: key_place.clone(), value });
-            entries.len() - 1
+            (entries.len() - 1, 1)
         });
-        let entry = &mut entries[position];
+        let (entry, rest) = (&mut entries[position], &path[length..]);
         if rest.is_empty() {
             entry.key_place = key_place.clone();
         }

@@ -319,6 +319,28 @@ fn a_rule_over_several_values_points_at_the_nearest_part_that_is_there() {
 }
 
 #[test]
+fn a_key_may_have_dots_of_its_own() {
+    let mut document = Document::parse("f.yaml", "ends:\n- client: {linger.ms: 5, acks: all}\n").unwrap();
+    let written = |document: &Document, path| document.value(path).map(settings::Node::written);
+    assert_eq!(written(&document, "ends[0].client.linger.ms").as_deref(), Some("5"));
+    assert_eq!(written(&document, "ends[0].client.linger"), None);
+    let mistake = document.mistake("ends[0].client.linger.ms", "no", "").to_string();
+    assert_eq!(mistake, "f.yaml:2:23: `ends[0].client.linger.ms`: no");
+
+    document = Document::parse("f.yaml", "client: {linger.ms: 5}\n").unwrap();
+    document.set("client.linger.ms=6").unwrap();
+    document.set("client.fetch.wait=7").unwrap();
+    let client = document.value("client").unwrap();
+    assert_eq!(client.value("linger.ms").map(settings::Node::written).as_deref(), Some("6"));
+    assert_eq!(client.entries().len(), 2, "the one that was there has a new value");
+    assert_eq!(
+        written(&document, "client.fetch.wait").as_deref(),
+        Some("7"),
+        "a new one is parted at its dots"
+    );
+}
+
+#[test]
 fn sections_are_overlaid_key_by_key() {
     let text = "relay: {fan_out: 2, ratio: 0.5}\nquick: {relay: {fan_out: 1}, name: q}\n";
     let mut document = Document::parse("f.yaml", text).unwrap();
