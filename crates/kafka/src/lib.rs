@@ -28,6 +28,7 @@ pub mod producer_batch;
 pub mod read;
 pub mod record;
 pub mod record_batch;
+pub mod record_tail;
 pub mod write;
 
 pub use api_key::ApiKey;

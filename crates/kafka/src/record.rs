@@ -84,7 +84,7 @@ impl<'a> Record<'a> {
 }
 
 impl<'a> Headers<'a> {
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let count = reader.varint("count of headers")?;
         let count = u32::try_from(count).map_err(|_negative| Malformed("count of headers"))?;
         let bytes = reader.rest();
@@ -246,7 +246,7 @@ fn key_of_header<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
 }
 
 /// A key or a value.
-fn field<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Option<&'a [u8]>, Malformed> {
+pub(crate) fn field<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<Option<&'a [u8]>, Malformed> {
     match reader.varint(what)? {
         -1 => Ok(None),
         length => {
