@@ -117,7 +117,7 @@ fn round(payload: usize, records: u64) -> (Took, Took) {
 
 async fn produce(options: &KafkaOptions, payload: usize, records: u64) -> Took {
     let mut sink = connect_sink(options).await.expect("a connection to send");
-    let batch = batch(payload);
+    let batch = batch(payload, (BATCH_BYTES / payload).min(BATCH));
     let events: Vec<u32> = (0..batch.len() as u32).collect();
     let batches = records / batch.len() as u64;
     let mut outcomes = Vec::new();
@@ -173,15 +173,15 @@ async fn consume(options: &KafkaOptions, records: u64) -> Took {
 }
 
 /// Records without key and headers, as they come from a source.
-fn batch(payload: usize) -> EventBatch {
+fn batch(payload: usize, count: usize) -> EventBatch {
     let mut tail = Vec::new();
     kafka::record::encode_tail(&mut tail, None, Some(&vec![7; payload]), std::iter::empty());
-    let chunk = Bytes::from(tail.repeat(BATCH));
+    let chunk = Bytes::from(tail.repeat(count));
     let length = tail.len() as u32;
     let mut batch = EventBatch::default();
     batch.extend(
         &chunk,
-        (0..BATCH as u32).map(|number| EventParts {
+        (0..count as u32).map(|number| EventParts {
             message: number * length..(number + 1) * length,
             partition_key: 0..0,
             offset: 0..0,
@@ -239,7 +239,8 @@ fn processor_time() -> Duration {
 }
 
 const PARTITIONS: u32 = 32;
-/// Records of a batch.
+/// Records of a batch, and bytes that it has at the most.
 const BATCH: usize = 1_024;
+const BATCH_BYTES: usize = 512 * 1024;
 
 const PIECE: usize = 64 * 1024;

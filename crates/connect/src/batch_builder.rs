@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(vacant(builder.pop_sealed()), Some(vec![0..3, 4..5]));
         push(&mut builder, now, 0, 7);
         builder.handle_timeout(now);
-        assert_eq!(vacant(builder.pop_sealed()), Some(vec![6..7]));
+        assert_eq!(vacant(builder.pop_sealed()).as_deref(), Some(std::slice::from_ref(&(6..7))));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Whose certificates are trusted: the system's authorities, or those of one file.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 
 /// The authorities of a file of certificates (PEM), or of the system where no file is named.
 ///
@@ -38,4 +39,19 @@ pub(crate) fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
         }
     }
     Ok(roots)
+}
+
+/// How a client checks the services that it reaches.
+///
+/// # Errors
+/// What is wrong with the authorities, as with [`trusted`].
+pub(crate) fn client_config(file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    let roots = trusted(file)?;
+    // The provider is named, so that another crate's choice of features cannot make it ambiguous.
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
 }

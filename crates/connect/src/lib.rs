@@ -16,6 +16,7 @@ pub mod event;
 pub mod event_hubs;
 pub mod fakes;
 pub mod kafka;
+pub mod partition_subset;
 pub mod retry;
 pub mod service;
 pub mod service_bus;

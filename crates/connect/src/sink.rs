@@ -11,6 +11,7 @@ use std::time::Duration;
 use units::partition_key::Partitioner;
 
 use crate::event::{Encoding, Event, EventBatch, Message, PartitionId};
+use crate::kafka::ClientStatistics;
 use crate::service::ServiceError;
 use crate::source::ShutDown;
 
@@ -80,6 +81,11 @@ pub trait Sink: fmt::Debug + Send {
     /// Why the sink as a whole can't send at the moment, if it can't: there is no connection, and it is being made again.
     #[inline]
     fn outage(&self) -> Option<&ServiceError> {
+        None
+    }
+
+    /// What the client's library has measured of its own work, if it does.
+    fn client_statistics(&self) -> Option<ClientStatistics> {
         None
     }
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use crate::checkpoint::Checkpoint;
 use crate::event::{Encoding, EnqueuedTime, EventBatch, PartitionId};
+use crate::kafka::ClientStatistics;
 use crate::service::ServiceError;
 use crate::sink::ErrorClass;
 
@@ -92,6 +93,11 @@ pub trait Source: fmt::Debug + Send {
     fn is_attached(&self, partition: PartitionId) -> bool {
         let _ = partition;
         true
+    }
+
+    /// What the client's library has measured of its own work, if it does.
+    fn client_statistics(&self) -> Option<ClientStatistics> {
+        None
     }
 
     /// Says goodbye to the service, which does not take long whatever the service does. A source that is just dropped is

@@ -47,6 +47,14 @@ impl<'a> Records<'a> {
     }
 }
 
+impl<'a> Records<'a> {
+    /// The bytes of the records that have not been given; none after one that can't be read.
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>, Malformed>;
 
@@ -137,6 +145,12 @@ impl<'a> RecordPlaces<'a> {
     #[must_use]
     pub const fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, end: bytes.len() as u32 }
+    }
+
+    /// The same from the byte `at` on, which places still count from the first byte.
+    #[must_use]
+    pub fn from(bytes: &'a [u8], at: usize) -> Self {
+        Self { rest: bytes.get(at..).unwrap_or_default(), end: bytes.len() as u32 }
     }
 
     /// The next record, and goes on behind it; `None` if no bytes are left. Hot path.

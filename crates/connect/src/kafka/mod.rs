@@ -7,11 +7,14 @@
 //! The message of an event is what [`Encoding::Kafka`](crate::event::Encoding::Kafka) says: the tail of a record, which goes
 //! from one broker to another without anyone looking into it.
 
+#[cfg(feature = "librdkafka")]
+mod librdkafka;
 mod native;
 mod offsets;
 mod options;
 mod properties;
 mod settings;
+mod statistics;
 
 use crate::event::{Encoding, PartitionId};
 use crate::service::ServiceError;
@@ -21,6 +24,7 @@ use crate::source::{Source, SourceOptions};
 pub use offsets::GroupOffsetStore;
 pub use options::{Client, KafkaOptions, UnknownClient};
 pub use properties::{Properties, PropertyError};
+pub use statistics::{ClientStatistics, ClientWindow, Percentiles};
 
 /// A source of the records of a topic, as messages that are encoded so. Connects within
 /// `socket.connection.setup.timeout.ms`. Made within a tokio runtime with time and I/O.
@@ -38,6 +42,10 @@ pub async fn connect_source(
             let endpoint = native::Endpoint::new(settings, &options.topic)?;
             Ok(Box::new(native::KafkaSource::connect(endpoint, source, encoding).await?))
         }
+        #[cfg(feature = "librdkafka")]
+        Client::Librdkafka => {
+            Ok(Box::new(librdkafka::RdKafkaSource::connect(options, source, encoding).await?))
+        }
     }
 }
 
@@ -47,13 +55,15 @@ pub async fn connect_source(
 /// # Errors
 /// As with [`connect_source`].
 pub async fn connect_sink(options: &KafkaOptions) -> Result<Box<dyn Sink>, ServiceError> {
+    options.check_sink()?;
     match options.client {
         Client::Native => {
             let settings = settings::Settings::read(&options.properties)?;
-            settings.check_sink()?;
             let endpoint = native::Endpoint::new(settings, &options.topic)?;
             Ok(Box::new(native::KafkaSink::connect(endpoint).await?))
         }
+        #[cfg(feature = "librdkafka")]
+        Client::Librdkafka => Ok(Box::new(librdkafka::RdKafkaSink::connect(options).await?)),
     }
 }
 
@@ -67,6 +77,8 @@ pub async fn ends(options: &KafkaOptions) -> Result<Vec<(PartitionId, i64)>, Ser
             let settings = settings::Settings::read(&options.properties)?;
             native::ends(native::Endpoint::new(settings, &options.topic)?).await
         }
+        #[cfg(feature = "librdkafka")]
+        Client::Librdkafka => librdkafka::ends(options).await,
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+#[cfg(feature = "librdkafka")]
+use super::librdkafka;
 use super::properties::{Properties, PropertyError};
 use super::settings::Settings;
 
@@ -23,6 +25,9 @@ pub enum Client {
     /// The client of this crate: for speed. It knows the properties that most need, and refuses all others.
     #[default]
     Native,
+    /// The library that most other clients are made of: for its properties, and to compare with.
+    #[cfg(feature = "librdkafka")]
+    Librdkafka,
 }
 
 impl KafkaOptions {
@@ -39,6 +44,8 @@ impl KafkaOptions {
     pub fn check_source(&self) -> Result<(), PropertyError> {
         match self.client {
             Client::Native => Settings::read(&self.properties).map(drop),
+            #[cfg(feature = "librdkafka")]
+            Client::Librdkafka => librdkafka::check_source(self),
         }
     }
 
@@ -47,21 +54,36 @@ impl KafkaOptions {
     /// # Errors
     /// The first mistake in the properties.
     pub fn check_sink(&self) -> Result<(), PropertyError> {
+        if self.properties.get(TRANSACTIONAL_ID).is_some() {
+            let advice = "leave it out: delivery is at least once";
+            return Err(PropertyError::new(TRANSACTIONAL_ID, "a sink begins no transactions", advice));
+        }
         match self.client {
             Client::Native => Settings::read(&self.properties)?.check_sink(),
+            #[cfg(feature = "librdkafka")]
+            Client::Librdkafka => librdkafka::check_sink(self),
         }
     }
 }
 
+/// The property that makes a producer one of transactions.
+const TRANSACTIONAL_ID: &str = "transactional.id";
+
 impl Client {
     /// Those that this build has.
-    pub const ALL: &[Self] = &[Self::Native];
+    pub const ALL: &[Self] = &[
+        Self::Native,
+        #[cfg(feature = "librdkafka")]
+        Self::Librdkafka,
+    ];
 
     /// What it is called in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
+            #[cfg(feature = "librdkafka")]
+            Self::Librdkafka => "librdkafka",
         }
     }
 }
@@ -100,6 +122,11 @@ mod tests {
         let contradiction = options(&[("acks", "1"), ("enable.idempotence", "true")]);
         assert_eq!(contradiction.check_source(), Ok(()), "a source acknowledges nothing");
         assert_eq!(contradiction.check_sink().unwrap_err().name, "enable.idempotence");
+        let transactional = options(&[("transactional.id", "mover")]);
+        for client in Client::ALL {
+            let refused = KafkaOptions { client: *client, ..transactional.clone() }.check_sink();
+            assert_eq!(refused.unwrap_err().name, "transactional.id", "{client}");
+        }
         let unknown = options(&[("socket.nagle.disable", "true")]);
         for refused in [unknown.check_source(), unknown.check_sink()] {
             let refused = refused.unwrap_err();

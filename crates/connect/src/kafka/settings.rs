@@ -70,8 +70,6 @@ pub(crate) struct ProduceSettings {
     pub(crate) idempotence: Option<bool>,
     /// `None` likewise.
     pub(crate) max_in_flight: Option<usize>,
-    pub(crate) transactional_id: Option<String>,
-    pub(crate) transaction_timeout: Duration,
 }
 
 impl Settings {
@@ -116,10 +114,6 @@ impl Settings {
                 "max.in.flight.requests.per.connection" => {
                     produce.max_in_flight = Some(number(name, value, 1, 1_000_000)?);
                 }
-                "transactional.id" => produce.transactional_id = Some(value.to_owned()),
-                "transaction.timeout.ms" => {
-                    produce.transaction_timeout = milliseconds(name, value, 1_000, 2_147_483_647)?;
-                }
                 "auto.offset.reset" => {
                     let advice = "where to start is said by `start` of the pipeline";
                     return Err(PropertyError::new(name, "has no effect", advice));
@@ -151,16 +145,8 @@ impl Settings {
     /// The setting that asks for what another one rules out.
     pub(crate) fn check_sink(&self) -> Result<(), PropertyError> {
         let produce = &self.produce;
-        let transactional = produce.transactional_id.is_some();
-        if transactional && produce.idempotence == Some(false) {
-            let reason = "transactions need an idempotent producer";
-            return Err(PropertyError::new("transactional.id", reason, "leave out enable.idempotence"));
-        }
-        let name = match transactional {
-            true => "transactional.id",
-            false => "enable.idempotence",
-        };
-        if !transactional && produce.idempotence != Some(true) {
+        let name = "enable.idempotence";
+        if produce.idempotence != Some(true) {
             return Ok(());
         }
         if produce.acks != -1 {
@@ -180,7 +166,7 @@ impl ProduceSettings {
     pub(crate) fn is_idempotent(&self) -> bool {
         let fits =
             self.acks == -1 && self.max_in_flight.is_none_or(|requests| requests <= IN_FLIGHT_OF_IDEMPOTENT);
-        self.transactional_id.is_some() || self.idempotence.unwrap_or(fits)
+        self.idempotence.unwrap_or(fits)
     }
 
     /// How many requests may wait for their answer on one connection.
@@ -215,8 +201,6 @@ impl Default for Settings {
                 compression: Compression::None,
                 idempotence: None,
                 max_in_flight: None,
-                transactional_id: None,
-                transaction_timeout: Duration::from_secs(60),
             },
             group: None,
         }
@@ -416,8 +400,6 @@ mod tests {
         for contradiction in [
             &[("enable.idempotence", "true"), ("acks", "0")][..],
             &[("enable.idempotence", "true"), (in_flight, "6")],
-            &[("transactional.id", "t"), ("acks", "1")],
-            &[("transactional.id", "t"), ("enable.idempotence", "false")],
         ] {
             assert!(is_idempotent(contradiction).is_err(), "{contradiction:?}");
         }

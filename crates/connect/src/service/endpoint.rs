@@ -8,7 +8,6 @@ use access::{ServiceAddress, TransportSecurity};
 use amqp::connection::Config;
 use amqp::{Symbol, Value};
 use amqp_tokio::{ClientTls, Stream};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use super::error::ServiceError;
@@ -88,14 +87,9 @@ fn client_tls(options: &ClientOptions, host: &str) -> Result<ClientTls, ServiceE
     let unusable = |what: String| ServiceError::fatal("connection:certificates", what);
     let server_name = ServerName::try_from(host.to_owned())
         .map_err(|error| unusable(format!("{host} is not a valid name for a certificate: {error}")))?;
-    let roots = certificates::trusted(options.certificate_authority.as_deref()).map_err(unusable)?;
-    // The provider is named, so that another crate's choice of features cannot make it ambiguous.
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(ClientTls { config: Arc::new(config), server_name })
+    let file = options.certificate_authority.as_deref();
+    let config = certificates::client_config(file).map_err(unusable)?;
+    Ok(ClientTls { config, server_name })
 }
 
 fn container_id() -> String {

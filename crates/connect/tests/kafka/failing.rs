@@ -7,7 +7,7 @@ use connect::kafka::{connect_sink, connect_source};
 use connect::sink::ErrorClass;
 use connect::source::{SourceOptions, StartPosition};
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
-use hub::profile::{FailureConfig, ProfileConfig};
+use hub::profile::{FailureConfig, ProfileConfig, Ratio};
 use hub::service::{Listener, Protocol, Service, ServiceConfig};
 use units::Rate;
 
@@ -75,7 +75,13 @@ async fn a_partition_that_is_not_there_and_a_position_beyond_the_end_are_refused
 async fn connections_that_break_lose_and_double_nothing() {
     let mut namespace = NamespaceConfig::with_hubs(vec![HubConfig::new(TOPIC, 2)]);
     namespace.profile = ProfileConfig {
-        failures: FailureConfig { disconnect_per_s: Rate::per_second(4.0).ok(), ..FailureConfig::default() },
+        failures: FailureConfig {
+            acknowledgement_ratio: Ratio::new(0.1).unwrap(),
+            detach_ratio: Ratio::new(0.1).unwrap(),
+            disconnect_ratio: Ratio::new(0.1).unwrap(),
+            disconnect_per_s: Rate::per_second(4.0).ok(),
+            ..FailureConfig::default()
+        },
         ..ProfileConfig::default()
     };
     let service = start(namespace).await;

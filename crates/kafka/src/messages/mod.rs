@@ -86,3 +86,50 @@ pub(crate) mod reference {
         Reader::new(body, key.is_flexible(version))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::reference::reader;
+    use super::*;
+    use crate::ApiKey;
+
+    /// Reads `body` as every response that clients here read.
+    fn read_all(body: &[u8], version: i16) {
+        let of = |key| reader(key, version, body);
+        let _ = api_versions::ApiVersionsResponse::read(of(ApiKey::ApiVersions), version);
+        let _ = metadata::MetadataResponse::read(of(ApiKey::Metadata), version);
+        let _ = sasl::SaslHandshakeResponse::read(of(ApiKey::SaslHandshake));
+        let _ = sasl::SaslAuthenticateResponse::read(of(ApiKey::SaslAuthenticate), version);
+        let _ = list_offsets::ListOffsetsResponse::read(of(ApiKey::ListOffsets), version);
+        let _ = producer_id::InitProducerIdResponse::read(of(ApiKey::InitProducerId));
+        let _ = find_coordinator::FindCoordinatorResponse::read(of(ApiKey::FindCoordinator), version);
+        let _ = join_group::JoinGroupResult::read(of(ApiKey::JoinGroup), version);
+        let _ = sync_group::SyncGroupResult::read(of(ApiKey::SyncGroup), version);
+        let _ = group::read_heartbeat_response(of(ApiKey::Heartbeat), version);
+        let _ = group::LeaveGroupResponse::read(of(ApiKey::LeaveGroup), version);
+        let _ = offset_commit::OffsetCommitRequest::read_response(of(ApiKey::OffsetCommit), version);
+        let _ = offset_fetch::OffsetFetchResponse::read(of(ApiKey::OffsetFetch), version);
+        let _ = outcome::Outcome::read(of(ApiKey::EndTxn));
+        let _ = outcome::PartitionOutcomes::read(of(ApiKey::TxnOffsetCommit));
+        let _ = consumer_protocol::Subscription::read(body);
+        let _ = consumer_protocol::Assignment::read(body);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(body: Vec<u8>, version in 0_i16..=13) {
+            read_all(&body, version);
+        }
+
+        /// Small numbers are more often lengths that fit.
+        #[test]
+        fn small_bytes_are_read_or_refused(
+            body in proptest::collection::vec(0_u8..4, 0..200),
+            version in 0_i16..=13,
+        ) {
+            read_all(&body, version);
+        }
+    }
+}

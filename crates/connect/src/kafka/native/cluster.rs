@@ -154,6 +154,7 @@ impl<T> Cluster<T> {
             jitter: name.bytes().fold(0, |hash, byte| mix(hash, u64::from(byte), 0)),
         };
         cluster.take(found);
+        cluster.seek_unled();
         Ok(cluster)
     }
 
@@ -290,6 +291,7 @@ impl<T> Cluster<T> {
                         Ok(found) => {
                             let changed = self.take(found);
                             self.futile = if changed { 0 } else { self.futile.saturating_add(1) };
+                            self.seek_unled();
                             return Poll::Ready(Ok(()));
                         }
                         Err(error) if error.class == ErrorClass::Fatal && error.condition != MISSING => {
@@ -303,6 +305,13 @@ impl<T> Cluster<T> {
                     }
                 }
             }
+        }
+    }
+
+    /// Asks again soon if a partition has no leader: it will have one.
+    fn seek_unled(&mut self) {
+        if self.leaders.iter().any(|leader| leader.broker.is_none()) {
+            self.refresh_soon();
         }
     }
 

@@ -12,6 +12,9 @@
 //! gap or make no sense. Offsets that are none of a record are skipped ([`BatchBuilder::skip`]); those of records that retention
 //! took before they were read are not, which is how they are noticed.
 
+mod answers;
+mod requests;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -19,18 +22,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use kafka::fetch::{self, FetchPartition, RequestHead, TopicRef};
-use kafka::messages::list_offsets::{ListOffsetsRequest, ListOffsetsResponse, OffsetSpec, PartitionTime};
-use kafka::{ApiKey, ErrorCode};
+use kafka::ErrorCode;
+use kafka::messages::list_offsets::OffsetSpec;
 use tokio::time::{Instant, Sleep};
 
-use super::cluster::Cluster;
-use super::connection::{Answer, Connection, Done};
-use super::endpoint::Endpoint;
-use super::error::{is_about_leaders, malformed, refused, refused_for_good};
-use super::fetched::Fetched;
 use crate::batch_builder::BatchBuilder;
 use crate::event::{Encoding, EventBatch, PartitionId};
+use crate::kafka::native::cluster::Cluster;
+use crate::kafka::native::connection::Done;
+use crate::kafka::native::endpoint::Endpoint;
+use crate::kafka::native::error::refused_for_good;
+use crate::kafka::native::fetched::Fetched;
 use crate::service::ServiceError;
 use crate::sink::ErrorClass;
 use crate::source::{OFFSET_OUT_OF_RANGE, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
@@ -192,6 +194,10 @@ impl KafkaSource {
 
     /// Asks a broker for what is wanted of it, and takes what it answers. An error is one that trying again can't change.
     fn poll_broker(&mut self, context: &mut Context<'_>, broker: usize) -> Result<(), ServiceError> {
+        let exchange = &mut self.exchanges[broker];
+        if exchange.quiet_until.is_some_and(|until| until <= Instant::now()) {
+            (exchange.quiet_until, exchange.throttled) = (None, None);
+        }
         loop {
             if self.cluster.up(broker).is_none() {
                 if !self.is_needed(broker) {
@@ -255,224 +261,6 @@ impl KafkaSource {
         reader.filter(|reader| reader.opening == asked.opening)
     }
 
-    /// Asks where partitions begin that don't say so themselves.
-    fn ask_offsets(&mut self, broker: usize) -> Result<(), ServiceError> {
-        let mut asked = Vec::new();
-        for (partition, reader) in self.readers.iter_mut().enumerate() {
-            let leader = self.cluster.leader(partition);
-            if let Some(reader) = reader
-                && leader.broker == Some(broker)
-                && !reader.is_asked
-                && !reader.seeks_leader
-                && !matches!(reader.place, Place::At(_))
-            {
-                reader.is_asked = true;
-                asked.push(AskedPartition { partition, opening: reader.opening, place: reader.place });
-            }
-        }
-        if asked.is_empty() {
-            return Ok(());
-        }
-        let endpoint = Arc::clone(self.cluster.endpoint());
-        let partitions = asked.iter().map(|asked| PartitionTime {
-            topic: &endpoint.topic,
-            index: asked.partition as i32,
-            current_leader_epoch: -1,
-            at: match asked.place {
-                Place::Sought(at) => at,
-                Place::Refused(_) | Place::At(_) => OffsetSpec::Earliest,
-            },
-        });
-        let is_read_committed = endpoint.settings.fetch.is_read_committed;
-        let request = ListOffsetsRequest { is_read_committed, partitions: partitions.collect() };
-        if let Some(connection) = self.cluster.up(broker) {
-            let version = connection.version(ApiKey::ListOffsets, 1, 9)?;
-            let patience = endpoint.settings.request_timeout + endpoint.settings.fetch.max_wait;
-            let write = |writer: &mut kafka::write::Writer| request.write(writer, version);
-            connection.submit_whole(ApiKey::ListOffsets, version, patience, Asked::Offsets(asked), write);
-        }
-        Ok(())
-    }
-
-    /// Asks for the records of all partitions that have room, unless that is under way.
-    fn ask_records(&mut self, broker: usize) -> Result<(), ServiceError> {
-        let endpoint = Arc::clone(self.cluster.endpoint());
-        let exchange = &mut self.exchanges[broker];
-        if exchange.fetches {
-            return Ok(());
-        }
-        if let Some(until) = exchange.quiet_until {
-            if Instant::now() < until {
-                return Ok(());
-            }
-            (exchange.quiet_until, exchange.throttled) = (None, None);
-        }
-        let mut asked = std::mem::take(&mut exchange.spare);
-        asked.clear();
-        let count = self.readers.len();
-        let mut is_full = false;
-        for partition in (0..count).map(|place| (exchange.first + place) % count) {
-            let Some(reader) = &mut self.readers[partition] else {
-                continue;
-            };
-            if self.cluster.leader(partition).broker != Some(broker) || reader.is_asked || reader.seeks_leader
-            {
-                continue;
-            }
-            match reader.place {
-                Place::At(_) if reader.wants(self.window, self.window_bytes) => {
-                    reader.is_asked = true;
-                    asked.push(AskedPartition { partition, opening: reader.opening, place: reader.place });
-                }
-                _ => is_full = true,
-            }
-        }
-        let (Some(first), Some(connection)) = (asked.first(), self.cluster.up(broker)) else {
-            exchange.spare = asked;
-            return Ok(());
-        };
-        exchange.first = first.partition + 1;
-        exchange.fetches = true;
-        submit_fetch(connection, asked, is_full, &endpoint)
-    }
-
-    /// Takes an answer. A fatal error is one of the source, any other of the connection.
-    fn take_answer(&mut self, broker: usize, asked: Asked, answer: &Answer) -> Result<(), ServiceError> {
-        match asked {
-            Asked::Fetch(partitions) => {
-                self.exchanges[broker].fetches = false;
-                self.end(&partitions);
-                let taken = self.take_records(broker, &partitions, answer);
-                self.exchanges[broker].spare = partitions;
-                taken
-            }
-            Asked::Offsets(partitions) => {
-                self.end(&partitions);
-                self.take_offsets(&partitions, answer)
-            }
-        }
-    }
-
-    /// Takes what was fetched, asks for more, and only then makes events of it. Hot path.
-    fn take_records(
-        &mut self,
-        broker: usize,
-        partitions: &[AskedPartition],
-        answer: &Answer,
-    ) -> Result<(), ServiceError> {
-        let mut failed = Vec::new();
-        let is_read_committed = self.cluster.endpoint().settings.fetch.is_read_committed;
-        let readers = &mut self.readers;
-        let mut gave = false;
-        let head = fetch::read_response(answer.reader(), answer.version, |fetched| {
-            let asked = partitions.iter().find(|asked| asked.partition as i32 == fetched.head.index);
-            let reader = asked.and_then(|asked| {
-                let reader = readers[asked.partition].as_mut();
-                reader.filter(|reader| reader.opening == asked.opening && reader.place == asked.place)
-            });
-            let (Some(asked), Some(reader)) = (asked, reader) else {
-                return;
-            };
-            let result = match ErrorCode::check(fetched.head.error_code) {
-                Ok(()) => {
-                    reader.is_attached = true;
-                    gave |= !fetched.records.is_empty();
-                    let aborted = if is_read_committed { fetched.aborted } else { Vec::new() };
-                    reader.take(&answer.frame, fetched.records, aborted)
-                }
-                Err(code) => Err(Trouble::Refused(code)),
-            };
-            if let Err(trouble) = result {
-                failed.push((asked.partition, trouble));
-            }
-        });
-        let head = head.map_err(malformed)?;
-        if let Err(code) = ErrorCode::check(head.error_code) {
-            return Err(refused(code, "the broker refuses to be fetched from"));
-        }
-        if gave {
-            self.cluster.works();
-        }
-        self.quiet(broker, head.throttle_time_ms);
-        for (partition, trouble) in failed {
-            self.take_trouble(partition, trouble)?;
-        }
-        self.ask_records(broker)?;
-        let now = Instant::now().into_std();
-        for asked in partitions {
-            self.deliver(asked.partition, now);
-        }
-        Ok(())
-    }
-
-    /// The broker wants to be left alone.
-    fn quiet(&mut self, broker: usize, throttle_time_ms: i32) {
-        let Some(milliseconds) = u64::try_from(throttle_time_ms).ok().filter(|time| *time > 0) else {
-            return;
-        };
-        let retry_after = Duration::from_millis(milliseconds).min(QUIET_MAX);
-        let exchange = &mut self.exchanges[broker];
-        exchange.quiet_until = Some(Instant::now() + retry_after);
-        exchange.throttled = Some(ServiceError {
-            class: ErrorClass::Throttled { retry_after },
-            condition: THROTTLED.to_owned(),
-            description: format!("the broker is not to be asked for {retry_after:?}: a quota is used up"),
-        });
-    }
-
-    /// What a broker says of one partition instead of giving its records.
-    fn take_trouble(&mut self, partition: usize, trouble: Trouble) -> Result<(), ServiceError> {
-        let topic = &self.cluster.endpoint().topic;
-        let code = match trouble {
-            Trouble::Refused(code) => code,
-            Trouble::Damaged(error) => {
-                self.fail(partition, error);
-                return Ok(());
-            }
-        };
-        let what = format!("partition {partition} of {topic} can't be fetched from");
-        if code == ErrorCode::TopicAuthorizationFailed {
-            return Err(refused_for_good(code, what));
-        }
-        let Some(reader) = &mut self.readers[partition] else {
-            return Ok(());
-        };
-        match (code, reader.place) {
-            (ErrorCode::OffsetOutOfRange, Place::At(offset)) => reader.place = Place::Refused(offset),
-            (code, _) if is_about_leaders(code) => {
-                reader.seeks_leader = true;
-                self.cluster.refresh_soon();
-            }
-            (code, _) => self.fail(partition, refused(code, what)),
-        }
-        Ok(())
-    }
-
-    fn take_offsets(&mut self, partitions: &[AskedPartition], answer: &Answer) -> Result<(), ServiceError> {
-        let response = ListOffsetsResponse::read(answer.reader(), answer.version).map_err(malformed)?;
-        for found in response.partitions {
-            let Some(asked) = partitions.iter().find(|asked| asked.partition as i32 == found.index) else {
-                continue;
-            };
-            let Some(reader) = self.asked(asked).filter(|reader| reader.place == asked.place) else {
-                continue;
-            };
-            match (found.error, reader.place) {
-                (ErrorCode::None, Place::Sought(OffsetSpec::At(_))) if found.offset < 0 => {
-                    // Nothing is as young as that: what comes next is.
-                    reader.place = Place::Sought(OffsetSpec::Latest);
-                }
-                (ErrorCode::None, Place::Refused(offset)) if offset >= found.offset => {
-                    let what = format!("offset {offset} is beyond the end of partition {}", asked.partition);
-                    self.fail(asked.partition, refused_for_good(ErrorCode::OffsetOutOfRange, what));
-                }
-                (ErrorCode::None, _) => reader.begin(found.offset.max(0)),
-                (code, _) => self.take_trouble(asked.partition, Trouble::Refused(code))?,
-            }
-        }
-        Ok(())
-    }
-
     /// Makes events of what has arrived of a partition, as far as there is credit. Hot path.
     fn deliver(&mut self, partition: usize, now: std::time::Instant) {
         let Some(Some(reader)) = self.readers.get_mut(partition) else {
@@ -502,15 +290,6 @@ impl KafkaSource {
     }
 }
 
-/// Why the records of a partition were not taken.
-#[derive(Debug)]
-enum Trouble {
-    /// The broker said so.
-    Refused(ErrorCode),
-    /// They can't be read.
-    Damaged(ServiceError),
-}
-
 impl Reader {
     /// Begins at an offset.
     fn begin(&mut self, offset: i64) {
@@ -522,58 +301,6 @@ impl Reader {
     fn wants(&self, window: usize, window_bytes: usize) -> bool {
         self.fetched.records() < window && self.fetched.bytes() + self.unreleased_bytes < 2 * window_bytes
     }
-
-    fn take(
-        &mut self,
-        frame: &bytes::Bytes,
-        records: &[u8],
-        aborted: Vec<fetch::AbortedTransaction>,
-    ) -> Result<(), Trouble> {
-        let Place::At(offset) = self.place else {
-            return Ok(());
-        };
-        if !records.is_empty() {
-            let records = frame.slice_ref(records);
-            self.place = Place::At(self.fetched.take(&records, offset, aborted).map_err(Trouble::Damaged)?);
-        }
-        Ok(())
-    }
-}
-
-fn submit_fetch(
-    connection: &mut Connection<Asked>,
-    asked: Vec<AskedPartition>,
-    is_full: bool,
-    endpoint: &Endpoint,
-) -> Result<(), ServiceError> {
-    let version = connection.version(ApiKey::Fetch, fetch::OLDEST, FETCH_NEWEST)?;
-    let settings = &endpoint.settings.fetch;
-    // Those that are full now may have room soon, and can't be asked for before this is answered.
-    let max_wait = if is_full { settings.max_wait.min(WAIT_BESIDE_FULL) } else { settings.max_wait };
-    let head = RequestHead {
-        max_wait_ms: i32::try_from(max_wait.as_millis()).unwrap_or(i32::MAX),
-        min_bytes: settings.min_bytes,
-        max_bytes: settings.max_bytes,
-        is_read_committed: settings.is_read_committed,
-    };
-    let topic = TopicRef::Name(&endpoint.topic);
-    let mut writer = connection.begin(Vec::with_capacity(64 + 32 * asked.len()), ApiKey::Fetch, version);
-    let partitions = asked.iter().map(|asked| FetchPartition {
-        topic,
-        index: asked.partition as i32,
-        current_leader_epoch: -1,
-        fetch_offset: match asked.place {
-            Place::At(offset) => offset,
-            Place::Sought(_) | Place::Refused(_) => 0,
-        },
-        max_bytes: settings.max_partition_bytes,
-    });
-    fetch::write_request(&mut writer, version, &head, topic, partitions);
-    let mut bytes = writer.finish();
-    kafka::frame::end(&mut bytes, 0, 0);
-    let patience = max_wait + endpoint.settings.request_timeout;
-    connection.submit(ApiKey::Fetch, version, Some(patience), Asked::Fetch(asked), [bytes.into()]);
-    Ok(())
 }
 
 impl Source for KafkaSource {
@@ -697,17 +424,5 @@ impl fmt::Debug for KafkaSource {
     }
 }
 
-/// The newest version of Fetch that names topics.
-const FETCH_NEWEST: i16 = 12;
-
-/// How long a Fetch waits at most that leaves out partitions because they are full.
-const WAIT_BESIDE_FULL: Duration = Duration::from_millis(5);
-
 /// Events that are made of a partition before its bytes are looked at again.
 const DELIVERED_AT_ONCE: usize = 1_024;
-
-/// No broker is left alone for longer, whatever it says.
-const QUIET_MAX: Duration = Duration::from_secs(30);
-
-/// The condition under which a broker answers and wants to be left alone.
-const THROTTLED: &str = "THROTTLED";

@@ -15,6 +15,8 @@
 //! those that it has. It is given up after a while, with an outcome that says so. Without, what became of it is not known, and
 //! the outcome says that at once.
 
+mod answers;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -22,23 +24,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use kafka::messages::producer_id::{InitProducerIdRequest, InitProducerIdResponse};
-use kafka::produce::{self, Produced, RequestHead};
 use kafka::producer_batch::{ProducerBatch, RECORD_HEAD_MAX};
 use kafka::record_batch::RecordBatch;
-use kafka::{ApiKey, ErrorCode};
 use tokio::time::{Instant, Sleep};
 
-use super::cluster::{self, Cluster};
-use super::connection::{Answer, Done};
-use super::endpoint::Endpoint;
-use super::error::{is_about_leaders, malformed, refused, refused_for_good};
-use super::sent::{Destination, Sent};
 use crate::event::Encoding;
+use crate::kafka::native::cluster::Cluster;
+use crate::kafka::native::connection::Done;
+use crate::kafka::native::endpoint::Endpoint;
+use crate::kafka::native::produce_request;
+use crate::kafka::native::producer::{self, Producer};
+use crate::kafka::native::sent::{Destination, Sent};
 use crate::service::ServiceError;
-use crate::service::error::TIMEOUT;
-use crate::sink::{ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
+use crate::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 
 /// A [`Sink`] whose destinations are the partitions of a topic, in the order of their numbers.
 pub(crate) struct KafkaSink {
@@ -66,16 +64,6 @@ pub(crate) struct KafkaSink {
     armed: Option<Instant>,
 }
 
-/// Who numbers what is sent.
-enum Producer {
-    /// Nobody.
-    None,
-    Known((i64, i16)),
-    Asking(Asking),
-}
-
-type Asking = Pin<Box<dyn Future<Output = Result<(i64, i16), ServiceError>> + Send>>;
-
 impl KafkaSink {
     /// Connects, asks for the partitions, and for an id if records are to be numbered.
     ///
@@ -85,7 +73,7 @@ impl KafkaSink {
         let cluster = Cluster::find(Arc::clone(&endpoint)).await?;
         let settings = &endpoint.settings.produce;
         let producer = match settings.is_idempotent() {
-            true => match new_producer(&endpoint).await {
+            true => match producer::new_producer(&endpoint).await {
                 Ok(producer) => Producer::Known(producer),
                 // Nobody has asked for it by name, and old services don't have it.
                 Err(error) if settings.idempotence.is_none() && error.class == ErrorClass::Fatal => {
@@ -312,239 +300,15 @@ impl KafkaSink {
     }
 
     fn submit(&mut self, broker: usize, batches: Vec<Sent>) -> Result<(), ServiceError> {
-        let Some(connection) = self.cluster.up(broker) else {
-            return Ok(());
-        };
-        let version = connection.version(ApiKey::Produce, produce::OLDEST, PRODUCE_NEWEST)?;
-        let settings = &self.endpoint.settings;
-        let head = RequestHead {
-            transactional_id: None,
-            acks: settings.produce.acks,
-            timeout_ms: i32::try_from(settings.request_timeout.as_millis()).unwrap_or(i32::MAX),
-            topic: &self.endpoint.topic,
-        };
-        let small: usize =
-            batches.iter().map(|sent| sent.bytes.len()).filter(|length| *length < SHARED_MIN).sum();
-        let memory = Vec::with_capacity(small + 128 + 16 * batches.len());
-        let mut writer = connection.begin(memory, ApiKey::Produce, version);
-        head.write(&mut writer, batches.len());
-        let is_flexible = ApiKey::Produce.is_flexible(version);
-        // Where long batches stand between what is written here.
-        let mut shared = Vec::new();
-        for sent in &batches {
-            produce::begin_partition(&mut writer, sent.partition as i32, sent.bytes.len());
-            let mut out = writer.finish();
-            match sent.bytes.len() < SHARED_MIN {
-                true => out.extend_from_slice(&sent.bytes),
-                false => shared.push((out.len(), sent.bytes.clone())),
-            }
-            writer = kafka::write::Writer::new(out, is_flexible);
-            produce::end_partition(&mut writer);
-        }
-        produce::end_request(&mut writer);
-        let mut out = writer.finish();
-        let elsewhere = shared.iter().map(|(_, bytes)| bytes.len()).sum();
-        kafka::frame::end(&mut out, 0, elsewhere);
-        let mut rest = Bytes::from(out);
-        let mut taken = 0;
-        let mut pieces = Vec::with_capacity(2 * shared.len() + 1);
-        for (at, bytes) in shared {
-            pieces.push(rest.split_to(at - taken));
-            pieces.push(bytes);
-            taken = at;
-        }
-        pieces.push(rest);
-        let patience = (settings.produce.acks != 0).then_some(settings.request_timeout);
-        connection.submit(ApiKey::Produce, version, patience, batches, pieces);
-        Ok(())
-    }
-
-    /// Takes what became of the batches of a request. A fatal error is one of the sink, any other of the connection.
-    fn take_answer(&mut self, broker: usize, sent: Vec<Sent>, answer: &Answer) -> Result<(), ServiceError> {
-        let mut sent: Vec<_> = sent.into_iter().map(Some).collect();
-        let mut results = Vec::with_capacity(sent.len());
-        let throttle_time_ms = produce::read_response(answer.reader(), answer.version, |produced| {
-            let of_it = |sent: &&mut Option<Sent>| {
-                sent.as_ref().is_some_and(|sent| sent.partition as i32 == produced.index)
-            };
-            if let Some(sent) = sent.iter_mut().find(of_it).and_then(Option::take) {
-                results.push((sent, refusal(&produced)));
-            }
-        });
-        let is_first = results.iter().any(|(_, refusal)| refusal.is_none());
-        for (sent, refusal) in results {
-            match refusal {
-                None => self.accepted(sent),
-                Some((code, message)) => self.refused(sent, code, message)?,
-            }
-        }
-        if is_first {
-            self.cluster.works();
-        }
-        let unanswered = sent.into_iter().flatten().collect();
-        match throttle_time_ms {
-            Ok(time) => self.quiet(broker, time),
-            Err(error) => {
-                let error = malformed(error);
-                self.fail_or_retry(unanswered, &error);
-                return Err(error);
-            }
-        }
-        let error = malformed(kafka::Malformed("partitions of an answer"));
-        self.fail_or_retry(unanswered, &error);
-        Ok(())
-    }
-
-    /// The broker wants to be left alone.
-    fn quiet(&mut self, broker: usize, throttle_time_ms: i32) {
-        let Some(milliseconds) = u64::try_from(throttle_time_ms).ok().filter(|time| *time > 0) else {
-            return;
-        };
-        let retry_after = Duration::from_millis(milliseconds).min(QUIET_MAX);
-        self.quiet_until[broker] = Some(Instant::now() + retry_after);
-        self.throttled = Some(ServiceError {
-            class: ErrorClass::Throttled { retry_after },
-            condition: "THROTTLED".to_owned(),
-            description: format!("the broker is not to be asked for {retry_after:?}: a quota is used up"),
-        });
-    }
-
-    /// The connection is gone, and with it the answers to what was sent.
-    fn lose(&mut self, broker: usize, error: &ServiceError) {
-        for sent in self.cluster.lost(broker, error) {
-            self.fail_or_retry(sent, error);
-        }
-    }
-
-    /// Nobody knows whether these were appended.
-    fn fail_or_retry(&mut self, batches: Vec<Sent>, error: &ServiceError) {
-        for sent in batches {
-            match sent.numbers.is_some() {
-                true => self.go_again(sent),
-                false => self.failed(sent, error),
-            }
-        }
-    }
-
-    fn accepted(&mut self, mut sent: Sent) {
-        self.is_blocked = false;
-        self.destinations[sent.partition].under_way -= 1;
-        self.outcomes.extend(sent.tokens.drain(..).map(|token| SendOutcome { token, result: Ok(()) }));
-        if self.spare_tokens.len() < self.destinations.len() {
-            self.spare_tokens.push(sent.tokens);
-        }
-        // Unless the socket still has a part of it, or it is too large to be kept.
-        if self.spare_bytes.len() < SPARE_MAX
-            && let Ok(bytes) = sent.bytes.try_into_mut()
-            && bytes.capacity() <= SPARE_BYTES_MAX
-        {
-            self.spare_bytes.push(bytes.into());
-        }
-    }
-
-    /// A broker refuses a batch. An error is one of the sink.
-    fn refused(&mut self, sent: Sent, code: ErrorCode, message: Option<String>) -> Result<(), ServiceError> {
-        let topic = &self.endpoint.topic;
-        let reason = message.map(|message| format!(": {message}")).unwrap_or_default();
-        let what = format!("partition {} of {topic} does not take a batch{reason}", sent.partition);
-        if matches!(code, ErrorCode::TopicAuthorizationFailed | ErrorCode::ClusterAuthorizationFailed) {
-            return Err(refused_for_good(code, what));
-        }
-        let destination = &mut self.destinations[sent.partition];
-        if is_about_leaders(code) {
-            destination.seeks_leader = true;
-            self.cluster.refresh_soon();
-        }
-        let error = refused(code, what);
-        let is_numbered = sent.numbers.is_some();
-        match code {
-            code if is_numbered && code.is_retriable() => self.go_again(sent),
-            // What stood before it was refused, or goes again.
-            ErrorCode::OutOfOrderSequenceNumber
-                if is_numbered && (destination.has_gap() || !destination.again.is_empty()) =>
-            {
-                self.go_again(sent);
-            }
-            ErrorCode::OutOfOrderSequenceNumber
-            | ErrorCode::UnknownProducerId
-            | ErrorCode::InvalidProducerEpoch
-            | ErrorCode::InvalidProducerIdMapping
-            | ErrorCode::ProducerFenced => {
-                destination.forget_producer();
-                self.ask_producer();
-                self.failed(sent, &ServiceError { class: ErrorClass::Retryable, ..error });
-            }
-            ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge if sent.tokens.len() > 1 => {
-                // Together they are too large; each of them need not be.
-                destination.gathered_max = Some(sent.bytes.len() / 2);
-                destination.close_gap(&sent);
-                self.failed(sent, &ServiceError { class: ErrorClass::Retryable, ..error });
-            }
-            _ => {
-                destination.close_gap(&sent);
-                self.failed(sent, &error);
-            }
-        }
-        Ok(())
-    }
-
-    fn go_again(&mut self, sent: Sent) {
-        let place = sent.partition;
-        let destination = &mut self.destinations[place];
-        destination.under_way -= 1;
-        destination.retry(sent);
-        self.going_again += 1;
-        self.enqueue(place);
-    }
-
-    fn failed(&mut self, mut sent: Sent, error: &ServiceError) {
-        self.is_blocked = false;
-        self.destinations[sent.partition].under_way -= 1;
-        self.give_up(&mut sent, error);
-    }
-
-    fn give_up(&mut self, sent: &mut Sent, error: &ServiceError) {
-        let failed = |token| SendOutcome { token, result: Err(Box::new(SendError::from(error.clone()))) };
-        self.outcomes.extend(sent.tokens.drain(..).map(failed));
-    }
-
-    /// Gives up what has gone again for too long. Nobody knows whether it was appended, so that what follows is another
-    /// producer's.
-    fn give_up_overdue(&mut self) {
-        if self.going_again == 0 {
-            return;
-        }
-        let now = Instant::now();
-        for place in 0..self.destinations.len() {
-            let destination = &mut self.destinations[place];
-            if destination.under_way > 0 || destination.again.front().is_none_or(|sent| now < sent.deadline) {
-                continue;
-            }
-            let overdue = std::mem::take(&mut destination.again);
-            destination.forget_producer();
-            self.going_again -= overdue.len();
-            let what = "the batch was not acknowledged in time, and may have been appended";
-            let error = ServiceError::of_connection(TIMEOUT, what);
-            for mut sent in overdue {
-                self.give_up(&mut sent, &error);
-            }
-            self.ask_producer();
+        match self.cluster.up(broker) {
+            Some(connection) => produce_request::submit(connection, &self.endpoint, batches),
+            None => Ok(()),
         }
     }
 
     fn ask_producer(&mut self) {
         if matches!(self.producer, Producer::Known(_)) {
-            let endpoint = Arc::clone(&self.endpoint);
-            self.producer = Producer::Asking(Box::pin(async move {
-                loop {
-                    match new_producer(&endpoint).await {
-                        Err(error) if error.class != ErrorClass::Fatal => {
-                            tokio::time::sleep(endpoint.reconnect.delay).await;
-                        }
-                        answered => return answered,
-                    }
-                }
-            }));
+            self.producer = Producer::asking(Arc::clone(&self.endpoint));
         }
     }
 
@@ -553,31 +317,6 @@ impl KafkaSink {
             self.queue.push_back(place);
         }
     }
-}
-
-/// Why a batch was not appended, if it was not.
-fn refusal(produced: &Produced<'_>) -> Option<(ErrorCode, Option<String>)> {
-    match ErrorCode::check(produced.error_code) {
-        // It was appended before.
-        Ok(()) | Err(ErrorCode::DuplicateSequenceNumber) => None,
-        Err(code) => Some((code, produced.error_message.map(str::to_owned))),
-    }
-}
-
-/// Asks for an id that nobody has.
-async fn new_producer(endpoint: &Arc<Endpoint>) -> Result<(i64, i16), ServiceError> {
-    let mut connection = cluster::connect_any(endpoint, &endpoint.settings.bootstrap).await?;
-    let version = connection.version(ApiKey::InitProducerId, 0, 4)?;
-    let request = InitProducerIdRequest {
-        transactional_id: None,
-        transaction_timeout_ms: i32::MAX,
-        producer_id: -1,
-        producer_epoch: -1,
-    };
-    let answer =
-        connection.ask(ApiKey::InitProducerId, version, |writer| request.write(writer, version)).await?;
-    let response = InitProducerIdResponse::read(answer.reader()).map_err(malformed)?;
-    response.producer.map_err(|code| refused(code, "the broker gives no producer id"))
 }
 
 impl Sink for KafkaSink {
@@ -617,9 +356,9 @@ impl Sink for KafkaSink {
         let gathered_max = destination.gathered_max.unwrap_or(settings.max_message_bytes);
         let length: usize =
             outgoing.messages().map(|message| message.as_ref().len() + RECORD_HEAD_MAX + CONVERTED_MAX).sum();
-        let is_full = before > 0 && before + length > gathered_max.min(settings.batch_bytes.max(BATCH_MIN))
-            || before > 0 && destination.filling.record_count() as usize >= settings.batch_records
-            || self.filled_bytes >= FILLED_MAX;
+        let gathers = before + length <= gathered_max.min(settings.batch_bytes.max(BATCH_MIN))
+            && (destination.filling.record_count() as usize) < settings.batch_records;
+        let is_full = (before > 0 && !gathers) || self.filled_bytes >= FILLED_MAX;
         if is_full || leader.is_none_or(|leader| self.cluster.up(leader).is_none()) {
             self.is_blocked = true;
             return Err(SinkBusy);
@@ -684,14 +423,8 @@ impl fmt::Debug for KafkaSink {
     }
 }
 
-/// The newest version of Produce that names topics, and in which partitions are added to a transaction by asking for it.
-const PRODUCE_NEWEST: i16 = 11;
-
 /// What a message of AMQP may grow by as a record; names of properties that become headers are longer than their places.
 const CONVERTED_MAX: usize = 40;
-
-/// A batch that is at least so long is sent from where it is; a shorter one is copied into its request.
-const SHARED_MIN: usize = 4 * 1024;
 
 /// Bytes that may wait for the socket before requests are made larger instead.
 const OUTPUT_MAX: usize = 256 * 1024;
@@ -704,12 +437,3 @@ const FILLED_MAX: usize = 16 << 20;
 
 /// Sends are gathered up to this, however small `batch.size` is.
 const BATCH_MIN: usize = 1024;
-
-/// Batches of which the memory is kept.
-const SPARE_MAX: usize = 64;
-
-/// The largest memory of a batch that is kept.
-const SPARE_BYTES_MAX: usize = 1 << 20;
-
-/// No broker is left alone for longer, whatever it says.
-const QUIET_MAX: Duration = Duration::from_secs(30);
