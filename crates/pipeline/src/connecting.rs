@@ -7,17 +7,19 @@ use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{
     BlobCheckpointStore, CheckpointStore, FileCheckpointStore, MemoryCheckpointStore, StoreError, Usage,
 };
-use connect::event::PartitionId;
+use connect::event::{Encoding, PartitionId};
 use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError};
+use connect::kafka::{self, GroupOffsetStore};
+use connect::partition_subset::PartitionSubset;
 use connect::service::{ClientOptions, ServiceError};
 use connect::service_bus::{ServiceBusSink, ServiceBusSource};
 use connect::sink::Sink;
-use connect::source::Source as _;
+use connect::source::Source;
 use relay::{Relay, RelayError};
 
 use crate::{
-    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
-    ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, KafkaSourceConfig, Partitions,
+    PipelineConfig, ReadingConfig, ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
 };
 
 /// A pipeline whose checkpoints can be kept. Nothing has been asked of its services yet.
@@ -30,8 +32,15 @@ pub struct OpenPipeline<'a> {
 /// How it is known what is done.
 #[derive(Debug)]
 enum Progress<'a> {
-    Checkpoints { source: &'a EventHubsSourceConfig, store: Arc<dyn CheckpointStore> },
+    Checkpoints { source: LogConfig<'a>, store: Arc<dyn CheckpointStore> },
     Settlement { source: &'a ServiceBusSourceConfig },
+}
+
+/// A log to read.
+#[derive(Clone, Copy, Debug)]
+enum LogConfig<'a> {
+    EventHubs(&'a EventHubsSourceConfig),
+    Kafka(&'a KafkaSourceConfig),
 }
 
 /// Why a pipeline can't begin.
@@ -52,11 +61,11 @@ pub enum ConnectError {
         #[source]
         error: EndError,
     },
-    /// The hub has no partition that is asked for.
-    #[error("the hub {hub} has no partition {partition}")]
+    /// The source has no partition that is asked for.
+    #[error("{log} has no partition {partition}")]
     NoSuchPartition {
-        /// The hub.
-        hub: String,
+        /// The hub or topic.
+        log: String,
         /// The first partition that is missing.
         partition: PartitionId,
         /// Those that there are.
@@ -95,11 +104,29 @@ impl PipelineConfig {
     pub async fn open(&self) -> Result<OpenPipeline<'_>, ConnectError> {
         let progress = match &self.source {
             SourceConfig::EventHubs(source) => {
-                Progress::Checkpoints { source, store: open_store(self, source).await? }
+                let store = open_store(self, &source.reading).await?;
+                Progress::Checkpoints { source: LogConfig::EventHubs(source), store }
+            }
+            SourceConfig::Kafka(source) => {
+                let store = match source.reading.checkpoint_store {
+                    CheckpointStoreConfig::Group => {
+                        Arc::new(GroupOffsetStore::open(&source.options, &source.group).await?)
+                    }
+                    _ => open_store(self, &source.reading).await?,
+                };
+                Progress::Checkpoints { source: LogConfig::Kafka(source), store }
             }
             SourceConfig::ServiceBus(source) => Progress::Settlement { source },
         };
         Ok(OpenPipeline { config: self, progress })
+    }
+
+    /// How messages go through the relay: as records where nothing but Kafka is at its ends.
+    fn encoding(&self) -> Encoding {
+        match self.sinks.iter().all(|sink| matches!(sink, SinkConfig::Kafka(_))) {
+            true => Encoding::Kafka,
+            false => Encoding::Amqp,
+        }
     }
 }
 
@@ -122,7 +149,10 @@ impl OpenPipeline<'_> {
         let Self { config, progress } = self;
         match progress {
             Progress::Checkpoints { source: from, store } => {
-                let mut source = hub_source(from).await?;
+                let source = match from {
+                    LogConfig::EventHubs(from) => hub_source(from).await?,
+                    LogConfig::Kafka(from) => topic_source(from, config.encoding()).await?,
+                };
                 let sinks = sinks(config).await?;
                 let destinations = most_destinations(&sinks);
                 let partitions = source.partitions().last().map_or(0, |last| last.0 + 1);
@@ -132,11 +162,7 @@ impl OpenPipeline<'_> {
                     return Err(ConnectError::TooFewDestinations { partitions, destinations });
                 }
                 let options = config.relay_options(destinations, identity);
-                if options.ownership.is_some() {
-                    // As all processors that share partitions do: the one that claims a partition also takes over its link.
-                    source.set_owner_level(0);
-                }
-                Ok(Relay::new(options, Box::new(source), sinks, store)?)
+                Ok(Relay::new(options, source, sinks, store)?)
             }
             Progress::Settlement { source: from } => {
                 let source = queue_source(from).await?;
@@ -150,10 +176,13 @@ impl OpenPipeline<'_> {
 
 async fn open_store(
     pipeline: &PipelineConfig,
-    config: &EventHubsSourceConfig,
+    config: &ReadingConfig,
 ) -> Result<Arc<dyn CheckpointStore>, StoreError> {
     Ok(match &config.checkpoint_store {
-        CheckpointStoreConfig::Memory => Arc::new(MemoryCheckpointStore::new()),
+        // Committed offsets are for topics; the file was checked for that.
+        CheckpointStoreConfig::Memory | CheckpointStoreConfig::Group => {
+            Arc::new(MemoryCheckpointStore::new())
+        }
         CheckpointStoreConfig::Files(folder) => {
             let store = FileCheckpointStore::open(folder)?;
             let listed: Vec<PartitionId>;
@@ -191,24 +220,48 @@ impl EventHubsSourceConfig {
     }
 }
 
-async fn hub_source(config: &EventHubsSourceConfig) -> Result<EventHubsSource, ConnectError> {
+async fn hub_source(config: &EventHubsSourceConfig) -> Result<Box<dyn Source>, ConnectError> {
     let refused = |error: EndError| ConnectError::Source(error);
+    let reading = &config.reading;
     let options = config.client_options().map_err(|error| refused(error.into()))?;
-    let mut source = EventHubsSource::connect(options, &config.consumer_group, config.options)
+    let mut source = EventHubsSource::connect(options, &config.consumer_group, reading.options)
         .await
         .map_err(|error| refused(error.into()))?;
-    if let Partitions::Listed(wanted) = &config.partitions {
-        let existing = source.partitions();
-        let mut wanted = wanted.iter().copied().map(PartitionId);
-        if let Some(partition) = wanted.find(|id| !existing.contains(id)) {
-            return Err(ConnectError::NoSuchPartition { hub: config.hub.clone(), partition, existing });
-        }
-    }
-    source.retain_partitions(|partition| config.partitions.contains(partition.0));
-    if let Some(max_bytes) = config.adapt_prefetch {
+    reading.partitions.check(&format!("the hub {}", config.hub), source.partitions())?;
+    source.retain_partitions(|partition| reading.partitions.contains(partition.0));
+    if let Some(max_bytes) = reading.adapt_prefetch {
         source.adapt_prefetch(max_bytes);
     }
-    Ok(source)
+    if reading.ownership.is_shared() {
+        // As all processors that share partitions do: the one that claims a partition also takes over its link.
+        source.set_owner_level(0);
+    }
+    Ok(Box::new(source))
+}
+
+async fn topic_source(
+    config: &KafkaSourceConfig,
+    encoding: Encoding,
+) -> Result<Box<dyn Source>, ConnectError> {
+    let KafkaSourceConfig { options, reading, .. } = config;
+    let connected = kafka::connect_source(options, reading.options, encoding).await;
+    let source = connected.map_err(|error| ConnectError::Source(error.into()))?;
+    reading.partitions.check(&format!("the topic {}", options.topic), source.partitions())?;
+    Ok(match &reading.partitions {
+        Partitions::All => source,
+        some => Box::new(PartitionSubset::new(source, |partition| some.contains(partition.0))),
+    })
+}
+
+impl Partitions {
+    /// All that are listed are there.
+    fn check(&self, log: &str, existing: Vec<PartitionId>) -> Result<(), ConnectError> {
+        let Self::Listed(wanted) = self else { return Ok(()) };
+        let missing = wanted.iter().copied().map(PartitionId).find(|id| !existing.contains(id));
+        missing.map_or(Ok(()), |partition| {
+            Err(ConnectError::NoSuchPartition { log: log.to_owned(), partition, existing })
+        })
+    }
 }
 
 async fn queue_source(config: &ServiceBusSourceConfig) -> Result<ServiceBusSource, ConnectError> {
@@ -238,6 +291,7 @@ fn most_destinations(sinks: &[Box<dyn Sink>]) -> u32 {
 async fn sink(pipeline: &PipelineConfig, config: &SinkConfig) -> Result<Box<dyn Sink>, EndError> {
     Ok(match config {
         SinkConfig::EventHubs(to) => Box::new(hub_sink(pipeline, to).await?),
+        SinkConfig::Kafka(to) => kafka::connect_sink(&to.options).await?,
         SinkConfig::ServiceBus(to) => Box::new(queue_sink(to).await?),
     })
 }

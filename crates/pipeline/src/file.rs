@@ -16,11 +16,12 @@ use relay::{MissedEvents, PoisonEvents, RelayOptions};
 use serde::{Deserialize, Deserializer, de};
 use units::ByteSize;
 
+use super::kafka_ends::{KafkaSink, KafkaSource};
 use super::service_bus::{ServiceBusSink, ServiceBusSource};
 use super::vocabulary::{Batch, CheckpointPolicy, Dispatch, Ownership, Retry, Route};
 use super::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
-    SinkConfig, SourceConfig,
+    ReadingConfig, SinkConfig, SourceConfig,
 };
 
 /// The whole file.
@@ -78,6 +79,7 @@ pub(super) struct Pipeline {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Source {
     EventHubs(Box<EventHubsSource>),
+    Kafka(Box<KafkaSource>),
     ServiceBus(Box<ServiceBusSource>),
 }
 
@@ -100,6 +102,7 @@ pub(super) struct EventHubsSource {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sink {
     EventHubs(Box<EventHubsSink>),
+    Kafka(Box<KafkaSink>),
     ServiceBus(Box<ServiceBusSink>),
 }
 
@@ -137,6 +140,8 @@ pub(super) struct Checkpoint {
 pub(super) enum Store {
     Files(PathBuf),
     Blob(Box<BlobStore>),
+    /// The committed offsets of the source's group.
+    Group,
 }
 
 #[derive(Debug, Deserialize)]
@@ -191,16 +196,24 @@ impl Pipeline {
         let adapt_prefetch = self.prefetch.is_none().then(|| self.held.as_usize());
         let namespace = self.checkpoint.as_ref().and_then(|checkpoint| match &checkpoint.store {
             Store::Blob(store) => store.namespace.clone(),
-            Store::Files(_) => None,
+            Store::Files(_) | Store::Group => None,
         });
+        let reading = |checkpoint: Option<Checkpoint>| ReadingConfig {
+            partitions: Partitions::All,
+            options,
+            adapt_prefetch,
+            checkpoint_store: checkpoint
+                .expect("a log is not read without a store: that was checked")
+                .store
+                .into_config(),
+            ownership: self.ownership,
+        };
         let source = match self.source {
             Source::EventHubs(source) => {
-                let store =
-                    self.checkpoint.expect("a hub is not read without a store: that was checked").store;
-                SourceConfig::EventHubs(Box::new(EventHubsSourceConfig {
-                    adapt_prefetch,
-                    ..source.into_config(options, store.into_config(), self.ownership)
-                }))
+                SourceConfig::EventHubs(Box::new(source.into_config(reading(self.checkpoint))))
+            }
+            Source::Kafka(source) => {
+                SourceConfig::Kafka(Box::new(source.into_config(reading(self.checkpoint))))
             }
             Source::ServiceBus(source) => SourceConfig::ServiceBus(Box::new(source.into_config())),
         };
@@ -247,6 +260,7 @@ impl Store {
     fn into_config(self) -> CheckpointStoreConfig {
         match self {
             Self::Files(folder) => CheckpointStoreConfig::Files(folder),
+            Self::Group => CheckpointStoreConfig::Group,
             Self::Blob(store) => CheckpointStoreConfig::Blob(Box::new(BlobStoreOptions {
                 missing_container: match store.create {
                     true => MissingContainer::Create,
@@ -277,6 +291,7 @@ impl Sink {
     fn into_config(self) -> SinkConfig {
         match self {
             Self::EventHubs(sink) => SinkConfig::EventHubs(Box::new(sink.into_config())),
+            Self::Kafka(sink) => SinkConfig::Kafka(Box::new(sink.into_config())),
             Self::ServiceBus(sink) => SinkConfig::ServiceBus(Box::new(sink.into_config())),
         }
     }
@@ -288,23 +303,17 @@ impl EventHubsSource {
         self.hub.as_deref().or(self.connection_string.entity_path.as_deref())
     }
 
-    fn into_config(
-        self,
-        options: SourceOptions,
-        checkpoint_store: CheckpointStoreConfig,
-        ownership: Ownership,
-    ) -> EventHubsSourceConfig {
+    fn into_config(self, reading: ReadingConfig) -> EventHubsSourceConfig {
         EventHubsSourceConfig {
             hub: self.hub().unwrap_or_default().to_owned(),
             connection_string: self.connection_string,
             consumer_group: self.consumer_group,
-            partitions: self.partitions.map_or(Partitions::All, Partitions::Listed),
             transport: self.transport.into(),
             certificate_authority: self.certificate_authority,
-            options,
-            adapt_prefetch: None,
-            checkpoint_store,
-            ownership,
+            reading: ReadingConfig {
+                partitions: self.partitions.map_or(Partitions::All, Partitions::Listed),
+                ..reading
+            },
         }
     }
 }

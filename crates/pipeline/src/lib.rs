@@ -45,6 +45,17 @@
 //!   service_bus: {connection_string: "${SINK}", queue: forwarded, send: single}     # or batch; or a topic, or event_hubs
 //! ```
 //!
+//! Topics of Kafka are at either end, too, and progress may be kept as the committed offsets of the source's group:
+//!
+//! ```yaml
+//! source:
+//!   kafka: {bootstrap: "localhost:9092", topic: orders, group: mirror, properties: {security.protocol: plaintext}}
+//! sink:
+//!   kafka: {connection_string: "${SINK}", topic: orders, properties: {compression.type: lz4}}    # or bootstrap
+//! checkpoint: {store: group}
+//! route: same-partition
+//! ```
+//!
 //! Reading is strict: an unknown key, a wrong type, a value out of range or a variable without a value is an error with
 //! the place where it stands. What is not in the file has the defaults of [`PipelineConfig`]'s parts.
 
@@ -54,6 +65,7 @@ use std::path::{Path, PathBuf};
 use access::ConnectionString;
 use connect::checkpoint::ConsumerGroup;
 use connect::checkpoint::blobs::BlobStoreOptions;
+use connect::kafka::KafkaOptions;
 use connect::service::Transport;
 use connect::service_bus::{Entity, ReceiveOptions};
 use connect::sink::SendUnit;
@@ -66,6 +78,8 @@ use vocabulary::Ownership;
 
 mod connecting;
 mod file;
+pub mod kafka;
+mod kafka_ends;
 mod service_bus;
 #[cfg(test)]
 mod tests;
@@ -94,6 +108,8 @@ pub struct PipelineConfig {
 pub enum SourceConfig {
     /// A hub over AMQP.
     EventHubs(Box<EventHubsSourceConfig>),
+    /// A topic of Kafka.
+    Kafka(Box<KafkaSourceConfig>),
     /// A queue or subscription over AMQP.
     ServiceBus(Box<ServiceBusSourceConfig>),
 }
@@ -107,12 +123,30 @@ pub struct EventHubsSourceConfig {
     pub hub: String,
     /// The consumer group.
     pub consumer_group: String,
-    /// Which of its partitions.
-    pub partitions: Partitions,
     /// What carries the bytes.
     pub transport: Transport,
     /// A file of certificates (PEM) to trust instead of those of the system.
     pub certificate_authority: Option<PathBuf>,
+    /// How it is read.
+    pub reading: ReadingConfig,
+}
+
+/// A topic of Kafka to read.
+#[derive(Clone, Debug)]
+pub struct KafkaSourceConfig {
+    /// The topic, and how its cluster is reached.
+    pub options: KafkaOptions,
+    /// The consumer group whose progress it is.
+    pub group: String,
+    /// How it is read.
+    pub reading: ReadingConfig,
+}
+
+/// How the partitions of a log are read, and where it is kept how far.
+#[derive(Clone, Debug)]
+pub struct ReadingConfig {
+    /// Which of them.
+    pub partitions: Partitions,
     /// How events are batched, and how many of a partition are fetched ahead to begin with.
     pub options: SourceOptions,
     /// Where `prefetch` is left out, it grows with the distance to the service: up to so many message bytes of all
@@ -161,6 +195,8 @@ pub struct ServiceBusSourceConfig {
 pub enum SinkConfig {
     /// The partitions of a hub over AMQP.
     EventHubs(Box<EventHubsSinkConfig>),
+    /// A topic of Kafka.
+    Kafka(Box<KafkaSinkConfig>),
     /// A queue or topic over AMQP.
     ServiceBus(Box<ServiceBusSinkConfig>),
 }
@@ -178,6 +214,13 @@ pub struct EventHubsSinkConfig {
     pub transport: Transport,
     /// A file of certificates (PEM) to trust instead of those of the system.
     pub certificate_authority: Option<PathBuf>,
+}
+
+/// A topic of Kafka to send to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KafkaSinkConfig {
+    /// The topic, and how its cluster is reached.
+    pub options: KafkaOptions,
 }
 
 /// A queue or topic to send to.
@@ -204,6 +247,8 @@ pub enum CheckpointStoreConfig {
     Files(PathBuf),
     /// Blobs in a container, as the official SDKs lay them out.
     Blob(Box<BlobStoreOptions>),
+    /// The offsets that the source's group has committed, on Kafka.
+    Group,
 }
 
 impl PipelineConfig {
@@ -246,14 +291,11 @@ impl PipelineConfig {
         &self.relay.group
     }
 
-    /// The options of a relay that reads a hub, for a sink of so many destinations. `identity` names the relay among those
+    /// The options of a relay that reads a log, for a sink of so many destinations. `identity` names the relay among those
     /// that it shares partitions with, unless the file does.
     #[must_use]
     pub fn relay_options(&self, destinations: u32, identity: &str) -> RelayOptions {
-        let ownership = match &self.source {
-            SourceConfig::EventHubs(source) => source.ownership.options(identity),
-            SourceConfig::ServiceBus(_) => None,
-        };
+        let ownership = self.source.reading().and_then(|reading| reading.ownership.options(identity));
         RelayOptions { fan_out: self.fan_out.unwrap_or(destinations), ownership, ..self.relay.clone() }
     }
 
@@ -289,6 +331,16 @@ impl Partitions {
 }
 
 impl SourceConfig {
+    /// How the partitions of the source are read; nothing where messages are settled.
+    #[must_use]
+    pub fn reading(&self) -> Option<&ReadingConfig> {
+        match self {
+            Self::EventHubs(source) => Some(&source.reading),
+            Self::Kafka(source) => Some(&source.reading),
+            Self::ServiceBus(_) => None,
+        }
+    }
+
     /// Whose progress the checkpoints are; nobody's where messages are settled.
     fn group(&self) -> ConsumerGroup {
         match self {
@@ -297,6 +349,11 @@ impl SourceConfig {
                 &source.hub,
                 &source.consumer_group,
             ),
+            Self::Kafka(source) => {
+                let options = &source.options;
+                let cluster = options.properties.get(kafka::BOOTSTRAP).unwrap_or_default();
+                ConsumerGroup::new(cluster, &options.topic, &source.group)
+            }
             Self::ServiceBus(_) => ConsumerGroup::new("", "", ""),
         }
     }

@@ -36,8 +36,12 @@ fn read_text(text: &str) -> Result<PipelineConfig, SettingsError> {
 fn hub_source(config: &PipelineConfig) -> &EventHubsSourceConfig {
     match &config.source {
         SourceConfig::EventHubs(source) => source,
-        SourceConfig::ServiceBus(source) => panic!("a hub, not {source:?}"),
+        source => panic!("a hub, not {source:?}"),
     }
+}
+
+fn reading(config: &PipelineConfig) -> &ReadingConfig {
+    config.source.reading().expect("a log, not a queue")
 }
 
 fn mistake(more: &str) -> String {
@@ -47,10 +51,11 @@ fn mistake(more: &str) -> String {
 #[test]
 fn what_is_left_out_has_its_default() {
     let config = read("").expect("a whole pipeline");
-    let EventHubsSourceConfig { hub, consumer_group, partitions, .. } = hub_source(&config);
+    let EventHubsSourceConfig { hub, consumer_group, reading: ReadingConfig { partitions, .. }, .. } =
+        hub_source(&config);
     assert_eq!((hub.as_str(), consumer_group.as_str(), partitions), ("orders", "$Default", &Partitions::All));
-    assert_eq!(hub_source(&config).options, SourceOptions::default());
-    assert_eq!(hub_source(&config).checkpoint_store, CheckpointStoreConfig::Files("./checkpoints".into()));
+    assert_eq!(reading(&config).options, SourceOptions::default());
+    assert_eq!(reading(&config).checkpoint_store, CheckpointStoreConfig::Files("./checkpoints".into()));
     assert_eq!(config.metrics, None);
     let options = config.relay_options(32, "me");
     assert_eq!(options.fan_out, 32, "all destinations");
@@ -143,13 +148,12 @@ metrics: 127.0.0.1:9464
     let EventHubsSourceConfig {
         hub,
         consumer_group,
-        partitions,
         transport: transport_of_source,
         certificate_authority: trusted_of_source,
         ..
     } = hub_source(&config);
     assert_eq!(
-        (hub.as_str(), consumer_group.as_str(), partitions),
+        (hub.as_str(), consumer_group.as_str(), &reading(&config).partitions),
         ("orders", "audit", &Partitions::Listed(vec![0, 2]))
     );
     let [SinkConfig::EventHubs(sink)] = &config.sinks[..] else { panic!("a hub: {:?}", config.sinks) };
@@ -158,10 +162,10 @@ metrics: 127.0.0.1:9464
     assert_eq!((transport_of_source, transport_of_sink), (&Transport::WebSocket, &Transport::Tcp));
     assert_eq!(trusted_of_source, &Some("source-ca.pem".into()));
     assert_eq!(trusted_of_sink, &Some("sink-ca.pem".into()));
-    assert_eq!(hub_source(&config).options.batch.max_events, 64);
-    assert_eq!(hub_source(&config).options.batch.max_wait, Duration::from_millis(5));
+    assert_eq!(reading(&config).options.batch.max_events, 64);
+    assert_eq!(reading(&config).options.batch.max_wait, Duration::from_millis(5));
     assert_eq!(
-        (hub_source(&config).options.prefetch, hub_source(&config).adapt_prefetch, config.fan_out),
+        (reading(&config).options.prefetch, reading(&config).adapt_prefetch, config.fan_out),
         (500, None, Some(7))
     );
     assert_eq!(config.metrics.map(|address| address.port()), Some(9464));
@@ -239,8 +243,8 @@ fn checkpoints_may_be_kept_in_blobs() {
          names: lower-case, namespace: 'localhost:5672'}}",
     )
     .expect("a whole pipeline");
-    let CheckpointStoreConfig::Blob(options) = &hub_source(&config).checkpoint_store else {
-        panic!("blobs: {:?}", hub_source(&config).checkpoint_store);
+    let CheckpointStoreConfig::Blob(options) = &reading(&config).checkpoint_store else {
+        panic!("blobs: {:?}", reading(&config).checkpoint_store);
     };
     assert_eq!(options.container, "checkpoints");
     assert_eq!(options.missing_container, MissingContainer::Create);
@@ -403,7 +407,7 @@ fn events_may_go_to_several_sinks_with_bounds() {
     assert!(matches!(config.sinks[..], [SinkConfig::ServiceBus(_), SinkConfig::EventHubs(_)]));
     let options = config.relay_options(4, "me");
     assert_eq!((options.fan_out, options.events_at_once, options.sinks_at_once), (4, 100, 1));
-    assert_eq!(hub_source(&config).options.batch.max_events, 100, "a batch is in work as a whole");
+    assert_eq!(reading(&config).options.batch.max_events, 100, "a batch is in work as a whole");
 
     let unbounded = read("").expect("a whole pipeline").relay_options(4, "me");
     assert_eq!((unbounded.events_at_once, unbounded.sinks_at_once), (usize::MAX, usize::MAX));
@@ -446,4 +450,117 @@ fn a_hub_is_not_read_without_a_place_for_its_checkpoints() {
     let error = read_text(ENDS).expect_err("there is a mistake");
     let message = error.to_string();
     assert!(message.contains("`checkpoint`: there is no store for checkpoints"), "{message}");
+}
+
+/// A pipeline between topics, with these keys of either end and `more`.
+fn read_topics(source: &str, sink: &str, more: &str) -> Result<PipelineConfig, SettingsError> {
+    read_text(&format!(
+        "source:\n  kafka: {{topic: orders, {source}}}\nsink:\n  kafka: {{topic: copies, {sink}}}\n{more}"
+    ))
+}
+
+#[test]
+fn a_topic_is_reached_by_its_brokers_or_by_a_connection_string() {
+    let config = read_topics(
+        "bootstrap: 'a:1,b:2', group: mirror, partitions: [1], properties: {security.protocol: SSL, fetch.wait.max.ms: 10}",
+        "connection_string: '${NAMESPACE}', certificate_authority: ca.pem, properties: {acks: 1}",
+        "checkpoint: {store: group}\nroute: same-partition\n",
+    )
+    .expect("a whole pipeline");
+    let SourceConfig::Kafka(source) = &config.source else { panic!("a topic: {:?}", config.source) };
+    assert_eq!((source.options.topic.as_str(), source.group.as_str()), ("orders", "mirror"));
+    assert_eq!(source.reading.partitions, Partitions::Listed(vec![1]));
+    assert_eq!(source.reading.checkpoint_store, CheckpointStoreConfig::Group);
+    let expected =
+        [("bootstrap.servers", "a:1,b:2"), ("fetch.wait.max.ms", "10"), ("security.protocol", "SSL")];
+    assert_eq!(source.options.properties.iter().collect::<Vec<_>>(), expected);
+    assert_eq!(*config.group(), ConsumerGroup::new("a:1,b:2", "orders", "mirror"));
+    let [SinkConfig::Kafka(sink)] = &config.sinks[..] else { panic!("a topic: {:?}", config.sinks) };
+    let property = |name| sink.options.properties.get(name);
+    assert_eq!(property("bootstrap.servers"), Some("example.servicebus.windows.net:9093"));
+    assert_eq!((property("security.protocol"), property("acks")), (Some("SASL_SSL"), Some("1")));
+    assert_eq!(
+        (property("sasl.username"), property("sasl.password")),
+        (Some("$ConnectionString"), Some(NAMESPACE))
+    );
+    assert_eq!(property("ssl.ca.location"), Some("ca.pem"));
+    assert!(config.keeps_partitions());
+}
+
+#[test]
+fn a_topic_and_a_hub_or_queue_may_be_at_either_end() {
+    let topic = "kafka: {bootstrap: 'localhost:9092', topic: orders}";
+    let hub = "event_hubs: {connection_string: '${NAMESPACE}', hub: orders}";
+    let queue = "service_bus: {connection_string: '${NAMESPACE}', queue: orders}";
+    let store = "checkpoint: {store: {files: ./checkpoints}}\n";
+    for (source, sink, store) in
+        [(topic, hub, store), (topic, queue, store), (hub, topic, store), (queue, topic, "")]
+    {
+        let text = format!("source:\n  {source}\nsink:\n  {sink}\n{store}");
+        read_text(&text).unwrap_or_else(|error| panic!("{text} gave: {error}"));
+    }
+}
+
+#[test]
+fn mistakes_about_topics_are_reported_with_their_place() {
+    let here = "bootstrap: 'localhost:9092'";
+    let group = "checkpoint: {store: group}\n";
+    for (source, sink, more, told) in [
+        ("group: g", here, group, "pipeline.yaml:2:3: `source.kafka`: no cluster is given"),
+        (
+            "bootstrap: 'a:1', connection_string: '${NAMESPACE}'",
+            here,
+            group,
+            "pipeline.yaml:2:37: `source.kafka.bootstrap`: `connection_string` is given, too",
+        ),
+        (
+            "bootstrap: 'a:1', properties: {bootstrap.servers: 'b:1'}",
+            here,
+            group,
+            "pipeline.yaml:2:76: `source.kafka.properties.bootstrap.servers`: the brokers have a key of their own",
+        ),
+        (
+            here,
+            "bootstrap: 'a:1', properties: {lingr.ms: 5}",
+            group,
+            "pipeline.yaml:4:67: `sink.kafka.properties.lingr.ms`: property lingr.ms: ",
+        ),
+        (
+            here,
+            "bootstrap: 'a:1', properties: {acks: 7}",
+            group,
+            "pipeline.yaml:4:63: `sink.kafka.properties.acks`: property acks: ",
+        ),
+        (
+            "bootstrap: 'localhost:x'",
+            here,
+            group,
+            "pipeline.yaml:2:37: `source.kafka.bootstrap`: property bootstrap.servers: ",
+        ),
+        (
+            "bootstrap: 'a:1', group: ''",
+            here,
+            group,
+            "pipeline.yaml:2:51: `source.kafka.group`: the name is empty",
+        ),
+        (here, here, "", "`checkpoint`: there is no store for checkpoints"),
+        (
+            here,
+            here,
+            "checkpoint: {store: group}\nownership: greedy\n",
+            "`checkpoint.store`: committed offsets can't be shared by claims",
+        ),
+        (here, "bootstrap: 'localhost:9092', topic: orders", group, "topic"),
+    ] {
+        let message = read_topics(source, sink, more).expect_err("there is a mistake").to_string();
+        assert!(message.contains(told), "{source} | {sink} | {more} gave: {message}");
+    }
+    let loops = read_text(&format!(
+        "source:\n  kafka: {{topic: orders, {here}}}\nsink:\n  kafka: {{topic: orders, {here}}}\n{group}"
+    ))
+    .expect_err("a loop")
+    .to_string();
+    assert!(loops.contains("`sink.kafka.topic`: `orders` is also the source"), "{loops}");
+    let of_a_hub = read_with_store("group").expect_err("a hub").to_string();
+    assert!(of_a_hub.contains("`checkpoint.store`: only a group of Kafka commits offsets"), "{of_a_hub}");
 }

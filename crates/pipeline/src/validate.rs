@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use access::ConnectionString;
+use access::{ConnectionString, Endpoint};
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
@@ -29,9 +29,10 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     }
     match &pipeline.source {
         Source::EventHubs(source) => {
-            if let Some(partitions) = &source.partitions {
-                rules.partitions(partitions)?;
-            }
+            rules.partitions("source.event_hubs.partitions", source.partitions.as_deref())?;
+        }
+        Source::Kafka(source) => {
+            rules.partitions("source.kafka.partitions", source.partitions.as_deref())?;
         }
         Source::ServiceBus(_) => {
             for (key, advice) in KEYS_OF_CHECKPOINTS {
@@ -48,13 +49,22 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
             let advice = "add `checkpoint: {store: {files: <folder>}}`";
             return Err(document.mistake("checkpoint", reason, advice));
         }
-        (Source::EventHubs(_), Some(checkpoint)) => rules.checkpoint(checkpoint)?,
+        (Source::Kafka(_), None) => {
+            let reason = "there is no store for checkpoints";
+            let advice =
+                "add `checkpoint: {store: group}` to commit offsets, or `{store: {files: <folder>}}`";
+            return Err(document.mistake("checkpoint", reason, advice));
+        }
+        (Source::EventHubs(_) | Source::Kafka(_), Some(checkpoint)) => {
+            rules.checkpoint(checkpoint)?;
+            rules.group_store(pipeline, checkpoint)?;
+        }
         (Source::ServiceBus(_), _) => {}
     }
-    let into_hubs = pipeline.sinks().all(|(_, sink)| matches!(sink, Sink::EventHubs(_)));
-    let between_hubs = into_hubs && matches!(pipeline.source, Source::EventHubs(_));
-    if matches!(pipeline.route, Route::SamePartition) && !between_hubs {
-        let reason = "it requires hubs on both sides";
+    let into_logs = pipeline.sinks().all(|(_, sink)| !matches!(sink, Sink::ServiceBus(_)));
+    let between_logs = into_logs && !matches!(pipeline.source, Source::ServiceBus(_));
+    if matches!(pipeline.route, Route::SamePartition) && !between_logs {
+        let reason = "it requires hubs or topics of Kafka on both sides";
         let advice = "leave `route` out";
         return Err(document.mistake("route", reason, advice));
     }
@@ -90,15 +100,30 @@ struct Rules<'a> {
     document: &'a Document,
 }
 
-/// An entity of a namespace.
+/// An entity of a namespace, or a topic of a cluster.
 struct Place<'a> {
     entity: String,
-    namespace: &'a ConnectionString,
+    of: Home<'a>,
 }
 
-impl Place<'_> {
+/// Where an entity is.
+#[derive(PartialEq)]
+enum Home<'a> {
+    Namespace(&'a Endpoint),
+    Cluster(String),
+}
+
+impl<'a> Place<'a> {
+    fn in_namespace(entity: impl Into<String>, connection_string: &'a ConnectionString) -> Self {
+        Self { entity: entity.into(), of: Home::Namespace(&connection_string.endpoint) }
+    }
+
+    fn in_cluster(topic: Option<&str>, cluster: String) -> Self {
+        Self { entity: topic.unwrap_or_default().to_owned(), of: Home::Cluster(cluster) }
+    }
+
     fn is(&self, other: &Place<'_>) -> bool {
-        self.namespace.endpoint == other.namespace.endpoint && self.entity.eq_ignore_ascii_case(&other.entity)
+        self.of == other.of && self.entity.eq_ignore_ascii_case(&other.entity)
     }
 }
 
@@ -130,12 +155,16 @@ impl Rules<'_> {
                     let advice = "name one, or leave it out for `$Default`";
                     return Err(self.document.mistake(path, "the name is empty", advice));
                 }
-                Ok(Place { entity: hub.to_owned(), namespace })
+                Ok(Place::in_namespace(hub, namespace))
+            }
+            Source::Kafka(source) => {
+                source.check(self.document)?;
+                Ok(Place::in_cluster(source.topic(), source.cluster()))
             }
             Source::ServiceBus(source) => {
                 source.check(self.document)?;
                 let entity = source.entity().map(|entity| entity.path().to_owned());
-                Ok(Place { entity: entity.unwrap_or_default(), namespace: &source.connection_string })
+                Ok(Place::in_namespace(entity.unwrap_or_default(), &source.connection_string))
             }
         }
     }
@@ -152,14 +181,20 @@ impl Rules<'_> {
                 let section = format!("{section}.event_hubs");
                 let namespace = &sink.connection_string;
                 let hub = self.hub(&section, sink.hub(), namespace.entity_path.as_deref())?;
-                (Place { entity: hub.to_owned(), namespace }, format!("{section}.hub"), "hub")
+                (Place::in_namespace(hub, namespace), format!("{section}.hub"), "hub")
+            }
+            Sink::Kafka(sink) => {
+                let section = format!("{section}.kafka");
+                sink.check(self.document, &section)?;
+                let to = Place::in_cluster(sink.topic(), sink.cluster());
+                (to, format!("{section}.topic"), "topic")
             }
             Sink::ServiceBus(sink) => {
                 let section = format!("{section}.service_bus");
                 sink.check(self.document, &section)?;
                 let entity = sink.entity().map(|entity| entity.path().to_owned()).unwrap_or_default();
                 let another = if sink.topic.is_some() { "topic" } else { "queue" };
-                let to = Place { entity, namespace: &sink.connection_string };
+                let to = Place::in_namespace(entity, &sink.connection_string);
                 (to, format!("{section}.{another}"), another)
             }
         };
@@ -248,8 +283,26 @@ impl Rules<'_> {
         }
     }
 
-    fn partitions(&self, partitions: &[u32]) -> Result<(), SettingsError> {
-        let path = "source.event_hubs.partitions";
+    /// Committed offsets are those of a group of Kafka, and can't tell one writer from another.
+    fn group_store(&self, pipeline: &Pipeline, checkpoint: &Checkpoint) -> Result<(), SettingsError> {
+        if !matches!(checkpoint.store, Store::Group) {
+            return Ok(());
+        }
+        if !matches!(pipeline.source, Source::Kafka(_)) {
+            let reason = "only a group of Kafka commits offsets";
+            let advice = "use `{files: <folder>}` or `{blob: {...}}`";
+            return Err(self.document.mistake("checkpoint.store", reason, advice));
+        }
+        if pipeline.ownership.is_shared() {
+            let reason = "committed offsets can't be shared by claims";
+            let advice = "use `{files: <folder>}` or `{blob: {...}}`, or leave `ownership` out";
+            return Err(self.document.mistake("checkpoint.store", reason, advice));
+        }
+        Ok(())
+    }
+
+    fn partitions(&self, path: &str, partitions: Option<&[u32]>) -> Result<(), SettingsError> {
+        let Some(partitions) = partitions else { return Ok(()) };
         if partitions.is_empty() {
             return Err(self.document.mistake(path, "the list is empty", "leave it out for all partitions"));
         }

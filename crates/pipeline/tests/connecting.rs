@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::path::Path;
 use std::time::Duration;
 
+use access::{ConnectionString, TransportSecurity};
 use bytes::Bytes;
 use connect::event::{EventBatch, PartitionId};
 use connect::event_hubs::{Destination, EventHubsOptions, Publisher};
@@ -13,7 +14,7 @@ use connect::service::ClientOptions;
 use connect::service_bus::ServiceBusSink;
 use connect::sink::{OutgoingBatch, SendToken, SendUnit, Sink as _};
 use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use pipeline::{ConnectError, PipelineConfig};
 use queue_store::{QueueOptions, TopicOptions};
 use relay::metrics::Metrics;
@@ -32,15 +33,23 @@ async fn serve() -> Service {
     let namespace = NamespaceConfig {
         queues: vec![QueueConfig::new("incoming"), QueueConfig::new("copies")],
         topics: vec![topic],
-        ..NamespaceConfig::with_hubs(vec![HubConfig::new("events", 2), HubConfig::new("archive", 3)])
+        ..NamespaceConfig::with_hubs(vec![
+            HubConfig::new("events", 2),
+            HubConfig::new("archive", 3),
+            HubConfig::new("carried", 2),
+            HubConfig::new("mirrored", 2),
+        ])
     };
-    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
+    Service::start(ServiceConfig::loopback(namespace).and(Protocol::Kafka)).await.unwrap()
 }
 
-/// The pipeline of a text, in which `@` stands for the key and value of the connection string.
+/// The pipeline of a text, in which `@` stands for the key and value of the connection string, and `#` for those of the one for
+/// Kafka.
 fn pipeline(service: &Service, text: &str) -> PipelineConfig {
-    let connection_string = service.connection_string(None);
-    let text = text.replace('@', &format!("connection_string: '{}'", connection_string.reveal()));
+    let written = |string: &ConnectionString| format!("connection_string: '{}'", string.reveal());
+    let over_kafka = service.connection_string_over(Protocol::Kafka, TransportSecurity::Plain, None).unwrap();
+    let text = text.replace('@', &written(&service.connection_string(None)));
+    let text = text.replace('#', &written(&over_kafka));
     PipelineConfig::from_document(&Document::parse("pipeline.yaml", &text).unwrap()).unwrap()
 }
 
@@ -92,7 +101,11 @@ async fn publish(service: &Service, events: usize) {
 }
 
 fn archived(service: &Service) -> u64 {
-    service.namespace().hub("archive").unwrap().counters().events_in
+    arrived(service, "archive")
+}
+
+fn arrived(service: &Service, hub: &str) -> u64 {
+    service.namespace().hub(hub).unwrap().counters().events_in
 }
 
 /// How many messages a relay finds in a queue or subscription, which it empties into the archive.
@@ -147,6 +160,50 @@ async fn messages_of_a_queue_go_to_a_hub_and_another_queue_and_are_completed_onc
         assert_eq!(archived(&service) - before, 150);
         assert_eq!(count(&service, "queue: copies", 150).await, 150);
     }
+}
+
+#[tokio::test]
+async fn topics_of_kafka_are_at_either_end_of_a_pipeline() {
+    let service = serve().await;
+    let folder = tempfile::tempdir().unwrap();
+    publish(&service, 200).await;
+    let files = format!("checkpoint: {{store: {{files: '{}'}}}}\n", folder.path().display());
+    let carry = async |source: &str, sink: &str, more: &str, events: u64| {
+        let text = format!("source:\n  {source}\nsink:\n  {sink}\n{more}");
+        let relay = connect(&pipeline(&service, &text)).await.unwrap();
+        let done = |metrics: &Metrics| metrics.completed_events.max(metrics.confirmed_events) >= events;
+        let metrics = run(relay, done).await;
+        assert_eq!(
+            (metrics.received_events, metrics.forwarded_events),
+            (events, events),
+            "{source} to {sink}"
+        );
+        assert_eq!((metrics.missed_events, metrics.failed_sends), (0, 0), "{source} to {sink}");
+    };
+    let same = |store: &str| format!("{store}route: same-partition\n");
+    let group = "checkpoint: {store: group}\n";
+    let carried = "kafka: {#, topic: carried}";
+    carry("event_hubs: {@, hub: events}", carried, &same(&files), 200).await;
+    carry(carried, "kafka: {#, topic: mirrored, properties: {compression.type: lz4}}", &same(group), 200)
+        .await;
+    assert_eq!((arrived(&service, "carried"), arrived(&service, "mirrored")), (200, 200));
+    carry("kafka: {#, topic: mirrored}", "service_bus: {@, queue: incoming, send: batch}", group, 200).await;
+    carry("service_bus: {@, queue: incoming}", "kafka: {#, topic: archive}", "", 200).await;
+    assert_eq!(archived(&service), 200);
+
+    // What was committed is done: what comes next is only what is new.
+    publish(&service, 20).await;
+    carry("event_hubs: {@, hub: events}", carried, &same(&files), 20).await;
+    let all = "sinks:\n- kafka: {#, topic: mirrored}\n- event_hubs: {@, hub: archive}\n";
+    let text = format!("source:\n  {carried}\n{all}{group}");
+    let relay = connect(&pipeline(&service, &text)).await.unwrap();
+    let metrics = run(relay, |metrics| metrics.completed_events == 20).await;
+    assert_eq!((metrics.received_events, metrics.forwarded_events), (20, 40));
+    assert_eq!((archived(&service), arrived(&service, "mirrored")), (220, 220));
+
+    let nowhere = format!("source:\n  kafka: {{#, topic: nowhere}}\nsink:\n  {carried}\n{group}");
+    let error = connect(&pipeline(&service, &nowhere)).await.unwrap_err();
+    assert!(matches!(&error, ConnectError::Source(_)), "{error}");
 }
 
 #[tokio::test]

@@ -145,7 +145,8 @@ fn copied(case: Case, events: u64) -> Duration {
 }
 
 fn regrouped(case: Case, events: u64) -> Duration {
-    let router = Router { route: Route::Random, fan_out: case.fan_out, seed: 1, partitioner: Partitioner::EventHubs };
+    let router =
+        Router { route: Route::Random, fan_out: case.fan_out, seed: 1, partitioner: Partitioner::EventHubs };
     let mut regroup = Regroup::new(case.fan_out);
     let (mut destinations, mut order, mut groups) = (Vec::new(), Vec::new(), Vec::new());
     let mut output = Vec::new();

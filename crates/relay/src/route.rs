@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn partitions_stay_what_they_are_and_wrap_around_at_the_fan_out() {
-        let router = |fan_out| Router { route: Route::SamePartition, fan_out, seed: 1, partitioner: EventHubs };
+        let router =
+            |fan_out| Router { route: Route::SamePartition, fan_out, seed: 1, partitioner: EventHubs };
         let events = [("device-1", 1), ("", 2)];
         assert_eq!(assign(router(32), &events), [3, 3]);
         assert_eq!(assign(router(2), &events), [1, 1]);

@@ -42,6 +42,7 @@ Examples:
   parshall relay pipelines/fan-out.yaml --check
   parshall relay pipelines/fan-out.yaml
   parshall relay pipelines/queue-forward.yaml
+  parshall relay pipelines/mirror.yaml
 
 A pipeline:
   source:
@@ -80,6 +81,17 @@ checkpoints:
       connection_string: ${SINK_CONNECTION_STRING:?the namespace to send to}
       queue: forwarded                 # or topic:
       send: single                     # or batch
+
+From or to a topic of Kafka, in any combination with the others:
+  source:
+    kafka:
+      bootstrap: localhost:9092        # or connection_string:, for Event Hubs
+      topic: orders
+      group: parshall                  # whose committed offsets are the checkpoints
+      properties: {security.protocol: SASL_SSL, sasl.username: ..., sasl.password: ...}
+  sink:
+    kafka: {bootstrap: 'other:9092', topic: orders, properties: {acks: all, compression.type: lz4}}
+  checkpoint: {store: group}           # or files, blob as above
 
 Delivery is at least once. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gracefully: events in flight are
 finished, progress is written, and the exit status is 0. A second signal exits immediately

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use access::{ConnectionString, TransportSecurity};
 use connect::checkpoint::blobs::{MissingContainer, Spelling};
+use connect::kafka::KafkaOptions;
 use connect::sink::SendUnit;
 use pipeline::vocabulary::OwnershipMode;
-use pipeline::{
-    CheckpointStoreConfig, EventHubsSourceConfig, Partitions, PipelineConfig, SinkConfig, SourceConfig,
-};
+use pipeline::{CheckpointStoreConfig, Partitions, PipelineConfig, ReadingConfig, SinkConfig, SourceConfig};
 use relay::route::Route;
 use relay::{CheckpointPolicy, MissedEvents, PoisonEvents};
 use units::duration;
@@ -34,14 +33,12 @@ impl fmt::Display for Plan<'_> {
             SourceConfig::EventHubs(source) => {
                 let of = place(&source.hub, &source.connection_string);
                 let group = &source.consumer_group;
-                write!(f, "source       {of}, consumer group {group}")?;
-                match &source.partitions {
-                    Partitions::All => writeln!(f, ", all partitions")?,
-                    Partitions::Listed(partitions) => writeln!(f, ", partitions {}", list(partitions))?,
-                    Partitions::EveryNth { first, step } => {
-                        writeln!(f, ", every {step}th partition from {first}")?;
-                    }
-                }
+                let partitions = partitions(&source.reading);
+                writeln!(f, "source       {of}, consumer group {group}, {partitions}")?;
+            }
+            SourceConfig::Kafka(source) => {
+                let (of, partitions) = (topic(&source.options), partitions(&source.reading));
+                writeln!(f, "source       {of}, consumer group {}, {partitions}", source.group)?;
             }
             SourceConfig::ServiceBus(source) => {
                 let of = place(&source.entity.to_string(), &source.connection_string);
@@ -54,6 +51,7 @@ impl fmt::Display for Plan<'_> {
                     let to = place(&sink.hub, &sink.connection_string);
                     writeln!(f, "sink         {to}")?;
                 }
+                SinkConfig::Kafka(sink) => writeln!(f, "sink         {}", topic(&sink.options))?,
                 SinkConfig::ServiceBus(sink) => {
                     let to = place(&sink.entity.to_string(), &sink.connection_string);
                     let unit = match sink.unit {
@@ -70,7 +68,7 @@ impl fmt::Display for Plan<'_> {
             Route::RoundRobin => "round-robin",
             Route::SamePartition => "same-partition",
         };
-        let has_partitions = config.sinks.iter().any(|sink| matches!(sink, SinkConfig::EventHubs(_)));
+        let has_partitions = config.sinks.iter().any(|sink| !matches!(sink, SinkConfig::ServiceBus(_)));
         match config.fan_out {
             _ if !has_partitions => {}
             Some(fan_out) => writeln!(f, "route        {route}, to the first {fan_out} partitions")?,
@@ -81,37 +79,35 @@ impl fmt::Display for Plan<'_> {
             let (events, sinks) = (bound(options.events_at_once), bound(options.sinks_at_once));
             writeln!(f, "dispatch     {events} events at once, each batch to {sinks} sinks at once")?;
         }
-        match &config.source {
-            SourceConfig::EventHubs(source) => {
-                let batch = source.options.batch;
-                let order = match options.in_flight {
-                    1 => "in order per destination".to_owned(),
-                    sends => format!("{sends} concurrent sends to each destination"),
-                };
-                let adapts = match source.adapt_prefetch {
-                    Some(_) => " or more (adaptive)",
-                    None => "",
-                };
-                writeln!(
-                    f,
-                    "batch        {} events or {}, {order}, {} events prefetched{adapts}",
-                    batch.max_events,
-                    duration::text(batch.max_wait),
-                    source.options.prefetch,
-                )?;
-            }
-            SourceConfig::ServiceBus(source) => {
-                let receive = source.receive;
-                let renewed = match receive.lock_renewal {
-                    Duration::ZERO => "locks are not renewed".to_owned(),
-                    limit => format!("locks renewed for {}", duration::text(limit)),
-                };
-                writeln!(
-                    f,
-                    "concurrency  {} messages, {} prefetched, {renewed}",
-                    receive.concurrency, receive.prefetch,
-                )?;
-            }
+        if let Some(reading) = config.source.reading() {
+            let batch = reading.options.batch;
+            let order = match options.in_flight {
+                1 => "in order per destination".to_owned(),
+                sends => format!("{sends} concurrent sends to each destination"),
+            };
+            let adapts = match reading.adapt_prefetch {
+                Some(_) => " or more (adaptive)",
+                None => "",
+            };
+            writeln!(
+                f,
+                "batch        {} events or {}, {order}, {} events prefetched{adapts}",
+                batch.max_events,
+                duration::text(batch.max_wait),
+                reading.options.prefetch,
+            )?;
+        }
+        if let SourceConfig::ServiceBus(source) = &config.source {
+            let receive = source.receive;
+            let renewed = match receive.lock_renewal {
+                Duration::ZERO => "locks are not renewed".to_owned(),
+                limit => format!("locks renewed for {}", duration::text(limit)),
+            };
+            writeln!(
+                f,
+                "concurrency  {} messages, {} prefetched, {renewed}",
+                receive.concurrency, receive.prefetch,
+            )?;
         }
         writeln!(
             f,
@@ -119,9 +115,9 @@ impl fmt::Display for Plan<'_> {
             options.retry.attempts,
             duration::text(options.retry.try_timeout),
         )?;
-        match &config.source {
-            SourceConfig::EventHubs(source) => {
-                write_progress(f, source, options.checkpoint)?;
+        match config.source.reading() {
+            Some(reading) => {
+                write_progress(f, reading, options.checkpoint)?;
                 match &options.poison_events {
                     PoisonEvents::Hold => {}
                     PoisonEvents::Stop => {
@@ -135,7 +131,7 @@ impl fmt::Display for Plan<'_> {
                     writeln!(f, "missed       events removed by retention stop the relay")?;
                 }
             }
-            SourceConfig::ServiceBus(_) => {
+            None => {
                 writeln!(f, "settlement   each message, once the destination has accepted it")?;
             }
         }
@@ -149,17 +145,20 @@ impl fmt::Display for Plan<'_> {
 /// Where it is kept how far a hub was read, and who else reads it.
 fn write_progress(
     f: &mut fmt::Formatter<'_>,
-    source: &EventHubsSourceConfig,
+    reading: &ReadingConfig,
     checkpoint: CheckpointPolicy,
 ) -> fmt::Result {
     let policy = match checkpoint {
         CheckpointPolicy::EachBatch => "after each batch".to_owned(),
         CheckpointPolicy::Every(interval) => format!("every {}", duration::text(interval)),
     };
-    match &source.checkpoint_store {
+    match &reading.checkpoint_store {
         CheckpointStoreConfig::Memory => writeln!(f, "checkpoints  {policy}, in memory")?,
         CheckpointStoreConfig::Files(folder) => {
             writeln!(f, "checkpoints  {policy}, in {}", folder.display())?;
+        }
+        CheckpointStoreConfig::Group => {
+            writeln!(f, "checkpoints  {policy}, as committed offsets of the group")?;
         }
         CheckpointStoreConfig::Blob(options) => {
             let names = match options.spelling {
@@ -178,13 +177,15 @@ fn write_progress(
             )?;
         }
     }
-    let ownership = &source.ownership;
+    let ownership = &reading.ownership;
     let mode = match ownership.mode {
         OwnershipMode::Static => None,
         OwnershipMode::Balanced => Some("balanced"),
         OwnershipMode::Greedy => Some("greedy"),
     };
-    if mode.is_none() && matches!(source.checkpoint_store, CheckpointStoreConfig::Blob(_)) {
+    let is_locked =
+        !matches!(reading.checkpoint_store, CheckpointStoreConfig::Blob(_) | CheckpointStoreConfig::Group);
+    if mode.is_none() && !is_locked {
         writeln!(
             f,
             "             not locked: without `ownership`, a second relay on them would duplicate every event"
@@ -208,6 +209,24 @@ fn place(entity: &str, connection_string: &ConnectionString) -> String {
         TransportSecurity::Plain => ", without TLS",
     };
     format!("{entity} at {}:{}{security}", address.host, address.port)
+}
+
+/// The topic and its brokers.
+fn topic(options: &KafkaOptions) -> String {
+    let brokers = options.properties.get("bootstrap.servers").unwrap_or_default();
+    let security = options.properties.get("security.protocol").unwrap_or_default().to_ascii_uppercase();
+    let is_plain = !security.ends_with("SSL");
+    let client = options.client;
+    let security = if is_plain { ", without TLS" } else { "" };
+    format!("topic {} at {brokers}{security}, {client} client", options.topic)
+}
+
+fn partitions(reading: &ReadingConfig) -> String {
+    match &reading.partitions {
+        Partitions::All => "all partitions".to_owned(),
+        Partitions::Listed(partitions) => format!("partitions {}", list(partitions)),
+        Partitions::EveryNth { first, step } => format!("every {step}th partition from {first}"),
+    }
 }
 
 fn list(partitions: &[u32]) -> String {

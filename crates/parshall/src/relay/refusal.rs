@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use access::{ConnectionString, Credential};
-use pipeline::{ConnectError, EndError, PipelineConfig, SinkConfig, SourceConfig};
+use pipeline::{ConnectError, EndError, KafkaSourceConfig, PipelineConfig, SinkConfig, SourceConfig};
 use relay::RelayError;
 use settings::Document;
 
@@ -33,7 +33,8 @@ pub(super) fn of_connecting(
                 (Some(first), Some(last)) => format!("it has {first} to {last}"),
                 _ => "it has none".to_owned(),
             };
-            document.mistake("source.event_hubs.partitions", error.to_string(), advice).into()
+            let section = End::Source(&config.source).section();
+            document.mistake(&format!("{section}.partitions"), error.to_string(), advice).into()
         }
         ConnectError::TooFewDestinations { destinations, .. } => {
             let advice = format!(
@@ -108,8 +109,8 @@ impl<'a> End<'a> {
     fn advice(self, condition: &str) -> String {
         let section = self.section();
         match condition {
-            "amqp:unauthorized-access" => {
-                let key = match &self.connection_string().credential {
+            "amqp:unauthorized-access" if let Some(connection_string) = self.connection_string() => {
+                let key = match &connection_string.credential {
                     Credential::Key(key) => format!("the key {}", key.name()),
                     Credential::Signature(_) => "the token".to_owned(),
                 };
@@ -121,12 +122,19 @@ impl<'a> End<'a> {
                     "{self}: {key} must be valid and have the {right} right; see {section}.connection_string"
                 )
             }
+            "UNKNOWN_TOPIC_OR_PARTITION" => format!("{self}: create the topic, or correct {section}.topic"),
+            "SASL_AUTHENTICATION_FAILED" | "UNSUPPORTED_SASL_MECHANISM" => {
+                format!("{self}: the login was refused; see {section}.properties")
+            }
+            "TOPIC_AUTHORIZATION_FAILED" | "GROUP_AUTHORIZATION_FAILED" | "CLUSTER_AUTHORIZATION_FAILED" => {
+                format!("{self}: the login must have the right to do this; see {section}")
+            }
             "amqp:not-found" => format!("{self}: create the missing entity, or correct {section}"),
             "com.microsoft:entity-disabled" => format!("{self}: enable it, or correct {section}"),
             _ if condition.starts_with("connection:") => {
                 let advice = ConnectionSettings::of_section(&section).advice(condition);
                 advice.map_or_else(
-                    || format!("{self}: check that it is reachable, and {section}.connection_string"),
+                    || format!("{self}: check that it is reachable, and {section}.{}", self.address_key()),
                     |advice| format!("{self}: {advice}"),
                 )
             }
@@ -143,6 +151,7 @@ impl<'a> End<'a> {
         };
         let kind = match self {
             End::Source(SourceConfig::EventHubs(_)) | End::Sink(SinkConfig::EventHubs(_), _) => "event_hubs",
+            End::Source(SourceConfig::Kafka(_)) | End::Sink(SinkConfig::Kafka(_), _) => "kafka",
             End::Source(SourceConfig::ServiceBus(_)) | End::Sink(SinkConfig::ServiceBus(_), _) => {
                 "service_bus"
             }
@@ -155,12 +164,22 @@ impl<'a> End<'a> {
         Self::Sink(&config.sinks[index], is_one_of_several.then_some(index))
     }
 
-    fn connection_string(self) -> &'a ConnectionString {
-        match self {
+    /// How a namespace is reached; a cluster of Kafka has none.
+    fn connection_string(self) -> Option<&'a ConnectionString> {
+        Some(match self {
             End::Source(SourceConfig::EventHubs(source)) => &source.connection_string,
             End::Source(SourceConfig::ServiceBus(source)) => &source.connection_string,
             End::Sink(SinkConfig::EventHubs(sink), _) => &sink.connection_string,
             End::Sink(SinkConfig::ServiceBus(sink), _) => &sink.connection_string,
+            End::Source(SourceConfig::Kafka(_)) | End::Sink(SinkConfig::Kafka(_), _) => return None,
+        })
+    }
+
+    /// The key that says where it is.
+    fn address_key(self) -> &'static str {
+        match self.connection_string() {
+            Some(_) => "connection_string",
+            None => "bootstrap",
         }
     }
 }
@@ -174,10 +193,24 @@ impl fmt::Display for End<'_> {
             End::Source(SourceConfig::ServiceBus(source)) => {
                 write!(f, "the source is {}", source.entity)
             }
+            End::Source(SourceConfig::Kafka(source)) => {
+                let KafkaSourceConfig { options, group, .. } = &**source;
+                let brokers = options.properties.get("bootstrap.servers").unwrap_or_default();
+                return write!(
+                    f,
+                    "the source is topic {} at {brokers}, consumer group {group}",
+                    options.topic
+                );
+            }
+            End::Sink(SinkConfig::Kafka(sink), _) => {
+                let brokers = sink.options.properties.get("bootstrap.servers").unwrap_or_default();
+                return write!(f, "the sink is topic {} at {brokers}", sink.options.topic);
+            }
             End::Sink(SinkConfig::EventHubs(sink), _) => write!(f, "the sink is hub {}", sink.hub),
             End::Sink(SinkConfig::ServiceBus(sink), _) => write!(f, "the sink is {}", sink.entity),
         }?;
-        let address = self.connection_string().amqp_address();
+        let Some(connection_string) = self.connection_string() else { return Ok(()) };
+        let address = connection_string.amqp_address();
         write!(f, " at {}:{}", address.host, address.port)
     }
 }

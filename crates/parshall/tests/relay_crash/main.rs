@@ -1,5 +1,6 @@
 //! The pipeline under `kill -9`, under injected failures, and stopped in good order: what arrives, how often, and in
-//! what order. `sharing` does the same to several relays at once, `queues` to one between queues.
+//! what order. `sharing` does the same to several relays at once, `queues` to one between queues, `topics` to one between topics of
+//! Kafka.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
@@ -10,6 +11,7 @@ mod rig;
 mod serving;
 mod sharing;
 mod switch;
+mod topics;
 
 use std::time::Duration;
 
@@ -19,16 +21,29 @@ use units::{ByteSize, Random};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_random_moments_it_loses_nothing_and_repeats_no_more_than_was_under_way() {
-    const KILLS: u64 = 24;
+    let (_, duplicated) =
+        kill_at_random_moments(20_240_117, async |settings| Rig::start(settings).await).await;
+    // A kill repeats at most what no checkpoint covered: everything that each partition had fetched.
+    let bound = KILLS * u64::from(SOURCES) * PREFETCH;
+    assert!(duplicated <= bound, "{duplicated} duplicates, more than {bound}");
+}
+
+/// How often a relay is killed.
+const KILLS: u64 = 24;
+
+/// Events of a partition that it may fetch ahead.
+const PREFETCH: u64 = 400;
+
+/// Kills relays of a rig that is made with lines of the pipeline, and holds what arrives against what was sent: nothing is lost.
+/// Gives how many events there were, and how many came again.
+async fn kill_at_random_moments(seed: u64, rig: impl AsyncFnOnce(&str) -> Rig) -> (u64, u64) {
     const BATCH: u64 = 40;
-    const PREFETCH: u64 = 400;
-    const SEED: u64 = 20_240_117;
     let test = async {
         let settings = format!(
             "route: random\nseed: 5\nbatch: {{events: {BATCH}, wait: 2 ms}}\nprefetch: {PREFETCH}\nin_flight: 3\n"
         );
-        let mut rig = Rig::start(&settings).await;
-        let mut random = Random::from_seed(SEED);
+        let mut rig = rig(&settings).await;
+        let mut random = Random::from_seed(seed);
         for _ in 0..KILLS {
             let mut relay = rig.relay();
             // From the very first event that a relay has sent on, to many batches later.
@@ -45,14 +60,11 @@ async fn killed_at_random_moments_it_loses_nothing_and_repeats_no_more_than_was_
         assert_eq!(status.code(), Some(0), "{said}");
 
         let verdict = rig.verdict(&sends).await;
-        assert!(verdict.is_intact(), "seed {SEED}: {verdict:?}");
-        assert_eq!((verdict.sent, verdict.distinct), (sent, sent), "seed {SEED}");
-        // A kill repeats at most what no checkpoint covered: everything that each partition had fetched.
-        let bound = KILLS * u64::from(SOURCES) * PREFETCH;
-        let duplicated = verdict.counts.duplicated;
-        assert!(duplicated <= bound, "seed {SEED}: {duplicated} duplicates, more than {bound}");
+        assert!(verdict.is_intact(), "seed {seed}: {verdict:?}");
+        assert_eq!((verdict.sent, verdict.distinct), (sent, sent), "seed {seed}");
+        (sent, verdict.counts.duplicated)
     };
-    tokio::time::timeout(PATIENCE, test).await.unwrap();
+    tokio::time::timeout(PATIENCE, test).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

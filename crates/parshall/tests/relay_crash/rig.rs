@@ -9,6 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::TransportSecurity;
 use access::storage::StorageConnectionString;
 use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer};
 use connect::checkpoint::{BlobCheckpointStore, CheckpointStore, ConsumerGroup, FileCheckpointStore};
@@ -66,6 +67,8 @@ pub(crate) struct Rig {
 enum Checkpoints {
     Files,
     Blobs,
+    /// As committed offsets, and both hubs are topics of Kafka to the relay.
+    Group,
 }
 
 /// Everything that the destination held.
@@ -108,12 +111,18 @@ impl Rig {
         Self::start_with(settings, LogLimits::default(), Checkpoints::Blobs).await
     }
 
+    /// The same with a relay that reads and writes the hubs as topics of Kafka, and commits offsets.
+    pub(crate) async fn start_with_topics(settings: &str) -> Self {
+        Self::start_with(settings, LogLimits::default(), Checkpoints::Group).await
+    }
+
     async fn start_with(settings: &str, log: LogLimits, checkpoints: Checkpoints) -> Self {
         let namespace = NamespaceConfig::with_hubs(vec![
             HubConfig::new("source", SOURCES as u16),
             HubConfig { log, ..HubConfig::new("destination", DESTINATIONS as u16) },
         ]);
-        let service = Service::start(ServiceConfig::loopback(namespace).and(Protocol::Blob)).await.unwrap();
+        let listeners = ServiceConfig::loopback(namespace).and(Protocol::Blob).and(Protocol::Kafka);
+        let service = Service::start(listeners).await.unwrap();
         let blobs = Switch::to(service.address(Protocol::Blob).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let store = match checkpoints {
@@ -122,13 +131,19 @@ impl Rig {
                 "{{blob: {{connection_string: '{}', container: {CONTAINER}, create: true}}}}",
                 by_way_of(&blobs, &service).reveal()
             ),
+            Checkpoints::Group => "group".to_owned(),
         };
         let connection_string = service.connection_string(None);
+        let (protocol, end, name) = match checkpoints {
+            Checkpoints::Files | Checkpoints::Blobs => (Protocol::Amqp, "event_hubs", "hub"),
+            Checkpoints::Group => (Protocol::Kafka, "kafka", "topic"),
+        };
+        let of_relay = service.connection_string_over(protocol, TransportSecurity::Plain, None).unwrap();
         let pipeline = format!(
-            "source:\n  event_hubs: {{connection_string: '{0}', hub: source}}\n\
-             sink:\n  event_hubs: {{connection_string: '{0}', hub: destination}}\n\
+            "source:\n  {end}: {{connection_string: '{0}', {name}: source}}\n\
+             sink:\n  {end}: {{connection_string: '{0}', {name}: destination}}\n\
              checkpoint: {{store: {store}}}\n{settings}",
-            connection_string.reveal()
+            of_relay.reveal()
         );
         std::fs::write(folder.path().join(PIPELINE), pipeline).unwrap();
         let options = |hub| EventHubsOptions::new(connection_string.clone(), Some(hub)).unwrap();
@@ -208,6 +223,7 @@ impl Rig {
     pub(crate) async fn store(&self) -> Arc<dyn CheckpointStore> {
         match self.checkpoints {
             Checkpoints::Files => Arc::new(FileCheckpointStore::open(self.checkpoints()).unwrap()),
+            Checkpoints::Group => panic!("offsets are committed by the relay alone"),
             Checkpoints::Blobs => {
                 let connection_string = self.service.storage_connection_string().unwrap();
                 let store = BlobCheckpointStore::open(BlobStoreOptions {
