@@ -10,7 +10,7 @@ SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
+.PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench bench-kafka bench-mirror lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -65,6 +65,12 @@ bench-kafka: ## the service against Apache Kafka, driven by the same clients: a 
 	$(CARGO) build --release --locked --manifest-path peers/kafka-load/Cargo.toml --target-dir peers/kafka-load/target
 	peers/apache-kafka/build
 	peers/kafka-load/compare.py --parshall target/release/parshall --out target/bench-kafka
+
+bench-mirror: ## the relay against MirrorMaker 2, on one core each: a table of ratios (a quarter of an hour; needs a JDK, Maven)
+	$(CARGO) build --release --locked -p parshall
+	$(CARGO) build --release --locked --manifest-path peers/kafka-load/Cargo.toml --target-dir peers/kafka-load/target
+	peers/mirror-maker/build
+	peers/kafka-load/mirror.py --parshall target/release/parshall --out target/bench-mirror
 
 lint: ## rustfmt and clippy; warnings are errors
 	$(CARGO) fmt --all --check
