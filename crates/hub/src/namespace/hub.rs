@@ -9,6 +9,7 @@
 use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::receivers::Receivers;
+use super::record_times::RecordTimes;
 use super::watchers::Watchers;
 use crate::counters::{CounterValues, Counters};
 use kafka::record_batch::RecordBatch;
@@ -50,6 +51,8 @@ pub struct Partition {
     receivers: Arc<Receivers>,
     publishers: Arc<Watchers>,
     is_deleted: AtomicBool,
+    /// Set if someone measures them.
+    times: OnceLock<RecordTimes>,
 }
 
 /// Why a hub can't be made.
@@ -216,7 +219,8 @@ impl Hub {
     #[must_use]
     pub fn partition_for_key(&self, key: &str) -> &Arc<Partition> {
         // At most MAXIMUM_PARTITIONS, so the count fits and each remainder has its partition.
-        &self.partitions[Partitioner::EventHubs.partition_of(key.as_bytes(), self.partitions.len() as u32) as usize]
+        &self.partitions
+            [Partitioner::EventHubs.partition_of(key.as_bytes(), self.partitions.len() as u32) as usize]
     }
 
     /// The partition whose turn it is to get what names neither a partition nor a key.
@@ -323,6 +327,7 @@ impl Partition {
             receivers: Arc::default(),
             publishers: Arc::default(),
             is_deleted: AtomicBool::new(false),
+            times: OnceLock::new(),
         })
     }
 
@@ -354,6 +359,19 @@ impl Partition {
     #[must_use]
     pub fn publishers(&self) -> &Arc<Watchers> {
         &self.publishers
+    }
+
+    /// From now on the times of so many batches are remembered, and of as many answers. Noted are the requests of Kafka's clients.
+    pub fn watch_times(&self, capacity: usize) {
+        // Who asks first says how many.
+        let _ = self.times.get_or_init(|| RecordTimes::new(capacity));
+    }
+
+    /// The times of its records, if they are watched.
+    #[inline]
+    #[must_use]
+    pub fn times(&self) -> Option<&RecordTimes> {
+        self.times.get()
     }
 
     /// Whether its hub was deleted. Whoever holds a link to it has to end it, and nothing may be appended any longer.

@@ -15,6 +15,7 @@ mod queue_config;
 mod queue_metrics;
 mod queues;
 mod receivers;
+mod record_times;
 mod storage;
 mod watchers;
 
@@ -28,6 +29,7 @@ pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
 pub(crate) use metrics::NamespaceMetrics;
 pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
 pub use receivers::{Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers};
+pub use record_times::{RecordTimes, SummedTimes};
 pub use storage::{DataDirectoryError, StorageConfig, verify as verify_data_directory};
 pub use watchers::{Watch, Watchers};
 

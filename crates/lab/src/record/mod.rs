@@ -16,9 +16,11 @@
 //! processes sample by sample.
 
 mod encoded;
+mod passage;
 mod window;
 
 pub use encoded::{DecodeError, EncodedDistribution};
+pub use passage::{ReadRecords, ServedRecords};
 pub use window::Window;
 
 use std::time::Duration;

@@ -36,6 +36,8 @@ pub(super) struct Fetch {
     partitions: Vec<Watched>,
     turn: Turn,
     error: ErrorCode,
+    /// When it arrived.
+    asked: std::time::Instant,
     /// When it is answered at the latest.
     pub(super) deadline: Instant,
 }
@@ -75,7 +77,7 @@ struct Place {
 }
 
 impl Fetch {
-    /// Takes a request.
+    /// Takes a request, which arrived when it was `asked`.
     pub(super) fn new(
         namespace: &Namespace,
         session: &Session,
@@ -83,6 +85,7 @@ impl Fetch {
         version: i16,
         correlation_id: i32,
         memory: &mut FetchMemory<'_>,
+        asked: std::time::Instant,
     ) -> Self {
         let mut topics = Topics::new(namespace, session, Right::Listen);
         let begun = memory.begin(request, version, &mut topics);
@@ -97,6 +100,7 @@ impl Fetch {
             partitions,
             turn,
             error,
+            asked,
             deadline: Instant::now() + Duration::from_millis(wait).min(LONGEST_WAIT),
         }
     }
@@ -121,7 +125,7 @@ impl Fetch {
 
     /// Writes the answer, and gives the events and bytes in it. What is worth it is kept for the next request.
     pub(super) fn answer(mut self, output: &mut Output, memory: &mut FetchMemory<'_>) -> (u64, u64) {
-        let Self { version, turn, error, .. } = self;
+        let Self { version, turn, error, asked, .. } = self;
         let mut answer = output.begin(ApiKey::Fetch, version, self.correlation_id);
         let is_full = !matches!(turn, Turn::Continues(_));
         let told: Vec<_> = self
@@ -150,6 +154,9 @@ impl Fetch {
                 }
                 if let (true, Ok(place)) = (watched.events > 0, &watched.place) {
                     place.partition.counters().delivered(watched.events, watched.length() as u64);
+                    if let Some(times) = place.partition.times() {
+                        times.note_read(place.cursor.next_sequence_number(), asked);
+                    }
                 }
                 fetch::end(&mut answer.writer);
             }

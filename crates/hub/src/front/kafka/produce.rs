@@ -1,5 +1,8 @@
 //! From requests to logs. Hot path: a batch is checked where it arrived, and copied once, into the log.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use access::Right;
 use kafka::ErrorCode;
 use kafka::fetch::TopicRef;
@@ -11,7 +14,7 @@ use partition_log::{AppendError, ProduceError, Produced, ProducerError, UnixTime
 use super::KafkaFront;
 use super::session::Session;
 use super::topics::{self, Topics};
-use crate::namespace::Hub;
+use crate::namespace::{Hub, Partition};
 use crate::transactions::{Producer, Producing};
 
 /// What became of the batches of one request.
@@ -26,6 +29,15 @@ struct Stored {
     base_offset: u64,
     log_start_offset: u64,
     commit: CommitNumber,
+    /// Where its commit is to be noted, if its times are watched.
+    watched: Option<Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    partition: Arc<Partition>,
+    /// The number after its last record.
+    end: u64,
 }
 
 #[derive(Debug)]
@@ -35,12 +47,14 @@ struct Refusal {
 }
 
 impl Outcomes {
-    /// Appends the batches of a request, each by itself: one that is refused does not keep the others out.
+    /// Appends the batches of a request, each by itself: one that is refused does not keep the others out. The request was
+    /// complete when it was `received`.
     pub(super) fn append(
         front: &KafkaFront,
         session: &Session,
         request: &ProduceRequest<'_>,
         now: UnixTime,
+        received: Instant,
     ) -> Self {
         let admitted = match request.transactional_id {
             Some(_) => front.namespace.admit_transactions(),
@@ -56,7 +70,8 @@ impl Outcomes {
         let producing = request.transactional_id.map(|id| (id, front.coordinators.transactions.producing()));
         for partition in &request.partitions {
             let hub = topics.find(TopicRef::Name(partition.topic)).map_err(Refusal::of);
-            outcomes.push(hub.and_then(|hub| append(&hub, request, producing.as_ref(), partition, now)));
+            let appended = hub.and_then(|hub| append(&hub, request, producing.as_ref(), partition, now));
+            outcomes.push(appended.map(|stored| stored.noted(received)));
         }
         Self { outcomes }
     }
@@ -64,6 +79,15 @@ impl Outcomes {
     /// None of the batches is stored.
     pub(super) fn refused(request: &ProduceRequest<'_>, error: ErrorCode) -> Self {
         Self { outcomes: request.partitions.iter().map(|_| Err(Refusal::of(error))).collect() }
+    }
+
+    /// All of them are committed by now.
+    pub(super) fn note_commits(&self) {
+        for watched in self.outcomes.iter().flatten().filter_map(|stored| stored.watched.as_ref()) {
+            if let Some(times) = watched.partition.times() {
+                times.note_commit(watched.end);
+            }
+        }
     }
 
     /// The commit that all of them wait for.
@@ -95,6 +119,18 @@ impl Outcomes {
             Err(Refusal { error, message }) => refused(topic, *index, *error, message.clone()),
         };
         self.outcomes.iter().zip(request).map(result).collect()
+    }
+}
+
+impl Stored {
+    /// The same, noted with its times where these are watched.
+    fn noted(self, received: Instant) -> Self {
+        if let Some(Watched { partition, end }) = &self.watched
+            && let Some(times) = partition.times()
+        {
+            times.note_append(self.base_offset..*end, received, self.commit != CommitNumber::DONE);
+        }
+        self
     }
 }
 
@@ -135,9 +171,13 @@ fn append(
         let producer = Producer { id: numbers.id, epoch: numbers.epoch };
         producing.check(id, producer, partition.topic, partition.index).map_err(Refusal::of)?;
     }
-    let (base_offset, commit) = match found.append_record_batch(now, &batch) {
-        Ok(Produced::Stored(appended)) => (appended.first_sequence_number, appended.commit),
-        Ok(Produced::Duplicate { first_sequence_number, commit }) => (first_sequence_number, commit),
+    let (base_offset, commit, watched) = match found.append_record_batch(now, &batch) {
+        Ok(Produced::Stored(appended)) => {
+            let end = appended.first_sequence_number + u64::from(appended.record_count);
+            let watched = found.times().map(|_watched| Watched { partition: Arc::clone(found), end });
+            (appended.first_sequence_number, appended.commit, watched)
+        }
+        Ok(Produced::Duplicate { first_sequence_number, commit }) => (first_sequence_number, commit, None),
         Err(ProduceError::Producer(error)) => {
             let code = match error {
                 ProducerError::OutOfOrder { .. } => ErrorCode::OutOfOrderSequenceNumber,
@@ -159,7 +199,8 @@ fn append(
             return Err(Refusal { error: code, message: Some(error.to_string()) });
         }
     };
-    Ok(Stored { base_offset, log_start_offset: found.log().stats().begin_sequence_number, commit })
+    let log_start_offset = found.log().stats().begin_sequence_number;
+    Ok(Stored { base_offset, log_start_offset, commit, watched })
 }
 
 fn unreadable(error: BatchError) -> Refusal {

@@ -145,7 +145,8 @@ impl ConnectionTask<'_> {
                 shaping::shape(shaper, &request).await
             }
         };
-        let append = || Outcomes::append(self.front, &self.session, &request, SystemTime::now().into());
+        let append =
+            || Outcomes::append(self.front, &self.session, &request, SystemTime::now().into(), self.input_at);
         let outcomes = match fate {
             Shaping::Succeeds => append(),
             Shaping::Refused(error) => Outcomes::refused(&request, error),
@@ -193,6 +194,7 @@ impl ConnectionTask<'_> {
             version,
             header.correlation_id,
             &mut self.fetch_memory,
+            self.input_at,
         ));
         self.answer_fetch();
         Ok(())

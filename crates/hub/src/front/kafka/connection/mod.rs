@@ -58,6 +58,8 @@ pub(super) struct ConnectionTask<'f> {
     shaper: Option<Shaper>,
     stop: watch::Receiver<bool>,
     input: BytesMut,
+    /// When the last of it came.
+    input_at: std::time::Instant,
     output: Output,
     session: Session,
     /// When the client must have said who it is.
@@ -131,6 +133,7 @@ impl<'f> ConnectionTask<'f> {
             shaper,
             stop,
             input: BytesMut::with_capacity(FIRST_CAPACITY),
+            input_at: std::time::Instant::now(),
             output: Output::default(),
             session: Session::new(&front.namespace),
             proof_by: Instant::now() + PROOF_PATIENCE,
@@ -220,6 +223,9 @@ impl<'f> ConnectionTask<'f> {
             }
             let partitions: Vec<_> =
                 first.partitions.iter().map(|(topic, index)| (&**topic, *index)).collect();
+            if state.is_some() {
+                first.outcomes.note_commits();
+            }
             let results = first.outcomes.results(&partitions, commits);
             self.output.answer(ApiKey::Produce, first.version, first.correlation_id, |writer| {
                 produce::write_response(writer, first.version, &results, 0);
@@ -309,7 +315,8 @@ impl<'f> ConnectionTask<'f> {
     /// Waits until there may be something to do.
     async fn wait(&mut self) -> Result<(), Ended> {
         let takes_requests = !self.is_waiting() && self.produced.is_empty();
-        let Self { stream, input, produced, commits, fetch, membership, kept, subscriber, .. } = self;
+        let Self { stream, input, input_at, produced, commits, fetch, membership, kept, subscriber, .. } =
+            self;
         // A client whose request waits is still listened to, so that its end is noticed, up to a bound.
         let reads = takes_requests || input.len() < input.capacity().max(FIRST_CAPACITY);
         let fetch_by = fetch.as_ref().map(|fetch| fetch.deadline);
@@ -326,7 +333,10 @@ impl<'f> ConnectionTask<'f> {
         tokio::select! {
             read = stream.read_buf(input), if reads => match read? {
                 0 => Err(Ended::Closed),
-                _ => Ok(()),
+                _ => {
+                    *input_at = std::time::Instant::now();
+                    Ok(())
+                }
             },
             () = woken => Ok(()),
             () = at(fetch_by) => Ok(()),
