@@ -150,7 +150,7 @@ impl Accounting {
             streams: vec![StreamSends::default(); usize::from(plan.streams)],
             counts: LoadCounts::default(),
             measurement: None,
-            has_schedule: matches!(plan.pace, super::Pace::Open { .. }),
+            has_schedule: plan.pace.has_plan(),
         }
     }
 

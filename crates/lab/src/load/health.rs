@@ -41,7 +41,7 @@ pub struct LoadFacts {
 #[must_use]
 pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
     let mut findings = Vec::new();
-    let is_planned = facts.mode == LoadMode::Open;
+    let is_planned = facts.mode.has_plan();
     let Punctuality { sent, late, held_back, held_back_longest_us, never_sent } = facts.punctuality;
     let planned = sent + never_sent;
     let late_percent = percent(late, planned);
@@ -68,17 +68,23 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
         );
     }
     if is_planned && held_back_percent > UNREMARKABLE_PERCENT {
-        let severity = match held_back_percent > TOLERATED_LATE_PERCENT {
+        // To be held back is what such a loop is about.
+        let severity = match held_back_percent > TOLERATED_LATE_PERCENT && facts.mode != LoadMode::Burst {
             true => Severity::Warning,
             false => Severity::Note,
+        };
+        let included = match facts.mode {
+            LoadMode::Burst => {
+                "those from the intended instant include it, those from the send leave it out (coordinated omission)"
+            }
+            _ => "latencies count from the intended instant, so they include it",
         };
         let finding = Finding::new(
             severity,
             FindingKind::LoadHeldBack,
             format!(
                 "the service held the load back: {} of {} ({held_back_percent:.1} %) left more than {} ms late because \
-                 earlier sends were unanswered, the latest {} late; latencies count from the intended instant, so they \
-                 include it",
+                 earlier sends were unanswered, the latest {} late; {included}",
                 figure::count(held_back),
                 facts.noun.counted(planned),
                 LATE_AFTER.as_millis(),
@@ -87,14 +93,15 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
         );
         let advice = "find out what kept the service from answering; if it always answers that slowly, raise \
                       `load.in_flight` or `load.workers`";
-        findings.push(if facts.is_throttled { finding } else { finding.with_hint(advice) });
+        let is_explained = facts.is_throttled || facts.mode == LoadMode::Burst;
+        findings.push(if is_explained { finding } else { finding.with_hint(advice) });
     }
     // A generator that a quota holds back would have offered more.
     let is_limit = !facts.is_throttled
         && match facts.mode {
             LoadMode::Saturate => facts.held.is_zero(),
             LoadMode::Closed => is_busy,
-            LoadMode::Open | LoadMode::Backlog | LoadMode::Capacity => false,
+            LoadMode::Open | LoadMode::Burst | LoadMode::Backlog | LoadMode::Capacity => false,
         };
     if is_limit {
         findings.push(
@@ -210,6 +217,17 @@ mod tests {
             message.contains("4,800 of 10,000 events (48.0 %)") && message.contains("512 ms"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_loop_that_was_held_back_did_what_it_is_for_and_the_finding_says_which_latency_hides_it() {
+        let punctuality = Punctuality { sent: 10_000, held_back: 4_800, ..Punctuality::default() };
+        let (health, findings) = judge(&LoadFacts { punctuality, ..facts(LoadMode::Burst) });
+        assert!(health.healthy && health.held_back_events == Some(4_800));
+        assert_eq!((findings[0].severity, findings[0].kind), (Severity::Note, FindingKind::LoadHeldBack));
+        assert!(findings[0].message.contains("coordinated omission"), "{}", findings[0].message);
+        let late = Punctuality { sent: 10_000, late: 101, ..Punctuality::default() };
+        assert!(!judge(&LoadFacts { punctuality: late, ..facts(LoadMode::Burst) }).0.healthy);
     }
 
     #[test]

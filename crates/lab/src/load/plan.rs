@@ -10,7 +10,8 @@
 //!   together they are a Poisson process of the whole rate.
 //!
 //! Both place events on an axis that counts events instead of time, and a [`Course`] maps that axis to instants. So a
-//! load may begin with a [`Lead`] at another rate, whatever the arrivals.
+//! load may begin with a [`Lead`] at another rate, whatever the arrivals. In bursts ([`Pace::Burst`]) every event is due
+//! with the first of its burst: number `n` of the whole lies where number `n - n mod burst` does.
 
 use std::time::Duration;
 
@@ -49,6 +50,14 @@ pub enum Pace {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lead: Option<Lead>,
     },
+    /// A loop: each worker sends its part of a burst, one event after the other, waits until all of it was answered, and
+    /// goes on when the next burst is due. A burst that is held up delays those after it.
+    Burst {
+        /// Events per second of all streams together.
+        rate: Rate,
+        /// Events of a burst of all streams together, at least 1.
+        burst: u32,
+    },
     /// A worker sends again when a send was answered.
     Closed,
     /// As much as may be in flight, but never further ahead of what was forwarded than the
@@ -59,6 +68,14 @@ pub enum Pace {
         /// How many, of all streams together.
         events: u64,
     },
+}
+
+impl Pace {
+    /// Whether events have intended instants of their own.
+    #[must_use]
+    pub const fn has_plan(&self) -> bool {
+        matches!(self, Self::Open { .. } | Self::Burst { .. })
+    }
 }
 
 /// How an open load begins, if not at its rate.
@@ -108,6 +125,8 @@ enum Positions {
         number: u64,
         /// How far apart the events of one stream are in it.
         streams: u64,
+        /// How many neighbours in it are due together.
+        burst: u64,
     },
     Poisson {
         random: Random,
@@ -154,16 +173,17 @@ impl Course {
 }
 
 impl StreamPlan {
-    /// The plan of `stream` in an open load that starts at `start`; `None` for the other paces, which
-    /// have no schedule.
+    /// The plan of `stream` in a load that starts at `start`; `None` for paces that have no schedule.
     #[must_use]
     pub fn new(plan: &LoadPlan, stream: u16, start: RunTime) -> Option<Self> {
-        let Pace::Open { rate, arrivals, lead } = plan.pace else {
-            return None;
+        let (rate, arrivals, lead, burst) = match plan.pace {
+            Pace::Open { rate, arrivals, lead } => (rate, arrivals, lead, 1),
+            Pace::Burst { rate, burst } => (rate, Arrivals::Constant, None, u64::from(burst.max(1))),
+            Pace::Closed | Pace::Saturate | Pace::Backlog { .. } => return None,
         };
         let streams = u64::from(plan.streams);
         let positions = match arrivals {
-            Arrivals::Constant => Positions::Constant { number: u64::from(stream), streams },
+            Arrivals::Constant => Positions::Constant { number: u64::from(stream), streams, burst },
             Arrivals::Poisson => {
                 let mut random = Random::for_concern(plan.seed, u64::from(stream));
                 let mean = streams as f64;
@@ -185,7 +205,7 @@ impl StreamPlan {
     #[must_use]
     pub fn intended(&self) -> RunTime {
         let position = match &self.positions {
-            Positions::Constant { number, .. } => *number as f64,
+            Positions::Constant { number, burst, .. } => first_of_burst(*number, *burst) as f64,
             Positions::Poisson { next, .. } => *next,
         };
         RunTime::from_micros(self.course.instant_us(position) as u64)
@@ -195,12 +215,13 @@ impl StreamPlan {
     #[inline]
     #[must_use]
     pub fn intended_of(&self, sequence: u32) -> Option<RunTime> {
-        let Positions::Constant { number, streams } = &self.positions else {
+        let Positions::Constant { number, streams, burst } = &self.positions else {
             return None;
         };
         let distance = i128::from(sequence) - i128::from(self.sequence);
         let number = u64::try_from(i128::from(*number) + distance * i128::from(*streams)).ok()?;
-        Some(RunTime::from_micros(self.course.instant_us(number as f64) as u64))
+        let position = first_of_burst(number, *burst) as f64;
+        Some(RunTime::from_micros(self.course.instant_us(position) as u64))
     }
 
     /// Goes on to the event after the next one.
@@ -208,7 +229,7 @@ impl StreamPlan {
     pub fn advance(&mut self) {
         self.sequence = self.sequence.saturating_add(1);
         match &mut self.positions {
-            Positions::Constant { number, streams } => *number += *streams,
+            Positions::Constant { number, streams, .. } => *number += *streams,
             Positions::Poisson { random, mean, next } => *next += random.exponential(*mean),
         }
     }
@@ -227,7 +248,8 @@ impl StreamPlan {
 
     /// Skips events at equal distances that are due by `now`, all but the last few, and returns how many.
     fn skip_nearly_to(&mut self, now: RunTime) -> u64 {
-        let Positions::Constant { number, streams } = &mut self.positions else {
+        // Who is due with an earlier one is due before its own position, so that none is skipped which is not.
+        let Positions::Constant { number, streams, .. } = &mut self.positions else {
             return 0;
         };
         let due = (self.course.position(now.as_micros() as f64) - *number as f64) / *streams as f64;
@@ -262,6 +284,11 @@ impl Worker {
     pub fn share_of(self, total: u64) -> u64 {
         share(total, self.index, self.count)
     }
+}
+
+/// The number of the event with which event `number` of the whole is due.
+const fn first_of_burst(number: u64, burst: u64) -> u64 {
+    number - number % burst
 }
 
 /// The part of `total` that belongs to `index` of `count`: the parts differ by one at most and add up.
@@ -387,6 +414,29 @@ mod tests {
             let now = RunTime::from_micros(now);
             let counted = all.iter().filter(|intended| **intended < now).count() as u64;
             assert_eq!(stream.due_before(now), counted, "at {}", now.as_micros());
+        }
+    }
+
+    #[test]
+    fn the_events_of_a_burst_are_due_together_and_its_rate_is_that_of_the_whole() {
+        let plan = LoadPlan {
+            pace: Pace::Burst { rate: per_second(100.0), burst: 10 },
+            ..open(1.0, Arrivals::Constant)
+        };
+        // Numbers 0, 4, 8 of the whole are of the first burst, 12 and 16 of the second, 20 of the third.
+        assert_eq!(instants(&plan, 0, 6), [1_000, 1_000, 1_000, 101_000, 101_000, 201_000]);
+        assert_eq!(instants(&plan, 3, 4), [1_000, 1_000, 101_000, 101_000]);
+        let start = RunTime::from_micros(1_000);
+        let streams = || (0..4).map(|number| StreamPlan::new(&plan, number, start).expect("a schedule"));
+        for (now, due) in [(1_000, 0), (1_001, 10), (101_000, 10), (101_001, 20), (10_001_000, 1_000)] {
+            let counted: u64 = streams().map(|stream| stream.due_before(RunTime::from_micros(now))).sum();
+            assert_eq!(counted, due, "at {now}");
+        }
+        let all = instants(&plan, 2, 500);
+        let stream = streams().nth(2).expect("there are four");
+        for sequence in [0, 1, 2, 3, 499] {
+            let intended = stream.intended_of(sequence).expect("it follows from the number");
+            assert_eq!(intended.as_micros(), all[sequence as usize]);
         }
     }
 

@@ -6,7 +6,8 @@
 //! orchestrator allowed more.
 //!
 //! A run that is due while too many sends are unanswered stays in the schedule with its intended
-//! instants, and leaves late. Nothing is skipped and nothing is re-dated.
+//! instants, and leaves late. Nothing is skipped and nothing is re-dated. So it is with a burst that is due while
+//! something of the one before is unanswered.
 
 use std::ops::Range;
 
@@ -23,6 +24,8 @@ pub struct Schedule {
     next_stream: usize,
     unanswered: u64,
     may_be_unanswered: u64,
+    /// When the burst was due that is being sent; used by [`Pace::Burst`] alone.
+    burst: RunTime,
     released: u64,
     /// How many events this worker may have released; bounds only [`Pace::Saturate`].
     allowed: u64,
@@ -73,7 +76,7 @@ impl Schedule {
                     Pace::Backlog { events } => {
                         u32::try_from(share(events, number, plan.streams)).unwrap_or(u32::MAX)
                     }
-                    Pace::Open { .. } | Pace::Closed | Pace::Saturate => u32::MAX,
+                    Pace::Open { .. } | Pace::Burst { .. } | Pace::Closed | Pace::Saturate => u32::MAX,
                 },
                 plan: StreamPlan::new(&plan, number, start),
             })
@@ -85,10 +88,11 @@ impl Schedule {
             next_stream: 0,
             unanswered: 0,
             may_be_unanswered: u64::from(plan.in_flight.max(1)),
+            burst: RunTime::EPOCH,
             released: 0,
             allowed: match plan.pace {
                 Pace::Saturate => 0,
-                Pace::Open { .. } | Pace::Closed | Pace::Backlog { .. } => u64::MAX,
+                Pace::Open { .. } | Pace::Burst { .. } | Pace::Closed | Pace::Backlog { .. } => u64::MAX,
             },
             held: HeldTime::default(),
         }
@@ -97,6 +101,7 @@ impl Schedule {
     /// Appends to `runs` what may leave at `now`, at most `budget` events (the last run may exceed it).
     /// Each run counts as unanswered until [`Self::answered`].
     pub fn release(&mut self, now: RunTime, budget: u32, runs: &mut Vec<Run>) {
+        let due_by = self.begin_burst(now);
         let mut left = i64::from(budget);
         let mut fruitless = 0;
         while left > 0
@@ -109,7 +114,7 @@ impl Schedule {
             let index = self.next_stream;
             self.next_stream = (index + 1) % self.streams.len();
             let stream = &mut self.streams[index];
-            let Some(run) = stream.release(now, most) else {
+            let Some(run) = stream.release(now, due_by, most) else {
                 fruitless += 1;
                 continue;
             };
@@ -121,6 +126,19 @@ impl Schedule {
         }
         let is_held = self.released >= self.allowed && self.unanswered < self.may_be_unanswered;
         self.held.note(is_held, now);
+    }
+
+    /// Up to when events have to be due to leave at `now`. The next burst begins only when all of the last one was answered.
+    fn begin_burst(&mut self, now: RunTime) -> RunTime {
+        if !matches!(self.plan.pace, Pace::Burst { .. }) {
+            return now;
+        }
+        if self.unanswered == 0
+            && let Some(due) = self.next_due().filter(|due| *due <= now)
+        {
+            self.burst = due;
+        }
+        self.burst.min(now)
     }
 
     /// `sends` runs were answered, well or badly.
@@ -147,10 +165,14 @@ impl Schedule {
         }
     }
 
-    /// Whether as many sends are unanswered as may be: nothing leaves before an answer comes.
+    /// Whether as many sends are unanswered as may be, or all of a burst was sent: nothing leaves before an answer comes.
     #[must_use]
-    pub const fn waits_for_answers(&self) -> bool {
-        self.unanswered >= self.may_be_unanswered
+    pub fn waits_for_answers(&self) -> bool {
+        let has_sent_burst = || {
+            let is_burst = matches!(self.plan.pace, Pace::Burst { .. });
+            is_burst && self.unanswered > 0 && self.next_due().is_some_and(|due| due > self.burst)
+        };
+        self.unanswered >= self.may_be_unanswered || has_sent_burst()
     }
 
     /// When the next event is or was due; `None` without a plan in time.
@@ -185,7 +207,7 @@ impl Schedule {
     /// Whether events have intended instants of their own.
     #[must_use]
     pub const fn has_plan(&self) -> bool {
-        matches!(self.plan.pace, Pace::Open { .. })
+        self.plan.pace.has_plan()
     }
 
     /// Events that were due from `begin` on and before `end`, and have not been released. At the end of a load they are
@@ -246,15 +268,16 @@ impl Run {
 }
 
 impl StreamState {
-    fn release(&mut self, now: RunTime, most: u32) -> Option<Run> {
+    /// What is due by `due_by` and leaves at `now`.
+    fn release(&mut self, now: RunTime, due_by: RunTime, most: u32) -> Option<Run> {
         let most = most.min(self.end - self.sequence);
         let (plan, count) = match &mut self.plan {
             None => (None, most),
-            Some(plan) if most == 0 || plan.intended() > now => return None,
+            Some(plan) if most == 0 || plan.intended() > due_by => return None,
             Some(plan) => {
                 let start = plan.clone();
                 let mut count = 0;
-                while count < most && plan.intended() <= now {
+                while count < most && plan.intended() <= due_by {
                     plan.advance();
                     count += 1;
                 }
@@ -419,6 +442,54 @@ mod tests {
         let runs = release(&mut schedule, 7);
         assert_eq!((runs.len(), runs[0].stream), (1, 4), "the next stream in turn");
         assert!(runs[0].events().all(|(_, intended)| intended == at(7)));
+    }
+
+    /// 1,000/s in bursts of 10 over 6 streams, one event in a send.
+    fn bursts() -> LoadPlan {
+        let pace = Pace::Burst { rate: Rate::per_second(1_000.0).expect("a positive rate"), burst: 10 };
+        LoadPlan { batch: 1, in_flight: 10, ..plan(pace) }
+    }
+
+    #[test]
+    fn a_burst_leaves_event_by_event_and_the_next_one_waits_for_all_its_answers() {
+        let mut schedule = Schedule::new(bursts(), Worker::ONLY, at(0));
+        let first = release(&mut schedule, 0);
+        let streams: Vec<_> = first.iter().map(|run| (run.stream, run.sequences())).collect();
+        let expected = [0, 1, 2, 3, 4, 5].map(|stream| (stream, 0..1));
+        assert_eq!((&streams[..6], streams.len()), (&expected[..], 10));
+        assert!(schedule.waits_for_answers());
+        schedule.answered(9);
+        // Due since 10 and 20 ms, and one event of the first burst is unanswered.
+        assert!(release(&mut schedule, 25_000).is_empty());
+        assert!(schedule.waits_for_answers());
+        assert_eq!(schedule.next_due(), Some(at(10_000)));
+        schedule.answered(1);
+        let second = release(&mut schedule, 26_000);
+        assert_eq!(second.len(), 10, "one burst, though two are due");
+        assert!(
+            second.iter().flat_map(Run::events).all(|(_, intended)| intended == at(10_000)),
+            "{second:?}"
+        );
+        assert_eq!(schedule.overdue((at(0), at(26_000))), 10);
+    }
+
+    #[test]
+    fn a_burst_that_may_not_be_unanswered_as_a_whole_is_sent_to_its_end_before_the_next() {
+        let mut schedule = Schedule::new(LoadPlan { in_flight: 4, ..bursts() }, Worker::ONLY, at(0));
+        let mut sizes = Vec::new();
+        for _ in 0..4 {
+            let runs = release(&mut schedule, 15_000);
+            schedule.answered(runs.len() as u64);
+            sizes.push(runs.len());
+        }
+        assert_eq!(sizes, [4, 4, 2, 4], "the fourth is of the second burst");
+    }
+
+    #[test]
+    fn any_number_of_workers_offers_the_same_bursts() {
+        let alone = offered(bursts(), 1, 100_000);
+        assert_eq!(alone.len(), 110, "those of 0, 10, …, 100 ms");
+        assert_eq!(alone, offered(bursts(), 4, 100_000));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 mod counters;
 mod delay;
+mod omission;
 mod percentiles;
 mod plan;
 mod statistics;
@@ -23,10 +24,15 @@ use lab::scenario::{CaseOptions, Scenario};
 
 /// Runs the one case that `set` makes of a small scenario, and gives it with the world that it ran in.
 async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryBackend) {
+    measured_in(SCENARIO, set, faults).await
+}
+
+/// The same of another scenario.
+async fn measured_in(scenario: &str, set: &[&str], faults: Faults) -> (Case, MemoryBackend) {
     let folder = tempfile::tempdir().unwrap();
     let options =
         CaseOptions { set: set.iter().map(|&set| set.to_owned()).collect(), ..CaseOptions::default() };
-    let cases = Scenario::parse("small.yaml", SCENARIO).unwrap().cases(&options).unwrap();
+    let cases = Scenario::parse("small.yaml", scenario).unwrap().cases(&options).unwrap();
     let backend = MemoryBackend::new(faults);
     let launcher = ThreadLauncher { backend: backend.clone() };
     let (_canceller, cancellation) = cancellation();
