@@ -4,7 +4,8 @@ use std::io::{self, Write as _};
 
 use access::ConnectionString;
 use connect::event_hubs::{EventHubsOptions, ManagementClient};
-use lab::scenario::{Case, Footprint, FoundHub, Hub, Namespace, Target};
+use connect::kafka;
+use lab::scenario::{Case, Footprint, FoundHub, Hub, KafkaClient, KafkaCluster, Namespace, Target};
 
 use crate::connection_advice::ConnectionSettings;
 use crate::exit::CommandError;
@@ -14,15 +15,19 @@ use crate::exit::CommandError;
 pub(crate) async fn find(hubs: Vec<(Target, Hub)>) -> Result<Vec<FoundHub>, CommandError> {
     let mut found: Vec<FoundHub> = Vec::new();
     for (target, hub) in hubs {
-        if let Target::Namespace(namespace) = &target
-            && !found.iter().any(|known| known.target == target && known.name == hub.name)
-        {
-            // The checks of the scenario refuse a malformed connection string at its place.
-            if let Ok(connection_string) = namespace.connection_string.reveal().parse() {
-                let partitions = partitions(namespace, connection_string, &hub).await?;
-                found.push(FoundHub { target, name: hub.name, partitions });
-            }
+        if found.iter().any(|known| known.target == target && known.name == hub.name) {
+            continue;
         }
+        let partitions = match &target {
+            // The checks of the scenario refuse a malformed connection string at its place.
+            Target::Namespace(namespace) => match namespace.connection_string.reveal().parse() {
+                Ok(connection_string) => partitions(namespace, connection_string, &hub).await?,
+                Err(_) => continue,
+            },
+            Target::Kafka(cluster) => partitions_of_topic(cluster, &hub).await?,
+            Target::Embedded | Target::Command(_) => continue,
+        };
+        found.push(FoundHub { target, name: hub.name, partitions });
     }
     Ok(found)
 }
@@ -48,12 +53,31 @@ async fn partitions(
     Ok(u32::try_from(properties.partition_ids.len()).unwrap_or(u32::MAX))
 }
 
+/// How many partitions a topic has, asked by a client that takes the cluster's properties.
+async fn partitions_of_topic(cluster: &KafkaCluster, hub: &Hub) -> Result<u32, CommandError> {
+    let properties = cluster.client_properties();
+    let clients =
+        [KafkaClient::Native, KafkaClient::Librdkafka].into_iter().filter_map(KafkaClient::available);
+    let options = clients.map(|client| properties.options(&hub.name, client));
+    // What none of them takes is a mistake that the checks of the scenario show at its place.
+    let Some(options) = options.into_iter().find(|options| options.check_sink().is_ok()) else {
+        return Ok(hub.partitions);
+    };
+    let sink = kafka::connect_sink(&options).await.map_err(|error| CommandError::Refused {
+        message: format!("the topic {} of the target can't be used: {error}", hub.name),
+        advice: None,
+    })?;
+    let partitions = sink.destinations();
+    sink.shut_down().await;
+    Ok(partitions)
+}
+
 /// Says on standard error what the run sends to services that exist, and what it leaves there.
 pub(crate) fn announce(cases: &[Case]) {
     let mut announced: Vec<&Target> = Vec::new();
     for case in cases {
         let target = &case.parameters.target;
-        if !matches!(target, Target::Namespace(_)) || announced.contains(&target) {
+        if !target.exists() || announced.contains(&target) {
             continue;
         }
         announced.push(target);
@@ -69,6 +93,7 @@ pub(crate) fn name(target: &Target) -> String {
     match target {
         Target::Embedded => "embedded".to_owned(),
         Target::Command(service) => service.name().to_owned(),
+        Target::Kafka(cluster) => cluster.bootstrap.clone(),
         Target::Namespace(namespace) => namespace
             .connection_string
             .reveal()

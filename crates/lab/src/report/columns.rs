@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::figure;
 use crate::results::{Case, Figure, Quantity, Results, SourceShape, Summary};
+use crate::scenario::LoadMode;
 use crate::studies::{self, StudyColumn};
 
 /// A column with one cell per case. Columns in which no case has a value are not made.
@@ -67,7 +68,17 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
         StudyColumn { figure: Figure::Misplaced, is_alarming: true },
     ];
     let of_studies = studies::of(&shape).flat_map(|study| study.columns()).copied();
+    let latencies = studies::of(&shape).find_map(|study| study.latencies()).unwrap_or(&LATENCIES);
     let mut columns: Vec<Option<Column>> = MEASURED.into_iter().map(of).collect();
+    columns.extend(latencies.iter().copied().map(of));
+    // A loop that was held up shows in the difference of the two.
+    let from_send = |figure: Figure| {
+        column(results, figure.definition().heading, |case| {
+            let is_loop = case.shape().load == LoadMode::Burst;
+            measured(figure, case).filter(|_| is_loop)
+        })
+    };
+    columns.extend(FROM_SEND.into_iter().map(from_send));
     // Only where something came twice is there another rate than the one that counts each event once.
     columns.push(of(Figure::WithDuplicatesPerS));
     columns.extend(PACED.into_iter().map(|figure| paced(results, figure)));
@@ -103,34 +114,44 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
 }
 
 /// The figures of every table, as far as a case has them.
-const MEASURED: [Figure; 8] = [
+const MEASURED: [Figure; 6] = [
     Figure::ReceivedPerS,
     Figure::ForwardedPerS,
     Figure::ProducedPerS,
     Figure::ConsumedPerS,
     Figure::CpuPercent,
     Figure::MemoryPeakBytes,
-    Figure::LatencyP50,
-    Figure::LatencyP99,
 ];
+
+/// The latencies of every table but those of studies that are about more of them.
+const LATENCIES: [Figure; 2] = [Figure::LatencyP50, Figure::LatencyP99];
+
+/// What a loop that sends in bursts would say itself.
+const FROM_SEND: [Figure; 3] = [Figure::FromSendMean, Figure::FromSendP99, Figure::FromSendMax];
 
 /// The figures at a share of the throughput.
 const PACED: [Figure; 2] = [Figure::LatencyP50, Figure::LatencyP99];
 
 /// The published figures that stand beside them.
-const PUBLISHED: [Figure; 5] = [
+const PUBLISHED: [Figure; 10] = [
     Figure::ForwardedPerS,
     Figure::ProducedPerS,
     Figure::ConsumedPerS,
+    Figure::LatencyMin,
+    Figure::LatencyMean,
     Figure::LatencyP50,
+    Figure::LatencyP75,
+    Figure::LatencyP95,
     Figure::LatencyP99,
+    Figure::LatencyMax,
 ];
 
 const fn published_heading(figure: Figure) -> [&'static str; 2] {
-    match figure {
-        Figure::LatencyP50 => ["published", "p50"],
-        Figure::LatencyP99 => ["published", "p99"],
-        figure => ["published", figure.definition().heading[0]],
+    let definition = figure.definition();
+    match definition.quantity {
+        // `latency`, `p99`.
+        Quantity::Microseconds => ["published", definition.heading[1]],
+        _ => ["published", definition.heading[0]],
     }
 }
 
@@ -209,7 +230,6 @@ mod tests {
     use super::super::sample;
     use super::*;
     use crate::results::{Prices, Shape};
-    use crate::scenario::LoadMode;
 
     fn titles(results: &Results) -> Vec<String> {
         columns(results).iter().map(Column::title).collect()

@@ -46,6 +46,14 @@ pub enum Figure {
     Foreign,
     Misplaced,
     WithDuplicatesPerS,
+    FromSendMin,
+    FromSendMean,
+    FromSendP50,
+    FromSendP75,
+    FromSendP95,
+    FromSendP99,
+    FromSendP999,
+    FromSendMax,
 }
 
 /// What the values of a figure are, which decides how they are written and read.
@@ -91,6 +99,11 @@ const fn define(
     Definition { figure, name, flat, heading, quantity, better }
 }
 
+/// A latency end to end.
+const fn latency(figure: Figure, names: [&'static str; 2], heading: [&'static str; 2]) -> Definition {
+    define(figure, names, heading, Microseconds, Lower)
+}
+
 const fn same(name: &'static str) -> [&'static str; 2] {
     [name, name]
 }
@@ -99,7 +112,7 @@ use Better::{Higher, Lower};
 use Quantity::{Bytes, Count, Microseconds, MicrosecondsEach, PerSecond, Percent};
 
 /// Every figure, in the order of its variants.
-const DEFINITIONS: [Definition; 30] = [
+const DEFINITIONS: [Definition; 38] = [
     // What the load offered, what the pipeline received and forwarded, in the measured phase.
     define(Figure::OfferedPerS, same("offered_per_s"), ["offered/s", ""], PerSecond, Higher),
     define(Figure::ReceivedPerS, same("received_per_s"), ["received/s", ""], PerSecond, Higher),
@@ -165,6 +178,48 @@ const DEFINITIONS: [Definition; 30] = [
         ["with", "duplicates/s"],
         PerSecond,
         Lower,
+    ),
+    // End to end, from the instant at which each event really left: what a stall does to those that are not sent meanwhile is
+    // not in it.
+    latency(
+        Figure::FromSendMin,
+        ["uncorrected_latency_us.min", "uncorrected_latency_min_us"],
+        ["from send", "min"],
+    ),
+    latency(
+        Figure::FromSendMean,
+        ["uncorrected_latency_us.mean", "uncorrected_latency_mean_us"],
+        ["from send", "mean"],
+    ),
+    latency(
+        Figure::FromSendP50,
+        ["uncorrected_latency_us.p50", "uncorrected_latency_p50_us"],
+        ["from send", "p50"],
+    ),
+    latency(
+        Figure::FromSendP75,
+        ["uncorrected_latency_us.p75", "uncorrected_latency_p75_us"],
+        ["from send", "p75"],
+    ),
+    latency(
+        Figure::FromSendP95,
+        ["uncorrected_latency_us.p95", "uncorrected_latency_p95_us"],
+        ["from send", "p95"],
+    ),
+    latency(
+        Figure::FromSendP99,
+        ["uncorrected_latency_us.p99", "uncorrected_latency_p99_us"],
+        ["from send", "p99"],
+    ),
+    latency(
+        Figure::FromSendP999,
+        ["uncorrected_latency_us.p999", "uncorrected_latency_p999_us"],
+        ["from send", "p99.9"],
+    ),
+    latency(
+        Figure::FromSendMax,
+        ["uncorrected_latency_us.max", "uncorrected_latency_max_us"],
+        ["from send", "max"],
     ),
 ];
 
@@ -248,7 +303,10 @@ impl Figure {
             Self::CpuPercent => Some(usage()?.cpu_percent),
             Self::MemoryPeakBytes => Some(usage()?.memory_peak_bytes as f64),
             Self::CpuUsPerEvent => cpu_us_per_event(usage()?),
-            _ => self.of_distributions(trial.latency_us.as_ref(), trial.delivery.as_ref()),
+            _ => {
+                let latencies = [trial.latency_us.as_ref(), trial.uncorrected_latency_us.as_ref()];
+                self.of_distributions(latencies, trial.delivery.as_ref())
+            }
         }
     }
 
@@ -257,7 +315,9 @@ impl Figure {
     pub fn of_case_at(self, destination: &DestinationSummary) -> Option<f64> {
         match self {
             Self::ConsumedPerS => Some(destination.consumed_per_s?.median),
-            _ => self.of_distributions(destination.latency_us.as_ref(), destination.delivery.as_ref()),
+            _ => {
+                self.of_distributions([destination.latency_us.as_ref(), None], destination.delivery.as_ref())
+            }
         }
     }
 
@@ -266,7 +326,9 @@ impl Figure {
     pub fn of_trial_at(self, destination: &Destination) -> Option<f64> {
         match self {
             Self::ConsumedPerS => destination.consumed_per_s,
-            _ => self.of_distributions(destination.latency_us.as_ref(), destination.delivery.as_ref()),
+            _ => {
+                self.of_distributions([destination.latency_us.as_ref(), None], destination.delivery.as_ref())
+            }
         }
     }
 
@@ -296,7 +358,8 @@ impl Figure {
     /// Its value in the case: the median over the trials, or of all samples together.
     #[must_use]
     pub fn of_case(self, case: &Case) -> Option<f64> {
-        let of_all = || self.of_distributions(case.latency_us.as_ref(), case.delivery.as_ref());
+        let latencies = [case.latency_us.as_ref(), case.uncorrected_latency_us.as_ref()];
+        let of_all = || self.of_distributions(latencies, case.delivery.as_ref());
         self.summary(case).map(|summary| summary.median).or_else(of_all)
     }
 
@@ -309,11 +372,17 @@ impl Figure {
     /// Its value in a distribution of latencies, if it is one of them.
     #[must_use]
     pub fn of_latency(self, latency: &LatencySummary) -> Option<f64> {
-        self.of_distributions(Some(latency), None)
+        self.of_distributions([Some(latency), None], None)
     }
 
-    fn of_distributions(self, latency: Option<&LatencySummary>, delivery: Option<&Delivery>) -> Option<f64> {
+    /// Its value in what was recorded: the latency from the intended instant and the one from the send, the delivery.
+    fn of_distributions(
+        self,
+        [latency, from_send]: [Option<&LatencySummary>; 2],
+        delivery: Option<&Delivery>,
+    ) -> Option<f64> {
         let time = |figure: fn(&LatencySummary) -> Option<u64>| Some(figure(latency?)? as f64);
+        let time_from_send = |figure: fn(&LatencySummary) -> Option<u64>| Some(figure(from_send?)? as f64);
         let count = |figure: fn(&Delivery) -> Option<u64>| Some(figure(delivery?)? as f64);
         match self {
             Self::LatencyMin => time(|summary| summary.min),
@@ -324,6 +393,14 @@ impl Figure {
             Self::LatencyP99 => time(|summary| summary.p99),
             Self::LatencyP999 => time(|summary| summary.p999),
             Self::LatencyMax => time(|summary| summary.max),
+            Self::FromSendMin => time_from_send(|summary| summary.min),
+            Self::FromSendMean => from_send?.mean,
+            Self::FromSendP50 => time_from_send(|summary| summary.p50),
+            Self::FromSendP75 => time_from_send(|summary| summary.p75),
+            Self::FromSendP95 => time_from_send(|summary| summary.p95),
+            Self::FromSendP99 => time_from_send(|summary| summary.p99),
+            Self::FromSendP999 => time_from_send(|summary| summary.p999),
+            Self::FromSendMax => time_from_send(|summary| summary.max),
             Self::Sent => count(|delivery| Some(delivery.sent)),
             Self::Acknowledged => count(|delivery| delivery.acknowledged),
             Self::Received => count(|delivery| delivery.received),

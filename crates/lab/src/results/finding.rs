@@ -92,6 +92,18 @@ pub enum FindingKind {
     LimitedByConcurrency,
     /// More or less waited at the end of the measured phase than at its beginning.
     NotSteady,
+    /// Latencies that count from the send leave out what those that count from the intended instant show.
+    CoordinatedOmission,
+    /// A setting of a client makes latencies longer or shorter.
+    SettingMatters,
+    /// A setting of a client changes no latency by more than chance does.
+    SettingWithoutEffect,
+    /// The longest latencies are those of the first second.
+    FirstSecond,
+    /// Latencies are longer the more rarely something is sent.
+    SleepingCores,
+    /// Published figures differ by less than they differ from themselves.
+    PublishedNoise,
     /// Each send takes as much memory as the largest message that the service takes.
     BufferPerSend,
     /// CPU was left over though there was more to be carried.
@@ -185,6 +197,12 @@ mod tests {
             FindingKind::EventsDuplicated,
             FindingKind::EventsReordered,
             FindingKind::EventsDeadLettered,
+            FindingKind::CoordinatedOmission,
+            FindingKind::SettingMatters,
+            FindingKind::SettingWithoutEffect,
+            FindingKind::FirstSecond,
+            FindingKind::SleepingCores,
+            FindingKind::PublishedNoise,
             FindingKind::BufferPerSend,
             FindingKind::OutcomeUnknown,
             FindingKind::RoleFailed,

@@ -73,10 +73,10 @@ pub use precision::{Bounds, LatencyPrecision};
 pub use published::Published;
 pub use remote::{ClockOffset, Machine, RemoteRole};
 pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
-pub use shape::{PipelineShape, Shape, SourceShape};
+pub use shape::{ClientShape, KafkaShape, PipelineShape, Shape, SourceShape};
 pub(crate) use side_by_side::without_system;
 pub use side_by_side::{MeasuredSystem, ParshallRatio, RatioRange};
-pub use stage::{Direction, Stage};
+pub use stage::{Direction, Mean, Stage};
 pub use summary::Summary;
 pub use trial::{
     CpuSampling, Distributions, EntityCounters, Interval, IntervalDistribution, Lead, Refusals, Trial,

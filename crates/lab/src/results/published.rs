@@ -18,7 +18,8 @@ use super::figures::{Figure, NAMES, Quantity};
 /// What a study printed for a case, by the names of the figures; what it did not print is absent.
 ///
 /// Scenario files may write units: `latency_us.p99: 51 ms`, `memory: 1 GB`. Results have numbers, in the unit of the
-/// name. Memory is called `memory_bytes` there: studies rarely say whether it was the peak.
+/// name. Memory is called `memory_bytes` there: studies rarely say whether it was the peak. A table of latencies may be
+/// copied as it was printed, in milliseconds: `min_ms`, `mean_ms`, `p99_ms`, and the rate that was offered as `per_s`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Published {
     /// The name of the case that the figures belong to.
@@ -111,12 +112,9 @@ impl<'de> Deserialize<'de> for Published {
                         }
                         SOURCE => published.source = Some(map.next_value()?),
                         name => {
-                            let figure = match MEMORY.contains(&name) {
-                                true => Some(Figure::MemoryPeakBytes),
-                                false => Figure::named(name),
-                            };
-                            let figure = figure.ok_or_else(|| de::Error::unknown_field(name, &KEYS))?;
-                            let value = map.next_value_seed(ValueOf(figure))?;
+                            let value_of = ValueOf::named(name);
+                            let value_of = value_of.ok_or_else(|| de::Error::unknown_field(name, &KEYS))?;
+                            let (figure, value) = (value_of.figure, map.next_value_seed(value_of)?);
                             if published.figures.insert(figure, value).is_some() {
                                 return Err(de::Error::custom(format_args!("`{name}` is given twice")));
                             }
@@ -134,8 +132,36 @@ impl<'de> Deserialize<'de> for Published {
     }
 }
 
-/// Reads the value of a figure: a number in its unit, or a text that says the unit.
-struct ValueOf(Figure);
+/// Reads the value of a figure: a number in the unit of its key, or a text that says the unit.
+#[derive(Clone, Copy)]
+struct ValueOf {
+    figure: Figure,
+    /// How many units of the figure are one of the key.
+    unit: f64,
+}
+
+impl ValueOf {
+    /// The figure that a key of a scenario means.
+    fn named(key: &str) -> Option<Self> {
+        if let Some((_, figure)) = AS_PRINTED.iter().find(|(name, _)| *name == key) {
+            let is_time = figure.definition().quantity == Quantity::Microseconds;
+            return Some(Self { figure: *figure, unit: if is_time { 1_000.0 } else { 1.0 } });
+        }
+        let figure = match MEMORY.contains(&key) {
+            true => Figure::MemoryPeakBytes,
+            false => Figure::named(key)?,
+        };
+        Some(Self { figure, unit: 1.0 })
+    }
+
+    /// A number under the key in the unit of the figure, without the noise of a product of decimals.
+    fn in_unit(self, value: f64) -> f64 {
+        match self.unit > 1.0 {
+            true => (value * self.unit * 1e3).round() / 1e3,
+            false => value,
+        }
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for ValueOf {
     type Value = f64;
@@ -149,9 +175,10 @@ impl de::Visitor<'_> for ValueOf {
     type Value = f64;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let example = match self.0.definition().quantity {
+        let example = match self.figure.definition().quantity {
             Quantity::PerSecond => ", or a rate such as `300/s`",
             Quantity::Bytes => ", or a size such as `1 GB`",
+            Quantity::Microseconds if self.unit > 1.0 => " of milliseconds, or a time such as `51 ms`",
             Quantity::Microseconds | Quantity::MicrosecondsEach => {
                 " of microseconds, or a time such as `51 ms`"
             }
@@ -162,13 +189,13 @@ impl de::Visitor<'_> for ValueOf {
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<f64, E> {
         match value.is_finite() && value >= 0.0 {
-            true => Ok(value),
+            true => Ok(self.in_unit(value)),
             false => Err(E::invalid_value(de::Unexpected::Float(value), &self)),
         }
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<f64, E> {
-        Ok(value as f64)
+        Ok(self.in_unit(value as f64))
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<f64, E> {
@@ -177,7 +204,7 @@ impl de::Visitor<'_> for ValueOf {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
-        let value = match self.0.definition().quantity {
+        let value = match self.figure.definition().quantity {
             Quantity::PerSecond => text.parse::<Rate>().ok().map(Rate::events_per_second),
             Quantity::Bytes => text.parse::<ByteSize>().ok().map(|size| size.bytes() as f64),
             Quantity::Microseconds | Quantity::MicrosecondsEach => {
@@ -195,9 +222,21 @@ const SOURCE: &str = "source";
 /// What a published memory is called in results, and what scenarios may call it.
 const MEMORY: [&str; 2] = ["memory_bytes", "memory"];
 
+/// What a scenario may call the figures of a table of latencies, whose times are milliseconds.
+const AS_PRINTED: [(&str, Figure); 8] = [
+    ("min_ms", Figure::LatencyMin),
+    ("mean_ms", Figure::LatencyMean),
+    ("p50_ms", Figure::LatencyP50),
+    ("p75_ms", Figure::LatencyP75),
+    ("p95_ms", Figure::LatencyP95),
+    ("p99_ms", Figure::LatencyP99),
+    ("max_ms", Figure::LatencyMax),
+    ("per_s", Figure::OfferedPerS),
+];
+
 /// Every key, for messages.
-const KEYS: [&str; NAMES.len() + 4] = {
-    let mut keys = [CASE; NAMES.len() + 4];
+const KEYS: [&str; NAMES.len() + AS_PRINTED.len() + 4] = {
+    let mut keys = [CASE; NAMES.len() + AS_PRINTED.len() + 4];
     let mut index = 0;
     while index < NAMES.len() {
         keys[index] = NAMES[index];
@@ -206,6 +245,11 @@ const KEYS: [&str; NAMES.len() + 4] = {
     keys[index] = SOURCE;
     keys[index + 1] = MEMORY[0];
     keys[index + 2] = MEMORY[1];
+    let mut printed = 0;
+    while printed < AS_PRINTED.len() {
+        keys[index + 3 + printed] = AS_PRINTED[printed].0;
+        printed += 1;
+    }
     keys
 };
 
@@ -228,6 +272,20 @@ mod tests {
             json!({"case": "linger=0", "latency_us.p99": 51_000.0, "produced_per_s": 300.0, "memory_bytes": 1_000_000_000_u64})
         );
         assert_eq!(serde_json::from_value::<Published>(written).unwrap(), published);
+    }
+
+    #[test]
+    fn a_table_of_latencies_is_read_as_it_was_printed_and_written_by_the_names_of_the_figures() {
+        let text =
+            json!({"case": "row=1", "min_ms": 9.0892, "mean_ms": 20, "p99_ms": "45.3 ms", "per_s": 100});
+        let published: Published = serde_json::from_value(text).unwrap();
+        assert_eq!(
+            serde_json::to_value(&published).unwrap(),
+            json!({"case": "row=1", "offered_per_s": 100.0, "latency_us.min": 9089.2, "latency_us.mean": 20_000.0,
+                   "latency_us.p99": 45_300.0})
+        );
+        let twice = json!({"case": "a", "p99_ms": 1, "latency_us.p99": 1_000});
+        assert!(serde_json::from_value::<Published>(twice).unwrap_err().to_string().contains("given twice"));
     }
 
     #[test]

@@ -23,9 +23,36 @@ pub struct Shape {
     /// Whether a full log of the embedded service refuses sends.
     #[serde(default)]
     pub full_log_throttles: bool,
+    /// Events of a burst, where the load comes in bursts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst_events: Option<u64>,
+    /// How load and sink speak Kafka, where both do and no pipeline is between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaShape>,
     /// What carries it; absent where the load's entity is also the sink's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineShape>,
+}
+
+/// Two clients of Kafka, of which one sends what the other receives.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KafkaShape {
+    /// The load's.
+    pub producer: ClientShape,
+    /// The sink's.
+    pub consumer: ClientShape,
+}
+
+/// One client of Kafka.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientShape {
+    /// Which one.
+    pub client: String,
+    /// What was set, by the names that librdkafka has for it. Secrets are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, String>,
 }
 
 /// A pipeline by what bounds its work.
@@ -123,6 +150,8 @@ impl Shape {
             noun: if is_queue { Noun::Messages } else { Noun::Events },
             load: load.unwrap_or_default(),
             full_log_throttles: text("embedded.when_full") == Some("throttle"),
+            burst_events: None,
+            kafka: None,
             pipeline: Some(PipelineShape {
                 source,
                 prefetch: number("relay.prefetch"),

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{LatencyDistribution, LatencySummary};
 
-/// One stage. To destination and delivery follow one another and add up to the end-to-end latency. Lateness, in hub and
+/// One stage. To destination and delivery follow one another and add up to the end-to-end latency. So do, of a record between two
+/// clients of Kafka, waiting, produce, publish, commit, catch-up and fetch, of which there are means alone. Lateness, in hub and
 /// queue are parts of to destination. What the roles wait for in between are answers, which take the way there *and* back:
 /// these [round trips](Direction::RoundTrip) overlap with the stages in one direction and add up to nothing.
 ///
-/// To destination, delivery, lateness, in hub and acknowledge are of events, the others of batches in the pipeline. Batch
+/// To destination, delivery, lateness, in hub, acknowledge and those of a record are of events, the others of batches in the pipeline. Batch
 /// send is the part of process after the routing, and a send is one of the sends that a batch send consists of.
 /// Checkpoints and rounds of ownership are written beside all that and hold no batch up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +44,27 @@ pub enum Stage {
     Ownership,
     /// From the end of one message until the next is worked on in its place.
     Vacant,
+    /// A record: from its intended instant until it was given to the producer's client.
+    Waiting,
+    /// A record: from there until the service had the request that it came in.
+    Produce,
+    /// A record: from there until it was in the log.
+    Publish,
+    /// A record: from there until readers could have it.
+    Commit,
+    /// A record: from there until the consumer's client asked for it, if it had not before.
+    CatchUp,
+    /// A record: from there until the sink had it.
+    Fetch,
+}
+
+/// The mean of a stage whose parts are not known one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mean {
+    /// Of how many records.
+    pub records: u64,
+    /// What it took of all of them together, in microseconds.
+    pub total_us: u64,
 }
 
 /// Which way a stage goes.
@@ -58,6 +80,10 @@ pub enum Direction {
 impl Stage {
     /// Those that add up to the end-to-end latency of an event.
     pub const WHOLE: [Self; 2] = [Self::ToDestination, Self::Delivery];
+
+    /// Those that add up to the end-to-end latency of a record between two clients of Kafka, in their order.
+    pub const OF_RECORD: [Self; 6] =
+        [Self::Waiting, Self::Produce, Self::Publish, Self::Commit, Self::CatchUp, Self::Fetch];
 
     /// The name that `results.json` uses.
     #[must_use]
@@ -76,6 +102,12 @@ impl Stage {
             Self::Checkpoint => "checkpoint",
             Self::Ownership => "ownership",
             Self::Vacant => "vacant",
+            Self::Waiting => "waiting",
+            Self::Produce => "produce",
+            Self::Publish => "publish",
+            Self::Commit => "commit",
+            Self::CatchUp => "catch_up",
+            Self::Fetch => "fetch",
         }
     }
 
@@ -83,9 +115,17 @@ impl Stage {
     #[must_use]
     pub const fn direction(self) -> Option<Direction> {
         match self {
-            Self::ToDestination | Self::Delivery | Self::Lateness | Self::InHub | Self::Queue => {
-                Some(Direction::OneWay)
-            }
+            Self::ToDestination
+            | Self::Delivery
+            | Self::Lateness
+            | Self::InHub
+            | Self::Queue
+            | Self::Waiting
+            | Self::Produce
+            | Self::Publish
+            | Self::Commit
+            | Self::CatchUp
+            | Self::Fetch => Some(Direction::OneWay),
             Self::Acknowledge
             | Self::Process
             | Self::BatchSend
@@ -100,6 +140,39 @@ impl Stage {
     /// The summary of its samples with its direction; `None` if there are none.
     pub(super) fn summary(self, distribution: &LatencyDistribution) -> Option<LatencySummary> {
         Some(LatencySummary { direction: self.direction(), ..distribution.summary()? })
+    }
+
+    /// The summary of a mean with its direction; `None` of nothing.
+    pub(super) fn summary_of_mean(self, mean: Mean) -> Option<LatencySummary> {
+        Some(LatencySummary {
+            count: mean.records,
+            mean: Some((mean.mean_us()? * 1_000.0).round() / 1_000.0),
+            min: None,
+            p50: None,
+            p75: None,
+            p95: None,
+            p99: None,
+            p999: None,
+            max: None,
+            negative: None,
+            precision: None,
+            direction: self.direction(),
+        })
+    }
+}
+
+impl Mean {
+    /// In microseconds.
+    #[must_use]
+    pub fn mean_us(self) -> Option<f64> {
+        (self.records > 0).then(|| self.total_us as f64 / self.records as f64)
+    }
+}
+
+impl std::ops::AddAssign for Mean {
+    fn add_assign(&mut self, other: Self) {
+        self.records += other.records;
+        self.total_us += other.total_us;
     }
 }
 

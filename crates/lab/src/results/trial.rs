@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Delivery, Destination, Finding, GeneratorHealth, Lag, LatencyDistribution, LatencyInterval,
-    LatencySummary, OwnFigures, RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
+    LatencySummary, Mean, OwnFigures, RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
 };
 use crate::schema::{NotNegative, by_name};
 
@@ -239,6 +239,8 @@ pub struct Distributions {
     pub destinations: BTreeMap<String, LatencyDistribution>,
     /// Per stage.
     pub stages: BTreeMap<Stage, LatencyDistribution>,
+    /// Means of stages of which no more is known.
+    pub means: BTreeMap<Stage, Mean>,
     /// Sizes inside the relay.
     pub sizes: BTreeMap<Size, LatencyDistribution>,
     /// End-to-end latencies second by second, for the interval log; may be empty.
@@ -291,7 +293,6 @@ impl TrialRecord {
     /// The record of a trial; its summaries of latencies, stages and sizes are set from `distributions`.
     #[must_use]
     pub fn new(trial: Trial, distributions: Distributions) -> Self {
-        let stages = distributions.stages.iter();
         let seconds = distributions.intervals.iter();
         let mut destinations = trial.destinations;
         for (name, latency) in &distributions.destinations {
@@ -304,12 +305,22 @@ impl TrialRecord {
                 .summary_of_seconds(seconds.map(|second| &second.latency), distributions.clock_us),
             uncorrected_latency_us: distributions.uncorrected_latency.summary(),
             latency_intervals: distributions.intervals.iter().filter_map(LatencyInterval::of).collect(),
-            stages: stages.filter_map(|(stage, each)| Some((*stage, stage.summary(each)?))).collect(),
+            stages: summaries(&distributions.stages, &distributions.means),
             relay: trial.relay.map(|relay| relay.with_sizes(&distributions.sizes)),
             ..trial
         };
         Self { trial, distributions }
     }
+}
+
+/// What is known of each stage: a distribution, or a mean.
+pub(super) fn summaries(
+    stages: &BTreeMap<Stage, LatencyDistribution>,
+    means: &BTreeMap<Stage, Mean>,
+) -> BTreeMap<Stage, LatencySummary> {
+    let stages = stages.iter().filter_map(|(stage, each)| Some((*stage, stage.summary(each)?)));
+    let means = means.iter().filter_map(|(stage, mean)| Some((*stage, stage.summary_of_mean(*mean)?)));
+    stages.chain(means).collect()
 }
 
 fn is_false(value: &bool) -> bool {

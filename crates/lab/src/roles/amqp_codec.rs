@@ -4,6 +4,7 @@ use amqp::Value;
 use amqp::codec::Reader;
 use amqp::message::{SectionKind, Sections, encode};
 use bytes::BytesMut;
+use connect::event::Encoding;
 
 use super::backend::{DecodedMessage, MessageCodec};
 use crate::payload::HEADER_PROPERTY;
@@ -13,6 +14,10 @@ use crate::payload::HEADER_PROPERTY;
 pub struct AmqpCodec;
 
 impl MessageCodec for AmqpCodec {
+    fn encoding(&self) -> Encoding {
+        Encoding::Amqp
+    }
+
     #[inline]
     fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut) {
         if let Some(header) = header {

@@ -10,7 +10,7 @@ use connect::sink::SendUnit;
 use connect::source::{SourceOptions, StartPosition};
 use pipeline::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
-    ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
+    ReadingConfig, ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
 };
 use relay::metrics::MetricsHandle;
 use relay::{Relay, RelayError, RelayOptions};
@@ -80,7 +80,7 @@ async fn pass_over_what_is_there(
     store: &Arc<dyn connect::checkpoint::CheckpointStore>,
 ) -> Result<(), BackendError> {
     for (partition, sequence_number) in ends(source.client_options()?).await? {
-        if source.partitions.contains(partition.0) {
+        if source.reading.partitions.contains(partition.0) {
             let sequence_number = Some(sequence_number);
             let group = group.clone();
             let checkpoint = Checkpoint { group, partition, sequence_number, offset: None, etag: None };
@@ -121,19 +121,21 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
                 connection_string,
                 hub: hub.name.clone(),
                 consumer_group: hub.consumer_group.clone(),
-                partitions: match scenario.ownership.is_shared() {
-                    true => Partitions::All,
-                    false => Partitions::EveryNth { first: config.instance, step: scenario.instances },
-                },
                 transport: transport(&config.source),
                 certificate_authority,
-                options: SourceOptions {
-                    batch: (&scenario.batch).into(),
-                    prefetch: scenario.prefetch.initial(),
+                reading: ReadingConfig {
+                    partitions: match scenario.ownership.is_shared() {
+                        true => Partitions::All,
+                        false => Partitions::EveryNth { first: config.instance, step: scenario.instances },
+                    },
+                    options: SourceOptions {
+                        batch: (&scenario.batch).into(),
+                        prefetch: scenario.prefetch.initial(),
+                    },
+                    adapt_prefetch: is_adaptive.then_some(relay.max_held_bytes),
+                    checkpoint_store: checkpoint_store(config)?,
+                    ownership: scenario.ownership.clone(),
                 },
-                adapt_prefetch: is_adaptive.then_some(relay.max_held_bytes),
-                checkpoint_store: checkpoint_store(config)?,
-                ownership: scenario.ownership.clone(),
             }))
         }
         Entity::Queue(_) | Entity::Topic(_) => SourceConfig::ServiceBus(Box::new(ServiceBusSourceConfig {

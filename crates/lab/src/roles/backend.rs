@@ -5,13 +5,15 @@ use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use bytes::BytesMut;
 use connect::{
-    event::PartitionId,
+    event::{Encoding, PartitionId},
     sink::Sink,
     source::{AnySource, SourceOptions, StartPosition},
 };
 
 use super::protocol::{Endpoint, EntryPoint, ReadFrom, RelayConfig, RelayCounters, ServiceConfig};
 use crate::{
+    clock::RunClock,
+    record::{ReadRecords, ServedRecords},
     results::{EntityCounters, LatencyDistribution, RelayActivity, Size, Stage},
     scenario::{Protocol, Secret},
 };
@@ -71,6 +73,12 @@ pub trait RunningService {
     /// Its counters, by entity name.
     fn counters(&self) -> BTreeMap<String, EntityCounters>;
 
+    /// When these records of an entity were where in it, by the clock of the run; `None` if it does not know all of them.
+    fn served(&self, clock: RunClock, entity: &str, read: &ReadRecords) -> Option<ServedRecords> {
+        let _ = (clock, entity, read);
+        None
+    }
+
     /// Ends it.
     fn stop(self) -> impl Future<Output = ()>;
 }
@@ -111,6 +119,9 @@ pub struct RelayReading {
 
 /// Payloads into messages and back, in the encoding that [`Sink`] and [`Source`](connect::source::Source) move.
 pub trait MessageCodec {
+    /// The encoding of its messages.
+    fn encoding(&self) -> Encoding;
+
     /// Appends the message that carries `payload`, and `header` as the application property
     /// [`HEADER_PROPERTY`](crate::payload::HEADER_PROPERTY) beside it if there is one.
     fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut);

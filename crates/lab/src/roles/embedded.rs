@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use access::TransportSecurity;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -19,8 +20,10 @@ use super::backend::RunningService;
 use super::network::BackendError;
 use super::protocol::{EntryPoint, SINK_CONSUMER_GROUP, ServiceConfig};
 use super::tls;
+use crate::clock::RunClock;
+use crate::record::{ReadRecords, ServedRecords};
 use crate::results::EntityCounters;
-use crate::scenario::{self, Connection, Entity, Hub, Secret, Topic, Transport};
+use crate::scenario::{self, Connection, Entity, Hub, KafkaProperties, Secret, Topic, Transport, kafka};
 
 /// The embedded service with the threads that it runs on.
 #[derive(Debug)]
@@ -40,10 +43,16 @@ impl RunningService for EmbeddedService {
         let entry_point = |connection: &Connection| {
             let string =
                 self.service.connection_string_over(protocol(*connection), security(*connection), None)?;
+            let certificate_authority = self.authority.clone().filter(|_| connection.tls);
+            let kafka = match connection.protocol {
+                scenario::Protocol::Amqp => KafkaProperties::default(),
+                scenario::Protocol::Kafka => kafka::of_namespace(&string, certificate_authority.as_deref()),
+            };
             Some(EntryPoint {
                 connection: *connection,
                 connection_string: Secret::new(string.reveal()),
-                certificate_authority: self.authority.clone().filter(|_| connection.tls),
+                kafka,
+                certificate_authority,
             })
         };
         self.connections.iter().filter_map(entry_point).collect()
@@ -62,6 +71,21 @@ impl RunningService for EmbeddedService {
         let queues = queues.map(|queue| (queue.name(), of_queue(queue.lifecycle_counters())));
         let all = hubs.chain(queues);
         all.map(|(name, counters)| (name.to_owned(), counters)).collect()
+    }
+
+    fn served(&self, clock: RunClock, entity: &str, read: &ReadRecords) -> Option<ServedRecords> {
+        let epoch = Instant::now().checked_sub(Duration::from_micros(clock.now().as_micros()))?;
+        let hubs = self.service.namespace().hubs();
+        let hub = hubs.iter().find(|hub| hub.name() == entity)?;
+        let partition = hub.partitions().get(usize::try_from(read.partition).ok()?)?;
+        let sums = partition.times()?.over(read.first..read.end, epoch)?;
+        Some(ServedRecords {
+            records: sums.records,
+            received_us: sums.received_us,
+            appended_us: sums.appended_us,
+            visible_us: sums.visible_us,
+            asked_us: sums.asked_us,
+        })
     }
 
     async fn stop(self) {
@@ -128,6 +152,9 @@ pub(super) async fn start(config: &ServiceConfig) -> Result<EmbeddedService, Bac
     if config.preallocate {
         service.namespace().preallocate();
     }
+    for partition in service.namespace().hubs().iter().flat_map(|hub| hub.partitions()) {
+        partition.watch_times(WATCHED_BATCHES);
+    }
     let entities = config.entities.iter();
     let entities = entities.filter_map(|entity| service.namespace().queue_or_topic(entity.name()));
     let queues = entities.flat_map(|entity| match entity {
@@ -144,6 +171,8 @@ const fn protocol(connection: Connection) -> Protocol {
     match (connection.protocol, connection.transport) {
         (scenario::Protocol::Amqp, Transport::Tcp) => Protocol::Amqp,
         (scenario::Protocol::Amqp, Transport::WebSocket) => Protocol::AmqpWebSocket,
+        // The checks of the scenario leave it TCP alone.
+        (scenario::Protocol::Kafka, Transport::Tcp | Transport::WebSocket) => Protocol::Kafka,
     }
 }
 
@@ -233,3 +262,7 @@ fn of_queue(counters: QueueCounters) -> EntityCounters {
         ..EntityCounters::default()
     }
 }
+
+/// Of each partition, for how many requests of Kafka's clients it is remembered when they came and were answered: those of a minute and
+/// a half at 10,000/s, if each has one record.
+const WATCHED_BATCHES: usize = 1 << 20;

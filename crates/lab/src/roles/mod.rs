@@ -19,6 +19,8 @@ mod channel;
 pub mod embedded;
 mod event_hubs;
 mod external;
+mod kafka;
+pub mod kafka_codec;
 mod lines;
 mod load;
 pub mod memory;

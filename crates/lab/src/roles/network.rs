@@ -6,7 +6,9 @@ use std::num::TryFromIntError;
 
 use access::ConnectionStringError;
 use access::storage::StorageConnectionStringError;
+use bytes::BytesMut;
 use connect::checkpoint::StoreError;
+use connect::event::Encoding;
 use connect::event_hubs::HubNameError;
 use connect::service::{ServiceError, Transport};
 use connect::sink::Sink;
@@ -16,10 +18,11 @@ use pipeline::ConnectError;
 
 use super::amqp_codec::AmqpCodec;
 use super::amqp_relay::{self, AmqpRelay};
-use super::backend::{Backend, OpenedSource};
+use super::backend::{Backend, DecodedMessage, MessageCodec, OpenedSource};
 use super::embedded::{self, EmbeddedService};
+use super::kafka_codec::KafkaCodec;
 use super::protocol::{Endpoint, ReadFrom, RelayConfig, ServiceConfig};
-use super::{event_hubs, service_bus};
+use super::{event_hubs, kafka, service_bus};
 use crate::scenario::{self, Entity, Protocol};
 
 /// The backend of role processes.
@@ -68,6 +71,46 @@ pub enum BackendError {
     /// The pipeline can't be connected.
     #[error(transparent)]
     Pipeline(#[from] ConnectError),
+    /// What is to be reached over Kafka is no hub, or nothing says how.
+    #[error("{0} can't be reached over Kafka")]
+    NoTopic(String),
+    /// This build has no such client of Kafka.
+    #[error("this build has no librdkafka")]
+    NoClient,
+}
+
+/// The codec of what is spoken.
+#[derive(Debug, Clone, Copy)]
+pub enum NetworkCodec {
+    /// Of messages.
+    Amqp(AmqpCodec),
+    /// Of records.
+    Kafka(KafkaCodec),
+}
+
+impl MessageCodec for NetworkCodec {
+    fn encoding(&self) -> Encoding {
+        match self {
+            Self::Amqp(codec) => codec.encoding(),
+            Self::Kafka(codec) => codec.encoding(),
+        }
+    }
+
+    #[inline]
+    fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut) {
+        match self {
+            Self::Amqp(codec) => codec.encode(header, payload, message),
+            Self::Kafka(codec) => codec.encode(header, payload, message),
+        }
+    }
+
+    #[inline]
+    fn decode<'a>(&self, message: &'a [u8]) -> Option<DecodedMessage<'a>> {
+        match self {
+            Self::Amqp(codec) => codec.decode(message),
+            Self::Kafka(codec) => codec.decode(message),
+        }
+    }
 }
 
 /// What carries the bytes of AMQP to an endpoint.
@@ -81,12 +124,13 @@ pub(super) const fn transport(endpoint: &Endpoint) -> Transport {
 impl Backend for Network {
     type Service = EmbeddedService;
     type Relay = AmqpRelay;
-    type Codec = AmqpCodec;
+    type Codec = NetworkCodec;
     type Error = BackendError;
 
-    fn codec(&self, protocol: Protocol) -> AmqpCodec {
+    fn codec(&self, protocol: Protocol) -> NetworkCodec {
         match protocol {
-            Protocol::Amqp => AmqpCodec,
+            Protocol::Amqp => NetworkCodec::Amqp(AmqpCodec),
+            Protocol::Kafka => NetworkCodec::Kafka(KafkaCodec),
         }
     }
 
@@ -104,6 +148,7 @@ impl Backend for Network {
             (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {
                 Box::new(service_bus::open_sink(endpoint).await?)
             }
+            (Protocol::Kafka, entity) => kafka::open_sink(endpoint, entity).await?,
         };
         Ok(sink)
     }
@@ -121,6 +166,7 @@ impl Backend for Network {
             (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {
                 service_bus::open_source(endpoint, options).await
             }
+            (Protocol::Kafka, entity) => kafka::open_source(endpoint, entity, options, read_from).await,
         }
     }
 }

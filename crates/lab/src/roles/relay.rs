@@ -38,7 +38,12 @@ pub(super) async fn run<B: Backend>(
             Some(Command::Stop) => {
                 return Ok(measurement.finish(&RelayReading::default(), clock.now()));
             }
-            Some(Command::Allow { .. } | Command::Expect { .. } | Command::Done { .. }) => {}
+            Some(
+                Command::Allow { .. }
+                | Command::Expect { .. }
+                | Command::Done { .. }
+                | Command::Served { .. },
+            ) => {}
             None => return Err(RoleError::Abandoned),
         }
     }
@@ -77,7 +82,11 @@ async fn carry<R: RelayPipeline>(
                     continue;
                 }
                 Some(
-                    Command::Start | Command::Allow { .. } | Command::Expect { .. } | Command::Done { .. },
+                    Command::Start
+                    | Command::Allow { .. }
+                    | Command::Expect { .. }
+                    | Command::Done { .. }
+                    | Command::Served { .. },
                 ) => continue,
                 None => return Err(RoleError::Abandoned),
             },

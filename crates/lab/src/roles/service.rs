@@ -19,12 +19,18 @@ pub(super) async fn run<B: Backend>(
         storage_connection_string: service.storage_connection_string(),
     }));
     let counted = || Counted::new(config.clock.now(), Counters::Service(service.counters()));
+    let mut served = Vec::new();
     let mut ticks = tokio::time::interval(REPORT_EVERY);
     loop {
         tokio::select! {
             command = channel.next() => match command {
                 Some(Command::Mark { edge }) => {
                     channel.reporter.send(&Report::Marked { edge, counted: counted() });
+                }
+                Some(Command::Served { entity, reads }) => {
+                    let all: Option<Vec<_>> =
+                        reads.iter().map(|read| service.served(config.clock, &entity, read)).collect();
+                    served = all.unwrap_or_default();
                 }
                 Some(Command::Stop) => break,
                 // A service works from the moment that it is there.
@@ -38,5 +44,5 @@ pub(super) async fn run<B: Backend>(
     }
     let counted = counted();
     service.stop().await;
-    Ok(Report::Finished { counted, outcome: Box::new(Outcome::Service) })
+    Ok(Report::Finished { counted, outcome: Box::new(Outcome::Service { served }) })
 }

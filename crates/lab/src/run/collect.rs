@@ -15,6 +15,7 @@ use super::{
     goodput::first_arrivals,
     lag::{lag, steadiness_finding},
     monitor::{Monitor, load_counters, rate_between, relay_counters, sinks_counters},
+    passage,
     pipeline::{Pipeline, rate},
     plan::TrialPlan,
     supervisor::{Member, Running, Supervisor},
@@ -24,7 +25,7 @@ use crate::{
     limits::{RoleGroup, available_cores},
     load::{LoadFacts, LoadRecordings, Punctuality, judge},
     probe::Work,
-    record::{DecodeError, EncodedDistribution, Recording},
+    record::{DecodeError, EncodedDistribution, ReadRecords, Recording, ServedRecords},
     results::{
         Destination, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
         LatencyDistribution, Lead, OwnFigures, Refusals, RelayActivity, RemoteRole, Role, RoleUsage, Size,
@@ -103,6 +104,10 @@ pub(super) fn collect(
         if !has_one_clock || plan.mode() == LoadMode::Backlog {
             distributions.stages.remove(&stage);
         }
+    }
+    // All of it by one clock, of the same records.
+    if plan.is_embedded() && remote.is_empty() && ending.is_whole {
+        distributions.means = passage::means(outcomes.first().reads, outcomes.served);
     }
     let lag = lag(plan, supervisor, &pipeline, monitor.lag_peak);
     if ending.is_whole {
@@ -209,6 +214,8 @@ struct Outcomes<'a> {
     activities: Vec<&'a RelayActivity>,
     /// By their instance, which is their place in the topology. One that failed has none.
     sinks: BTreeMap<u32, SinkOutcome<'a>>,
+    /// What the service knows of the records that the first of them read.
+    served: &'a [ServedRecords],
     /// A command did not end when it was asked to.
     was_killed: bool,
 }
@@ -221,6 +228,7 @@ struct SinkOutcome<'a> {
     uncorrected_latency: Option<&'a Recording>,
     to_destination: Option<&'a Recording>,
     delivery_time: Option<&'a Recording>,
+    reads: &'a [ReadRecords],
 }
 
 impl<'a> Outcomes<'a> {
@@ -229,7 +237,7 @@ impl<'a> Outcomes<'a> {
         let finished = |(member, running): (Member, &'a Running)| Some((member, running.finished.as_ref()?));
         for (member, outcome) in supervisor.all().filter_map(finished) {
             match outcome {
-                Outcome::Service => {}
+                Outcome::Service { served } => all.served = served,
                 Outcome::Load { streams, punctuality, recordings } => {
                     all.streams = streams;
                     all.punctuality = *punctuality;
@@ -243,13 +251,21 @@ impl<'a> Outcomes<'a> {
                 Outcome::External { was_killed } => {
                     all.was_killed |= *was_killed && member.role == Role::Relay
                 }
-                Outcome::Sink { delivery, latency, uncorrected_latency, to_destination, delivery_time } => {
+                Outcome::Sink {
+                    delivery,
+                    latency,
+                    uncorrected_latency,
+                    to_destination,
+                    delivery_time,
+                    reads,
+                } => {
                     let sink = SinkOutcome {
                         delivery: delivery.as_ref(),
                         latency: latency.as_ref(),
                         uncorrected_latency: uncorrected_latency.as_ref(),
                         to_destination: to_destination.as_ref(),
                         delivery_time: delivery_time.as_ref(),
+                        reads,
                     };
                     all.sinks.insert(member.instance, sink);
                 }

@@ -147,7 +147,7 @@ mod tests {
     use crate::{
         clock::RunClock,
         roles::protocol::EntryPoint,
-        scenario::{CaseOptions, Connection, Scenario},
+        scenario::{CaseOptions, Connection, KafkaProperties, Scenario},
     };
 
     /// The variables that a command of the scenario gets, `relay` and `limits` being of the text.
@@ -159,6 +159,7 @@ mod tests {
         let entry_point = |tls, text, certificate_authority| EntryPoint {
             connection: Connection { tls, ..Connection::default() },
             connection_string: Secret::new(text),
+            kafka: KafkaProperties::default(),
             certificate_authority,
         };
         let ready = Ready {

@@ -171,6 +171,11 @@ pub(super) fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -
     let forwarded = rates.carried_per_s();
     let (severity, tolerated) = match plan.mode() {
         LoadMode::Open => (Severity::Invalid, (forwarded * OPEN_SINK_LAG_S).max(LEAST_SINK_LAG)),
+        // All of a burst may be on its way at a reading.
+        LoadMode::Burst => {
+            let burst = f64::from(plan.parameters.load.burst_events());
+            (Severity::Invalid, (forwarded * OPEN_SINK_LAG_S).max(LEAST_SINK_LAG) + burst)
+        }
         LoadMode::Saturate => (Severity::Warning, plan.parameters.lag_limit() as f64),
         LoadMode::Closed | LoadMode::Backlog | LoadMode::Capacity => return None,
     };

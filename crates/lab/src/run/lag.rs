@@ -62,7 +62,14 @@ pub(super) fn steadiness_finding(plan: &TrialPlan<'_>, rates: &Rates, lag: Lag) 
     );
     let worked_off = begin_events.saturating_sub(end_events) as f64;
     let grown = end_events.saturating_sub(begin_events) as f64;
-    let is_more = |events: f64, seconds: f64| events >= (offered * LEAST_SHARE).max(offered_per_s * seconds);
+    // A burst is on its way at an edge, or it is not.
+    let burst = match plan.mode() {
+        LoadMode::Burst => plan.parameters.load.burst_events(),
+        _ => 0,
+    };
+    let is_more = |events: f64, seconds: f64| {
+        events >= (offered * LEAST_SHARE).max(offered_per_s * seconds) + f64::from(burst)
+    };
     if carried_per_s > offered_per_s && is_more(worked_off, LEAST_WORKED_OFF_S) {
         let message = format!(
             "more was carried than offered ({} of {}): {counts}",
@@ -72,7 +79,7 @@ pub(super) fn steadiness_finding(plan: &TrialPlan<'_>, rates: &Rates, lag: Lag) 
         let hint = "raise `phases.warm_up`, so that what waits at its end has gone through";
         return Some(Finding::new(Severity::Note, FindingKind::NotSteady, message).with_hint(hint));
     }
-    (plan.mode() == LoadMode::Open && is_more(grown, LEAST_GROWN_S)).then(|| {
+    (plan.mode().has_plan() && is_more(grown, LEAST_GROWN_S)).then(|| {
         let message =
             format!("the lag grew: {counts}, so latencies depend on how long the measured phase lasts");
         Finding::new(Severity::Warning, FindingKind::NotSteady, message).with_hint(

@@ -30,6 +30,7 @@ mod lag;
 mod max_lag;
 mod monitor;
 mod paced;
+mod passage;
 mod peers;
 mod pipeline;
 mod plan;

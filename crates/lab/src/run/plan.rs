@@ -16,16 +16,17 @@ use crate::{
     clock::RunClock,
     load::{Arrivals, Lead, LoadPlan, Pace},
     results::{
-        CasePlan, MeasuredComponent, MeasuredSystem, Noun, OrderExpectation, PipelineShape, Role, Shape,
-        SourceShape,
+        CasePlan, ClientShape, KafkaShape, MeasuredComponent, MeasuredSystem, Noun, OrderExpectation,
+        PipelineShape, Role, Shape, SourceShape,
     },
     roles::protocol::{
-        CHECKPOINT_CONTAINER, DoneBy, Endpoint, EntryPoint, ExternalConfig, LoadConfig, ReadFrom, Ready,
-        RelayConfig, SINK_CONSUMER_GROUP, ServiceAddress, ServiceConfig, SinkConfig,
+        CHECKPOINT_CONTAINER, DoneBy, Endpoint, EntryPoint, ExternalConfig, KafkaAccess, LoadConfig,
+        ReadFrom, Ready, RelayConfig, SINK_CONSUMER_GROUP, ServiceAddress, ServiceConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Connection, Done, End, Entity, LoadMode, Parameters, Payload, Queue, Readiness,
-        RoleLimits, Secret, ServiceCommand, SystemUnderTest, Target, Topic, Topology, Transport, WhenFull,
+        self, Case, Connection, Done, End, Entity, KafkaCluster, LoadMode, Parameters, Payload, Protocol,
+        Queue, Readiness, RoleLimits, Secret, ServiceCommand, SystemUnderTest, Target, Topic, Topology,
+        Transport, WhenFull, kafka,
     },
     verify::{Expectation, Placement},
 };
@@ -145,10 +146,13 @@ impl<'a> TrialPlan<'a> {
             stop_within: service.stop_within,
         };
         // One connection string for all: it says itself whether it is for TLS.
-        let entry_point = |connection| EntryPoint {
+        let namespace = service.namespace.as_ref();
+        let cluster = service.kafka.as_ref().map(|cluster| ServiceCommand::cluster_at(cluster, port));
+        let entry_point = |connection: Connection| EntryPoint {
             connection,
-            connection_string: secret(&service.namespace.connection_string),
-            certificate_authority: service.namespace.certificate_authority.clone(),
+            connection_string: namespace.map(|it| secret(&it.connection_string)).unwrap_or_default(),
+            kafka: cluster.as_ref().map(KafkaCluster::client_properties).unwrap_or_default(),
+            certificate_authority: namespace.and_then(|it| it.certificate_authority.clone()),
         };
         let entry_points = self.connections().into_iter().map(entry_point).collect();
         Some((config, Ready { entry_points, ..Ready::default() }))
@@ -158,7 +162,7 @@ impl<'a> TrialPlan<'a> {
     pub(super) fn patience_with_service(&self) -> [Duration; 2] {
         match &self.parameters.target {
             Target::Command(service) => [time_of(&service.ready, service.ready_within), service.stop_within],
-            Target::Embedded | Target::Namespace(_) => [Duration::ZERO; 2],
+            Target::Embedded | Target::Namespace(_) | Target::Kafka(_) => [Duration::ZERO; 2],
         }
     }
 
@@ -346,9 +350,13 @@ impl<'a> TrialPlan<'a> {
         LoadPlan {
             seed: load.seed,
             streams: u16::try_from(streams).unwrap_or(u16::MAX),
-            batch: load.batch,
+            batch: match load.mode {
+                LoadMode::Burst => 1,
+                _ => load.batch,
+            },
             in_flight: match load.mode {
                 LoadMode::Closed => 1,
+                LoadMode::Burst => load.burst_events(),
                 LoadMode::Open | LoadMode::Saturate | LoadMode::Backlog | LoadMode::Capacity => {
                     load.in_flight
                 }
@@ -362,9 +370,10 @@ impl<'a> TrialPlan<'a> {
                     },
                     lead: self.course.lead,
                 },
-                // The scenario's own checks demand a rate of an open load.
+                (LoadMode::Burst, Some(rate)) => Pace::Burst { rate, burst: load.burst_events() },
+                // The scenario's own checks demand a rate of these loads.
                 // A search for a capacity is made of open loads and never a trial itself.
-                (LoadMode::Closed | LoadMode::Open | LoadMode::Capacity, _) => Pace::Closed,
+                (LoadMode::Closed | LoadMode::Open | LoadMode::Burst | LoadMode::Capacity, _) => Pace::Closed,
                 (LoadMode::Saturate, _) => Pace::Saturate,
                 (LoadMode::Backlog, _) => Pace::Backlog { events: load.backlog },
             },
@@ -378,10 +387,10 @@ impl<'a> TrialPlan<'a> {
         let streams = u64::from(self.load_plan().streams.max(1));
         let events = match (load.mode, load.rate) {
             (LoadMode::Backlog, _) => load.backlog,
-            (LoadMode::Open, Some(rate)) => {
+            (LoadMode::Open | LoadMode::Burst, Some(rate)) => {
                 let lead = self.course.lead.map_or(0, |lead| lead.rate.events_in(lead.length));
                 let events = rate.events_in(phases.warm_up + phases.measure + SLACK);
-                events.saturating_add(lead).saturating_mul(2)
+                events.saturating_add(lead).saturating_add(load.burst_events().into()).saturating_mul(2)
             }
             // More than a machine can send; the memory follows what is seen, not this bound.
             _ => u64::MAX,
@@ -404,25 +413,41 @@ impl<'a> TrialPlan<'a> {
     }
 
     /// The way of a role to an end of it: to the lab's own service, once that is ready with every
-    /// [connection](Self::missing_connection), or else to the namespace of the scenario.
+    /// [connection](Self::missing_connection), or else to the target of the scenario.
     pub(super) fn endpoint(&self, own: Option<&Ready>, end: &End) -> Endpoint {
-        let own = own.map(|ready| {
-            let own = ready.entry_point(end.connection).expect("no connection is missing");
-            (&own.connection_string, &own.certificate_authority)
+        let reached = match own {
+            Some(ready) => ready.entry_point(end.connection).expect("no connection is missing").clone(),
+            None => entry_point(&self.parameters.target, end.connection),
+        };
+        let kafka = (end.connection.protocol == Protocol::Kafka).then(|| KafkaAccess {
+            client: end.kafka.client,
+            properties: reached.kafka.overlaid(&end.kafka.properties),
         });
-        let namespace = self.parameters.target.namespace();
-        let namespace =
-            namespace.map(|namespace| (&namespace.connection_string, &namespace.certificate_authority));
-        let (connection_string, certificate_authority) =
-            own.or(namespace).expect("where there is no service of the lab's own, there is a namespace");
         Endpoint {
             protocol: end.connection.protocol,
             transport: end.connection.transport,
-            connection_string: connection_string.clone(),
-            certificate_authority: certificate_authority.clone(),
+            connection_string: reached.connection_string,
+            kafka,
+            certificate_authority: reached.certificate_authority,
             entity: self.topology.entity(end).clone(),
             subscription: end.subscription.clone(),
         }
+    }
+}
+
+/// How a service is reached that exists.
+fn entry_point(target: &Target, connection: Connection) -> EntryPoint {
+    let namespace = target.namespace();
+    let authority = namespace.and_then(|namespace| namespace.certificate_authority.clone());
+    let of_namespace = || {
+        let parsed = namespace.and_then(|namespace| namespace.connection_string.reveal().parse().ok());
+        parsed.map(|parsed| kafka::of_namespace(&parsed, authority.as_deref())).unwrap_or_default()
+    };
+    EntryPoint {
+        connection,
+        connection_string: namespace.map(|it| it.connection_string.clone()).unwrap_or_default(),
+        kafka: target.kafka().map_or_else(of_namespace, KafkaCluster::client_properties),
+        certificate_authority: authority.clone(),
     }
 }
 
@@ -483,8 +508,29 @@ fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
         noun: topology.noun(),
         load: parameters.load.mode,
         full_log_throttles: parameters.embedded.when_full == WhenFull::Throttle,
+        burst_events: match parameters.load.mode {
+            LoadMode::Burst => Some(parameters.load.burst_events().into()),
+            _ => None,
+        },
+        kafka: kafka_shape(topology),
         pipeline,
     }
+}
+
+/// How load and sink speak Kafka, where both do and nothing is between them.
+fn kafka_shape(topology: &Topology) -> Option<KafkaShape> {
+    let client = |end: &End| {
+        let client = match end.kafka.client {
+            scenario::KafkaClient::Native => "native",
+            scenario::KafkaClient::Librdkafka => "librdkafka",
+        };
+        let properties = end.kafka.properties.masked();
+        let properties = properties.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let shape = ClientShape { client: client.to_owned(), properties: properties.collect() };
+        (end.connection.protocol == Protocol::Kafka).then_some(shape)
+    };
+    let sink = topology.sinks.first().filter(|_| topology.pipeline.is_none())?;
+    Some(KafkaShape { producer: client(&topology.load)?, consumer: client(sink)? })
 }
 
 /// How long a command may take to be ready.
@@ -509,11 +555,13 @@ fn system(sut: &SystemUnderTest, topology: &Topology) -> Option<MeasuredSystem> 
 
 /// What results call the way of a pipeline to the service.
 pub(super) const fn transport_name(connection: Connection) -> &'static str {
-    match (connection.transport, connection.tls) {
-        (Transport::Tcp, false) => "tcp",
-        (Transport::Tcp, true) => "tls",
-        (Transport::WebSocket, false) => "web-socket",
-        (Transport::WebSocket, true) => "web-socket-tls",
+    match (connection.protocol, connection.transport, connection.tls) {
+        (Protocol::Amqp, Transport::Tcp, false) => "tcp",
+        (Protocol::Amqp, Transport::Tcp, true) => "tls",
+        (Protocol::Amqp, Transport::WebSocket, false) => "web-socket",
+        (Protocol::Amqp, Transport::WebSocket, true) => "web-socket-tls",
+        (Protocol::Kafka, _, false) => "kafka",
+        (Protocol::Kafka, _, true) => "kafka-tls",
     }
 }
 

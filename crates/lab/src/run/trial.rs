@@ -159,7 +159,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.start().await?;
         let (streams, drained_by) = match self.plan.mode() {
             LoadMode::Backlog => self.drain_a_backlog().await?,
-            LoadMode::Open | LoadMode::Closed | LoadMode::Saturate | LoadMode::Capacity => {
+            LoadMode::Open | LoadMode::Burst | LoadMode::Closed | LoadMode::Saturate | LoadMode::Capacity => {
                 self.measure_under_load().await?
             }
         };
@@ -428,6 +428,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
     async fn stop(&mut self) -> Result<(), TrialError> {
         self.monitor.enter(Phase::Verifying, None);
         for role in [Role::Relay, Role::Sink, Role::Service] {
+            if role == Role::Service && self.plan.is_embedded() {
+                self.ask_for_times().await;
+            }
             self.supervisor.tell(role, &Command::Stop).await;
             let [_, service] = self.plan.patience_with_service();
             let patience = Patience {
@@ -449,6 +452,24 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.ending.hub = service_counters(&self.supervisor);
         self.ending.is_whole = true;
         Ok(())
+    }
+
+    /// Has the service say when the records were where in it that the first sink read.
+    async fn ask_for_times(&mut self) {
+        let Some(end) = self.plan.topology.sinks.first().filter(|_| self.plan.topology.pipeline.is_none())
+        else {
+            return;
+        };
+        let sinks = self.supervisor.of(Role::Sink);
+        let finished =
+            sinks.filter(|(sink, _)| sink.instance == 0).find_map(|(_, running)| running.finished.as_ref());
+        if let Some(Outcome::Sink { reads, .. }) = finished
+            && !reads.is_empty()
+        {
+            let entity = self.plan.topology.entity(end).name().to_owned();
+            let asked = Command::Served { entity, reads: reads.clone() };
+            self.supervisor.tell(Role::Service, &asked).await;
+        }
     }
 
     /// Starts a role where the scenario wants it, configured for the clock of that place.

@@ -1,8 +1,9 @@
 //! One point of a sweep, ready to run.
 
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use super::{Entity, LoadMode, Parameters, Published, Target};
+use super::{Entity, KafkaProperties, LoadMode, Parameters, Published, Target};
 
 /// One set of parameters with the name that it has in tables, in `--only` and in results.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub struct Axis {
 impl Case {
     /// The parameters as JSON in the shape of the scenario file, for `params` in the results. What only hubs have is
     /// not among those of queues, and a connection string never: another namespace than the embedded one is only called
-    /// `namespace`.
+    /// `namespace`, and a cluster `kafka`.
     #[must_use]
     pub fn params(&self) -> Map<String, Value> {
         let value = serde_json::to_value(&self.parameters)
@@ -45,6 +46,9 @@ impl Case {
         for value in env.and_then(Value::as_object_mut).into_iter().flatten() {
             *value.1 = Value::from("***");
         }
+        // Nor are passwords among the properties of an end.
+        let topology = params.get_mut("topology").and_then(Value::as_object_mut);
+        topology.into_iter().flatten().for_each(|(_, section)| mask_properties(section));
         // How a role is started names hosts, users and keys; by what program, is enough to know.
         for role in params.get_mut("roles").and_then(Value::as_object_mut).into_iter().flatten() {
             let launch = role.1.get_mut("launch").and_then(Value::as_array_mut);
@@ -67,6 +71,7 @@ impl Case {
         match &self.parameters.target {
             Target::Embedded => {}
             Target::Namespace(_) => drop(params.insert("target".to_owned(), Value::from("namespace"))),
+            Target::Kafka(_) => drop(params.insert("target".to_owned(), Value::from("kafka"))),
             Target::Command(service) => {
                 let command = service.command.join(" ");
                 drop(params.insert("target".to_owned(), Value::from(format!("command: {command}"))));
@@ -97,6 +102,19 @@ impl Case {
             };
             Some(format!("the {role} needs {wanted} cores and this machine has {there_are}"))
         })
+    }
+}
+
+/// Hides the secrets among the properties of Kafka's clients in a part of a topology: an end, or a list of them.
+fn mask_properties(section: &mut Value) {
+    if let Value::Array(ends) = section {
+        return ends.iter_mut().for_each(mask_properties);
+    }
+    let Some(properties) = section.get_mut("properties") else {
+        return;
+    };
+    if let Ok(written) = KafkaProperties::deserialize(&*properties) {
+        *properties = serde_json::to_value(written.masked()).unwrap_or_default();
     }
 }
 

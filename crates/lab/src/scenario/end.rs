@@ -1,11 +1,14 @@
 //! Where a role sends or receives: an entity of the topology, and how the role gets there.
 //!
 //! A role that only names its entity writes its name: `load: in`, `sink: out/verify` for a subscription. In full it is a
-//! mapping: `load: {to: in, tls: true}`, `sink: {from: out, subscription: verify, transport: web-socket}`.
+//! mapping: `load: {to: in, tls: true}`, `sink: {from: out, subscription: verify, transport: web-socket}`. One that speaks Kafka
+//! says so there, by which client, and with which properties:
+//! `load: {to: in, protocol: kafka, client: librdkafka, properties: {linger.ms: 0, acks: 1}}`.
 
 use std::fmt;
 use std::marker::PhantomData;
 
+use pipeline::kafka::{KafkaClient, KafkaProperties};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -18,6 +21,17 @@ pub struct End {
     pub subscription: Option<String>,
     /// How the role gets there.
     pub connection: Connection,
+    /// How it speaks Kafka, where it does.
+    pub kafka: KafkaEnd,
+}
+
+/// How an end speaks Kafka.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KafkaEnd {
+    /// Which client does.
+    pub client: KafkaClient,
+    /// What that is told besides how the service is reached.
+    pub properties: KafkaProperties,
 }
 
 /// How a role connects to the service.
@@ -39,6 +53,8 @@ pub enum Protocol {
     /// AMQP 1.0.
     #[default]
     Amqp,
+    /// The protocol of Apache Kafka: an event is a record, and a hub a topic.
+    Kafka,
 }
 
 /// What carries the bytes of a connection.
@@ -67,6 +83,12 @@ pub struct Sending {
     /// What carries the bytes.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub transport: Transport,
+    /// Which client speaks Kafka.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub client: KafkaClient,
+    /// The properties of that client.
+    #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
+    pub properties: KafkaProperties,
 }
 
 /// Where a role receives. The keys of its mapping.
@@ -87,13 +109,19 @@ pub struct Receiving {
     /// What carries the bytes.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub transport: Transport,
+    /// Which client speaks Kafka.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub client: KafkaClient,
+    /// The properties of that client.
+    #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
+    pub properties: KafkaProperties,
 }
 
 impl End {
     /// An end without a subscription.
     #[must_use]
     pub fn of(entity: impl Into<String>, connection: Connection) -> Self {
-        Self { entity: entity.into(), subscription: None, connection }
+        Self { entity: entity.into(), subscription: None, connection, kafka: KafkaEnd::default() }
     }
 
     /// An end that is read: `out`, or `out/verify`.
@@ -127,20 +155,23 @@ impl fmt::Display for End {
 
 impl From<&Sending> for End {
     fn from(sending: &Sending) -> Self {
-        let Sending { to, protocol, tls, transport } = sending;
-        Self::of(to, Connection { protocol: *protocol, tls: *tls, transport: *transport })
+        let Sending { to, protocol, tls, transport, client, properties } = sending;
+        let connection = Connection { protocol: *protocol, tls: *tls, transport: *transport };
+        let kafka = KafkaEnd { client: *client, properties: properties.clone() };
+        Self { kafka, ..Self::of(to, connection) }
     }
 }
 
 impl From<&Receiving> for End {
     fn from(receiving: &Receiving) -> Self {
-        let Receiving { from, subscription, protocol, tls, transport } = receiving;
+        let Receiving { from, subscription, protocol, tls, transport, client, properties } = receiving;
         let connection = Connection { protocol: *protocol, tls: *tls, transport: *transport };
-        match subscription {
+        let end = match subscription {
             // A subscription that is named twice makes no entity.
             Some(_) => Self { subscription: subscription.clone(), ..Self::of(from, connection) },
             None => Self::read(from, connection),
-        }
+        };
+        Self { kafka: KafkaEnd { client: *client, properties: properties.clone() }, ..end }
     }
 }
 
@@ -164,7 +195,14 @@ impl Named for Sending {
     const EXPECTED: &'static str = "the name of an entity, or `{to: in, tls: true}`";
 
     fn named(to: String) -> Self {
-        Self { to, protocol: Protocol::default(), tls: false, transport: Transport::default() }
+        Self {
+            to,
+            protocol: Protocol::default(),
+            tls: false,
+            transport: Transport::default(),
+            client: KafkaClient::default(),
+            properties: KafkaProperties::default(),
+        }
     }
 
     fn name(&self) -> Option<&str> {
@@ -182,6 +220,8 @@ impl Named for Receiving {
             protocol: Protocol::default(),
             tls: false,
             transport: Transport::default(),
+            client: KafkaClient::default(),
+            properties: KafkaProperties::default(),
         }
     }
 

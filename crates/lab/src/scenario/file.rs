@@ -12,7 +12,7 @@ use super::glob::Glob;
 use super::sweep::{self, Point, Step, Sweep};
 use super::{
     Axis, Case, Embedded, Entities, FoundHub, Hub, Hubs, Limits, Load, Parameters, Phases, Prices, Published,
-    Queues, Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, system, validate,
+    Queues, Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, system, target, validate,
 };
 use crate::record::LatencyRecording;
 
@@ -26,6 +26,8 @@ pub struct Scenario {
     quick: Option<Node>,
     /// The section `suts`.
     systems: Option<Node>,
+    /// The section `targets`.
+    targets: Option<Node>,
     sweeps: Vec<Sweep>,
     published: Vec<Published>,
     prices: Option<Prices>,
@@ -223,6 +225,10 @@ impl Scenario {
         if let Some(systems) = &systems {
             system::check_definitions(systems)?;
         }
+        let targets = document.take("targets");
+        if let Some(targets) = &targets {
+            target::check_definitions(targets)?;
+        }
         let published = document.take("published");
         document.take("prices");
         if let Some(quick) = &quick {
@@ -239,6 +245,7 @@ impl Scenario {
             document,
             quick,
             systems,
+            targets,
             sweeps,
             published: head.published,
             prices: head.prices,
@@ -317,8 +324,9 @@ impl Scenario {
             document.put(path, &list.place, list.clone());
             // A mistake here is found again for each case.
             let resolved = system::resolve(&mut document, self.systems.as_ref());
+            let resolved = resolved.and_then(|_| target::resolve(&mut document, self.targets.as_ref()));
             let _ = document.fill_in_environment();
-            let typed = resolved.and_then(|_| document.typed::<File>());
+            let typed = resolved.and_then(|()| document.typed::<File>());
             let mistake = typed.as_ref().err().and_then(SettingsError::mistake);
             mistake.is_some_and(|mistake| mistake.key == path)
         })
@@ -381,6 +389,7 @@ impl Scenario {
             document.put(&step.path, &step.path_place, step.value.clone());
         }
         let system = system::resolve(&mut document, self.systems.as_ref())?;
+        target::resolve(&mut document, self.targets.as_ref())?;
         document.fill_in_environment()?;
         let mut parameters = document.typed::<File>()?.into_parameters();
         parameters.sut = parameters.sut.named(system);
@@ -574,11 +583,12 @@ const FAILURE_RATIO: &str = "relay.failure_ratio";
 const DEFAULT_SOURCE_PARTITIONS: u32 = 32;
 
 /// Keys at the top of the file that describe the scenario and not one of its cases.
-const NO_PARAMETERS: [&str; 7] =
-    ["scenario", "description", "quick", "suts", "sweeps", "published", "prices"];
+const NO_PARAMETERS: [&str; 8] =
+    ["scenario", "description", "quick", "suts", "targets", "sweeps", "published", "prices"];
 
 /// The scenarios that are part of this program.
-const EMBEDDED: [(&str, &str); 2] = [
+const EMBEDDED: [(&str, &str); 3] = [
     ("fan-out", include_str!("../../../../scenarios/fan-out.yaml")),
     ("queue-forward", include_str!("../../../../scenarios/queue-forward.yaml")),
+    ("kafka-latency", include_str!("../../../../scenarios/kafka-latency.yaml")),
 ];

@@ -101,6 +101,11 @@ fn load(parameters: &Parameters, noun: &str) -> String {
         (LoadMode::Open, Some(rate)) => {
             format!("{} {noun}/s {size} for {time}{trials}{amount}", figure::rate(rate.events_per_second()))
         }
+        (LoadMode::Burst, Some(rate)) => format!(
+            "{} {noun}/s {size} in bursts of {} for {time}{trials}{amount}",
+            figure::rate(rate.events_per_second()),
+            figure::count(load.burst_events().into())
+        ),
         (LoadMode::Backlog, _) => {
             format!(
                 "{} {noun} {size} as fast as they are accepted{trials}{amount}",
@@ -111,7 +116,7 @@ fn load(parameters: &Parameters, noun: &str) -> String {
             "{noun} {size} as fast as they are accepted for {time}{trials}, at most {} ahead of the pipeline",
             figure::count(parameters.lag_limit())
         ),
-        (LoadMode::Closed | LoadMode::Open, _) => format!(
+        (LoadMode::Closed | LoadMode::Open | LoadMode::Burst, _) => format!(
             "{noun} {size} for {time}{trials}, {} of {} at a time, each batch after the answer to the one before",
             figure::counted(load.workers.into(), "batch", "batches"),
             load.batch
@@ -136,7 +141,7 @@ fn load(parameters: &Parameters, noun: &str) -> String {
 fn planned(parameters: &Parameters) -> Option<u64> {
     let load = &parameters.load;
     let trial = match (load.mode, load.rate) {
-        (LoadMode::Open, Some(rate)) => rate.events_in(time(parameters)),
+        (LoadMode::Open | LoadMode::Burst, Some(rate)) => rate.events_in(time(parameters)),
         (LoadMode::Backlog, _) if load.latency_at.is_none() => load.backlog,
         _ => return None,
     };

@@ -1,6 +1,7 @@
 //! What the load generator sends: how much, how fast, and what it waits for.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
@@ -18,18 +19,21 @@ use super::{Capacity, Percent};
 pub struct Load {
     /// What decides when the next event is sent.
     pub mode: LoadMode,
-    /// `open`: the offered load of all workers together. Required in that mode, unused in the others.
+    /// `open`, `burst`: the offered load of all workers together. Required in these modes, unused in the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// `open`: how the intended instants lie in time.
     pub arrivals: Arrivals,
+    /// `burst`: events of one burst of all workers together; as many as are due in a second, if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
     /// Senders that work side by side, each on a connection of its own; they share the streams among them.
     pub workers: u32,
     /// What one event carries.
     pub payload: Payload,
-    /// Events per send. Of replayed events, as many of them as the service takes in one send.
+    /// Events per send; in `burst` always one. Of replayed events, as many of them as the service takes in one send.
     pub batch: u32,
-    /// Sends that one worker has outstanding at most. `closed` always works with one.
+    /// Sends that one worker has outstanding at most. `closed` always works with one, `burst` with all of a burst.
     pub in_flight: u32,
     /// `backlog`: the number of events that lie in the source before the relay starts.
     pub backlog: u64,
@@ -52,6 +56,10 @@ pub struct Load {
 pub enum LoadMode {
     /// A plan in time, whatever the service does: event n has its intended instant.
     Open,
+    /// A loop, as programs that measure a latency often have it: each worker sends a burst event by event, waits for all
+    /// answers, and then until the next burst is due. One that is held up delays those after it, so that latencies which
+    /// count from the send leave out what a stall does to everything that was not sent meanwhile.
+    Burst,
     /// Each worker sends again when its last send is acknowledged.
     Closed,
     /// As fast as the service takes events, up to [`Load::max_lag`] ahead of the relay.
@@ -87,12 +95,30 @@ pub enum Payload {
     },
 }
 
+impl LoadMode {
+    /// Whether every event has an intended instant of its own.
+    #[must_use]
+    pub const fn has_plan(self) -> bool {
+        matches!(self, Self::Open | Self::Burst)
+    }
+}
+
+impl Load {
+    /// Events of one burst.
+    #[must_use]
+    pub fn burst_events(&self) -> u32 {
+        let of_a_second = self.rate.map_or(1, |rate| rate.events_in(Duration::from_secs(1)));
+        self.burst.unwrap_or_else(|| u32::try_from(of_a_second).unwrap_or(u32::MAX)).max(1)
+    }
+}
+
 impl Default for Load {
     fn default() -> Self {
         Self {
             mode: LoadMode::Saturate,
             rate: None,
             arrivals: Arrivals::Constant,
+            burst: None,
             workers: 1,
             payload: Payload::Size(ByteSize::from_bytes(16)),
             batch: 128,

@@ -52,7 +52,7 @@ pub struct Parameters {
 
 /// A text that must not be shown. It prints as `***`; as JSON, which is how the lab hands it to its own processes,
 /// it is the text.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 

@@ -14,6 +14,9 @@
 //!     load.payload:
 //!       - 16 B
 //!       - {value: 8 KiB, limits.relay.memory: 3 GiB}        # this value needs another setting as well
+//!   study:
+//!     load.rate:
+//!       - {value: 100/s, name: slow}         # `rate=slow`: a value by another name than itself
 //! ```
 //!
 //! A list that `--set` gives a parameter with a single value is one more axis, by which all of these are multiplied.
@@ -41,6 +44,8 @@ struct SweptPath {
 #[derive(Clone, Debug)]
 struct SweptValue {
     value: Node,
+    /// What names show instead of it.
+    name: Option<String>,
     also: Vec<Step>,
 }
 
@@ -67,7 +72,7 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct AxisStep {
     pub(super) name: String,
-    /// The value as names show it: as written, with single spaces.
+    /// The value as names show it: its own name, or as written, with single spaces.
     pub(super) text: String,
     pub(super) step: Step,
 }
@@ -143,18 +148,23 @@ fn read_axis(entry: &Entry, key: &str) -> Result<SweptPath, SettingsError> {
 
 fn read_value(node: &Node, key: &str) -> Result<SweptValue, SettingsError> {
     if node.is_scalar() {
-        return Ok(SweptValue { value: node.clone(), also: Vec::new() });
+        return Ok(SweptValue { value: node.clone(), name: None, also: Vec::new() });
     }
     const SINGLE: &str = "can only be swept through single values, alone or with others that they need";
-    let Some(value) = node.value("value").filter(|value| value.is_scalar()) else {
+    let Some(value) = node.value(VALUE).filter(|value| value.is_scalar()) else {
         return mistake(node, key, SINGLE);
     };
-    let others = node.entries().iter().filter(|entry| entry.key != "value");
+    let name = match node.value(NAME) {
+        None => None,
+        Some(name) if name.is_scalar() && !written(name).is_empty() => Some(written(name)),
+        Some(name) => return mistake(name, key, "must have a string as its name"),
+    };
+    let others = node.entries().iter().filter(|entry| ![VALUE, NAME].contains(&entry.key.as_str()));
     let also = others.map(|entry| match entry.value.is_scalar() {
         true => Ok(step(entry)),
         false => mistake(&entry.value, key, SINGLE),
     });
-    Ok(SweptValue { value: value.clone(), also: also.collect::<Result<_, _>>()? })
+    Ok(SweptValue { value: value.clone(), name, also: also.collect::<Result<_, _>>()? })
 }
 
 /// All combinations of all sweeps. Where `set` knows another value for a path, its axis goes through that value, or
@@ -211,7 +221,7 @@ pub(super) fn cross(points: Vec<Point>, path: &str, list: &Node) -> Result<Vec<P
             place: value.place.clone(),
             values: Vec::new(),
         };
-        let value = |value: &Node| SweptValue { value: value.clone(), also: Vec::new() };
+        let value = |value: &Node| SweptValue { value: value.clone(), name: None, also: Vec::new() };
         values.iter().map(|element| point.with(&axis(element), &value(element))).collect()
     };
     Ok(points.into_iter().flat_map(with_all).collect())
@@ -243,12 +253,11 @@ impl SweptPath {
             let mut own = self.values.iter();
             own.find(|own| written(&own.value) == written(value))
         };
-        set.iter()
-            .map(|value| SweptValue {
-                value: value.clone(),
-                also: of_own(value).map_or_else(Vec::new, |own| own.also.clone()),
-            })
-            .collect()
+        let swept = |value: &Node| match of_own(value) {
+            Some(own) => SweptValue { value: value.clone(), ..own.clone() },
+            None => SweptValue { value: value.clone(), name: None, also: Vec::new() },
+        };
+        set.iter().map(swept).collect()
     }
 }
 
@@ -258,7 +267,7 @@ impl Point {
         if point.axes.is_empty() {
             point.name.clear();
         }
-        let text = written(&value.value);
+        let text = value.name.clone().unwrap_or_else(|| written(&value.value));
         let comma = if point.axes.is_empty() { "" } else { "," };
         point.name.push_str(&format!("{comma}{}={text}", axis.name));
         point.settings.extend(value.also.iter().cloned());
@@ -301,13 +310,21 @@ fn written(value: &Node) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The last element of a path. The properties of Kafka's clients have dots in their names.
 fn last(path: &str) -> &str {
-    path.rsplit('.').next().unwrap_or(path)
+    match path.split_once(".properties.") {
+        Some((_, property)) => property,
+        None => path.rsplit('.').next().unwrap_or(path),
+    }
 }
 
 fn mistake<T>(node: &Node, key: &str, reason: &str) -> Result<T, SettingsError> {
     Err(node.mistake(key, reason, SHAPE))
 }
+
+/// The keys of a value that is a mapping, beside the paths that it sets.
+const VALUE: &str = "value";
+const NAME: &str = "name";
 
 /// What chooses every sweep; no sweep can be called so.
 pub(super) const ALL: &str = "all";

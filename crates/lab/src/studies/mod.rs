@@ -3,6 +3,7 @@
 //! General code asks for the studies that a case is of, by its shape, and knows none by name. A new study is a scenario
 //! file, one file (or folder) in here with an entry in `ALL`, and whatever it measures that nothing measured before.
 
+mod kafka_latency;
 mod queue_forward;
 
 pub use queue_forward::{Occupancy, OccupancyParts};
@@ -19,6 +20,11 @@ pub trait Study: Sync {
     /// Its columns of the result table, beside those of every table.
     fn columns(&self) -> &'static [StudyColumn] {
         &[]
+    }
+
+    /// The latencies of its table, from the intended instant, where p50 and p99 do not say enough.
+    fn latencies(&self) -> Option<&'static [Figure]> {
+        None
     }
 
     /// What bounded the rate of a trial, if the study explains it: nothing else is blamed for idle CPU then. Not asked
@@ -77,4 +83,4 @@ pub fn of(shape: &Shape) -> impl Iterator<Item = &'static dyn Study> {
 }
 
 /// Every study that adds something of its own.
-const ALL: [&dyn Study; 1] = [&queue_forward::QueueForward];
+const ALL: [&dyn Study; 2] = [&queue_forward::QueueForward, &kafka_latency::KafkaLatency];

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
+mod kafka;
+#[cfg(feature = "librdkafka")]
+mod kafka_latency;
 mod queues;
 mod roles;
 mod schema;
@@ -229,6 +232,12 @@ fn mistakes_in_the_file_are_reported_with_their_place() {
             "s.yaml:2:43: `embedded.profile.quota`: `throughput_units` is given as well, and defines a quota, too",
         ),
         ("load: {mode: open}", "s.yaml:2:14: `load.mode`: an open load needs `load.rate`"),
+        ("load: {mode: burst}", "s.yaml:2:14: `load.mode`: a load in bursts needs `load.rate`"),
+        ("load: {mode: burst, rate: 9/s, burst: 0}", "s.yaml:2:39: `load.burst`: 0 is out of range"),
+        (
+            "load: {mode: burst, rate: 200000/s}",
+            "s.yaml:2:27: `load.rate`: a second's worth of `load.rate` is more than 100000 events",
+        ),
         (
             "load: {capacity: {percentile: 100}}",
             "s.yaml:2:31: `load.capacity.percentile`: 100 is out of range",
@@ -411,7 +420,10 @@ fn mistakes_in_arguments_are_reported_with_their_place() {
 #[test]
 fn an_unknown_scenario_is_reported_with_the_known_ones() {
     let error = Scenario::load("fanout").unwrap_err();
-    assert_eq!(error.to_string(), "there is no scenario `fanout`; there are: fan-out, queue-forward");
+    assert_eq!(
+        error.to_string(),
+        "there is no scenario `fanout`; there are: fan-out, queue-forward, kafka-latency"
+    );
     assert!(matches!(error, ScenarioError::UnknownScenario { meant: Some("fan-out"), .. }));
     assert!(matches!(Scenario::load("./none.yaml"), Err(ScenarioError::Settings(_))));
 }

@@ -254,3 +254,20 @@ fn a_parameter_that_takes_a_list_keeps_it_and_a_list_that_makes_no_cases_is_refu
         assert!(error.contains(expected), "{argument}: {error}");
     }
 }
+
+#[test]
+fn a_value_may_have_another_name_than_itself_and_keeps_it_where_it_is_set() {
+    let text = "scenario: s\nload: {mode: burst, rate: 300/s}\nsweeps:\n  load:\n    load.mode:\n    - burst\n    \
+                - {value: burst, name: one by one, load.burst: 1}\n    - open\n";
+    let made = cases(text, &CaseOptions::default()).unwrap();
+    assert_eq!(names(&made), ["mode=burst", "mode=one by one", "mode=open"]);
+    assert_eq!(made[1].axes[0].value, "one by one");
+    let bursts: Vec<u32> = made.iter().map(|case| case.parameters.load.burst_events()).collect();
+    assert_eq!(bursts, [300, 1, 300], "a second's worth, if it is not given");
+    let rates =
+        "scenario: s\nsweeps: {a: {load.rate: [{value: 1/s, name: slow}, {value: 2/s, name: fast}]}}\n";
+    assert_eq!(names(&cases(rates, &set(&["load.rate=[2/s, 3/s]"])).unwrap()), ["rate=fast", "rate=3/s"]);
+    let nameless = text.replace("name: one by one", "name: []");
+    let told = cases(&nameless, &CaseOptions::default()).unwrap_err().to_string();
+    assert!(told.contains("must have a string as its name"), "{told}");
+}

@@ -9,6 +9,8 @@ mod external_systems;
 mod far_services;
 mod full_disk;
 mod honesty;
+mod kafka;
+mod kafka_latency;
 mod lab_check;
 mod queue_forward;
 mod remote_roles;

@@ -11,24 +11,24 @@ use serde_json::Value;
 use crate::{NAMING_PHASES, machine, results_folder, results_in};
 
 /// `parshall run` in a directory of its own.
-struct Bench {
-    folder: tempfile::TempDir,
+pub(super) struct Bench {
+    pub(super) folder: tempfile::TempDir,
 }
 
 /// What a run came to.
-struct Finished {
-    status: Option<i32>,
-    stdout: String,
-    stderr: String,
+pub(super) struct Finished {
+    pub(super) status: Option<i32>,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
     /// Writes a file and gives its path.
-    fn file(&self, name: &str, content: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, content).unwrap();
         path
@@ -40,12 +40,12 @@ impl Bench {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Finished {
+    pub(super) fn run(&self, arguments: &[&str]) -> Finished {
         finish(self.command(arguments))
     }
 
     /// The file `results.json`, which is in order by its schema.
-    fn results(&self) -> Value {
+    pub(super) fn results(&self) -> Value {
         results_in(self.folder.path())
     }
 }
@@ -60,7 +60,7 @@ fn finish(mut command: Command) -> Finished {
 }
 
 /// The cases of results by name; of each it is asserted that every event arrived unharmed.
-fn intact_cases(results: &Value) -> Vec<(&str, &Value)> {
+pub(super) fn intact_cases(results: &Value) -> Vec<(&str, &Value)> {
     let cases = results["cases"].as_array().unwrap();
     for case in cases {
         let delivery = &case["delivery"];

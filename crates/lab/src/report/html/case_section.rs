@@ -223,8 +223,10 @@ fn stage_name(stage: Stage) -> String {
 
 fn stage_sum(case: &Case) -> Option<String> {
     let whole = case.latency_us.as_ref()?.mean?;
-    let means = Stage::WHOLE.map(|stage| Some((stage, case.stages.get(&stage)?.mean?)));
-    let means = means.into_iter().collect::<Option<Vec<_>>>()?;
+    let means = |stages: &[Stage]| -> Option<Vec<(Stage, f64)>> {
+        stages.iter().map(|stage| Some((*stage, case.stages.get(stage)?.mean?))).collect()
+    };
+    let means = means(&Stage::OF_RECORD).or_else(|| means(&Stage::WHOLE))?;
     let parts: Vec<String> =
         means.iter().map(|(stage, mean)| format!("{stage} {}", figure::duration_us(*mean))).collect();
     Some(format!(

@@ -17,10 +17,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::findings::findings;
+use super::trial::summaries;
 use super::{
     Capacity, Cost, CurvePoint, Delivery, DestinationSummary, Figure, Finding, FindingKind,
-    LatencyDistribution, LatencySummary, MeasuredSystem, Paced, ParshallRatio, Published, RelayActivity,
-    Role, RoleUsage, Severity, Shape, Stage, Summary, Trial, TrialRecord,
+    LatencyDistribution, LatencySummary, Mean, MeasuredSystem, Paced, ParshallRatio, Published,
+    RelayActivity, Role, RoleUsage, Severity, Shape, Stage, Summary, Trial, TrialRecord,
 };
 use crate::scenario::LoadMode;
 use crate::schema::by_name;
@@ -208,6 +209,10 @@ impl Case {
             recorded().filter_map(|each| each.clock_us).max(),
         );
         let stages = merged_by(recorded().flat_map(|each| &each.stages));
+        let mut means: BTreeMap<Stage, Mean> = BTreeMap::new();
+        for (stage, mean) in recorded().flat_map(|each| &each.means) {
+            *means.entry(*stage).or_default() += *mean;
+        }
         let sizes = merged_by(recorded().flat_map(|each| &each.sizes));
         let latencies = merged_by(recorded().flat_map(|each| &each.destinations));
 
@@ -246,7 +251,7 @@ impl Case {
             uncorrected_latency_us: uncorrected_latency.summary(),
             latency_curve: latency.curve(),
             uncorrected_latency_curve: uncorrected_latency.curve(),
-            stages: stages.iter().filter_map(|(stage, each)| Some((*stage, stage.summary(each)?))).collect(),
+            stages: summaries(&stages, &means),
             relay,
             delivery,
             destinations: DestinationSummary::of_trials(&complete, &latencies),

@@ -201,7 +201,11 @@ impl Running {
                     }
                     Some(Command::Stop) => return Ok(self.stop(config).await),
                     Some(
-                        Command::Start | Command::Allow { .. } | Command::Expect { .. } | Command::Done { .. },
+                        Command::Start
+                        | Command::Allow { .. }
+                        | Command::Expect { .. }
+                        | Command::Done { .. }
+                        | Command::Served { .. },
                     ) => {}
                     None => return Err(RoleError::Abandoned),
                 },

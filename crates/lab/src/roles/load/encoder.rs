@@ -1,5 +1,7 @@
 //! From a run of the schedule to a batch of messages.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use bytes::{Bytes, BytesMut};
 use connect::event::{EnqueuedTime, EventBatch, EventParts};
 use connect::sink::Sink;
@@ -96,6 +98,7 @@ impl<C: MessageCodec> Encoder<C> {
     ) -> (&EventBatch, &[u32]) {
         // Lets the chunk of the batch before go, so that its memory can be used again.
         self.batch.clear(self.batch.partition());
+        self.batch.set_encoding(self.codec.encoding());
         let mut ends = std::mem::take(&mut self.indices);
         ends.clear();
         let mut room = sink.max_batch_bytes(destination);
@@ -123,6 +126,8 @@ impl<C: MessageCodec> Encoder<C> {
             ends.push(u32::try_from(self.chunk.len()).expect("a send is far below 4 GiB"));
         }
         let chunk: Bytes = self.chunk.split().freeze();
+        // Some services leave the date to the sender. One reading for all: they leave together.
+        let enqueued_time = now();
         let mut start = 0;
         for (index, (end, sequence)) in ends.iter_mut().zip(run.sequences()).enumerate() {
             let parts = EventParts {
@@ -130,7 +135,7 @@ impl<C: MessageCodec> Encoder<C> {
                 partition_key: 0..0,
                 offset: 0..0,
                 sequence_number: i64::from(sequence),
-                enqueued_time: EnqueuedTime::default(),
+                enqueued_time,
             };
             self.batch.push(&chunk, &parts);
             start = *end;
@@ -139,4 +144,10 @@ impl<C: MessageCodec> Encoder<C> {
         self.indices = ends;
         (&self.batch, &self.indices)
     }
+}
+
+/// The present date.
+fn now() -> EnqueuedTime {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+    EnqueuedTime::from_unix_ms(unix.map_or(0, |unix| i64::try_from(unix.as_millis()).unwrap_or(i64::MAX)))
 }

@@ -41,7 +41,7 @@ pub(super) async fn run<B: Backend>(
                     ledger.report_mark(channel);
                 }
                 Some(Command::Stop) => workers.ask(&WorkerCommand::Stop),
-                Some(Command::Expect { .. } | Command::Done { .. }) => {}
+                Some(Command::Expect { .. } | Command::Done { .. } | Command::Served { .. }) => {}
                 None => return Err(RoleError::Abandoned),
             },
             answer = workers.next() => match answer {

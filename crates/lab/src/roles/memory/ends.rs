@@ -16,6 +16,7 @@ use connect::{
 };
 use tokio::time::{Instant, Sleep};
 
+use super::stall::{Stalled, Standstill};
 use super::{Faults, MemoryHub, PlainCodec};
 use crate::{clock::RunTime, payload::Header, roles::backend::MessageCodec as _};
 
@@ -29,10 +30,18 @@ pub struct MemorySink {
     sends: u64,
     /// Answers, and when they are due.
     outcomes: VecDeque<(Instant, SendOutcome)>,
+    /// What it has taken while it stands still.
+    standstill: Option<Standstill>,
+    stalled: Arc<Mutex<Vec<Stalled>>>,
 }
 
 impl MemorySink {
-    pub(super) fn new(hub: MemoryHub, partitions: u32, faults: Faults) -> Self {
+    pub(super) fn new(
+        hub: MemoryHub,
+        partitions: u32,
+        faults: Faults,
+        stalled: Arc<Mutex<Vec<Stalled>>>,
+    ) -> Self {
         Self {
             hub,
             partitions,
@@ -40,6 +49,16 @@ impl MemorySink {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             sends: 0,
             outcomes: VecDeque::new(),
+            standstill: None,
+            stalled,
+        }
+    }
+
+    /// Goes on if it has stood still for long enough.
+    fn go_on(&mut self) {
+        if let Some(standstill) = self.standstill.take_if(|standstill| standstill.until <= Instant::now()) {
+            let stalled = standstill.end(&self.hub);
+            self.stalled.lock().unwrap_or_else(PoisonError::into_inner).push(stalled);
         }
     }
 }
@@ -62,15 +81,20 @@ impl Sink for MemorySink {
     }
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
-        Poll::Ready(Ok(()))
+        // Whoever waits for room waits for answers as well, and is woken by them.
+        if self.outcomes.len() < MOST_UNANSWERED { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
-        if self.outcomes.len() >= 4 {
+        if self.outcomes.len() >= MOST_UNANSWERED {
             return Err(SinkBusy);
         }
+        self.go_on();
         self.sends += 1;
         let sends = self.sends;
+        if let Some(stall) = self.faults.stall.filter(|stall| stall.at_send == sends) {
+            self.standstill = Some(Standstill::beginning_now(&self.hub, stall.length));
+        }
         let hits = |every: Option<u64>| every.is_some_and(|every| sends.is_multiple_of(every));
         let events = outgoing.messages().count() as u64;
         let is_throttled = self.hub.bucket.as_ref().is_some_and(|bucket| !bucket.take(events));
@@ -78,7 +102,10 @@ impl Sink for MemorySink {
         if !is_refused && !hits(self.faults.forget_every) {
             let partition = PartitionId(outgoing.destination());
             for message in outgoing.messages() {
-                self.hub.append(partition, message.as_ref());
+                match &mut self.standstill {
+                    Some(standstill) => standstill.take(partition, message.as_ref()),
+                    None => self.hub.append(partition, message.as_ref()),
+                }
             }
         }
         let refusal = || SendError {
@@ -94,7 +121,8 @@ impl Sink for MemorySink {
         }
         let outcome =
             SendOutcome { token, result: if is_refused { Err(Box::new(refusal())) } else { Ok(()) } };
-        self.outcomes.push_back((Instant::now() + self.faults.answer_after, outcome));
+        let answers_from = self.standstill.as_ref().map_or_else(Instant::now, |standstill| standstill.until);
+        self.outcomes.push_back((answers_from + self.faults.answer_after, outcome));
         Ok(())
     }
 
@@ -110,11 +138,15 @@ impl Sink for MemorySink {
             self.timer.as_mut().reset(*due);
             std::task::ready!(self.timer.as_mut().poll(context));
         }
+        self.go_on();
         let answered = self.outcomes.pop_front().expect("there is a first one");
         outcomes.push(answered.1);
         Poll::Ready(Ok(()))
     }
 }
+
+/// Sends that wait for their answers at most.
+const MOST_UNANSWERED: usize = 4;
 
 /// Reads a log and counts what it gives out.
 #[derive(Debug)]

@@ -8,12 +8,14 @@ mod ends;
 mod launcher;
 mod quota;
 mod relay;
+mod stall;
 mod tampering;
 
 pub use ends::{CountedSource, MemorySink, Observed};
 pub use launcher::ThreadLauncher;
 pub use quota::Quota;
 pub use relay::{Delay, MemoryMetrics, MemoryRelay};
+pub use stall::{Stall, Stalled};
 pub use tampering::{FlippedBit, Tally, Tampering};
 
 use std::{
@@ -28,7 +30,7 @@ use std::{
 
 use bytes::BytesMut;
 use connect::{
-    event::{EnqueuedTime, PartitionId},
+    event::{Encoding, EnqueuedTime, PartitionId},
     fakes::MemoryLog,
     sink::{Sink, SinkError},
     source::{AnySource, BatchOptions, SourceOptions, StartPosition},
@@ -42,7 +44,7 @@ use super::{
 use crate::{
     clock::{RunClock, RunTime},
     results::EntityCounters,
-    scenario::{Connection, Entity, Protocol, Secret},
+    scenario::{Connection, Entity, KafkaProperties, Protocol, Secret},
 };
 
 /// What goes wrong in the world.
@@ -74,6 +76,8 @@ pub struct Faults {
     pub forget_every: Option<u64>,
     /// The source answers every send only after this time.
     pub answer_after: Duration,
+    /// The source stands still, once for each worker.
+    pub stall: Option<Stall>,
     /// Somebody's counter does not say what it counts.
     pub miscount: Option<Miscount>,
 }
@@ -121,6 +125,7 @@ pub struct MemoryBackend {
     hubs: Arc<Mutex<BTreeMap<String, MemoryHub>>>,
     tally: Arc<Mutex<Tally>>,
     observed: Arc<Mutex<Vec<Observed>>>,
+    stalled: Arc<Mutex<Vec<Stalled>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -147,7 +152,8 @@ impl MemoryBackend {
     /// A world without hubs, which the service makes when it starts.
     #[must_use]
     pub fn new(faults: Faults) -> Self {
-        Self { faults, hubs: Arc::default(), tally: Arc::default(), observed: Arc::default() }
+        let (hubs, tally, observed, stalled) = Default::default();
+        Self { faults, hubs, tally, observed, stalled }
     }
 
     /// What was done to events so far.
@@ -163,6 +169,12 @@ impl MemoryBackend {
         let observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
         let of_hub = observed.iter().filter(|observed| &*observed.hub == hub);
         of_hub.cloned().collect()
+    }
+
+    /// How the source has stood still so far.
+    #[must_use]
+    pub fn stalled(&self) -> Vec<Stalled> {
+        self.stalled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn hubs(&self) -> MutexGuard<'_, BTreeMap<String, MemoryHub>> {
@@ -240,7 +252,8 @@ impl Backend for MemoryBackend {
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<Box<dyn Sink>, SinkError> {
         let hub = self.hub(endpoint)?;
-        Ok(Box::new(MemorySink::new(hub, endpoint.entity.partitions(), self.faults)))
+        let stalled = Arc::clone(&self.stalled);
+        Ok(Box::new(MemorySink::new(hub, endpoint.entity.partitions(), self.faults, stalled)))
     }
 
     async fn open_source(
@@ -273,6 +286,7 @@ impl RunningService for MemoryService {
         let entry_point = |connection| EntryPoint {
             connection,
             connection_string: connection_string.clone(),
+            kafka: KafkaProperties::default(),
             certificate_authority: None,
         };
         self.connections.iter().copied().map(entry_point).collect()
@@ -318,6 +332,10 @@ impl PlainCodec {
 }
 
 impl MessageCodec for PlainCodec {
+    fn encoding(&self) -> Encoding {
+        Encoding::Opaque
+    }
+
     fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut) {
         let header = header.unwrap_or_default();
         message.extend_from_slice(&[u8::try_from(header.len()).expect("headers are short")]);

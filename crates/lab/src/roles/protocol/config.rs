@@ -10,7 +10,7 @@ use crate::{
     record::LatencyRecording,
     results::Role,
     roles::{protocol::DoneBy, service_config::ServiceConfig},
-    scenario::{self, Entity, Payload, Protocol, Readiness, Secret, Transport},
+    scenario::{self, Entity, KafkaClient, KafkaProperties, Payload, Protocol, Readiness, Secret, Transport},
     verify::Expectation,
 };
 
@@ -42,8 +42,12 @@ pub struct Endpoint {
     /// What carries the bytes. Whether it is encrypted, the connection string says.
     #[serde(default)]
     pub transport: Transport,
-    /// The namespace's connection string.
+    /// The namespace's connection string; empty where a cluster of Kafka is reached, which has none.
+    #[serde(default)]
     pub connection_string: Secret,
+    /// How Kafka is spoken there, where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaAccess>,
     /// A file of certificates to trust besides those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<PathBuf>,
@@ -52,6 +56,17 @@ pub struct Endpoint {
     /// The subscription that is read, if the entity is a topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscription: Option<String>,
+}
+
+/// How Kafka is spoken at an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KafkaAccess {
+    /// By which client.
+    #[serde(default)]
+    pub client: KafkaClient,
+    /// All that it is told.
+    pub properties: KafkaProperties,
 }
 
 /// Where a reader without a checkpoint begins.

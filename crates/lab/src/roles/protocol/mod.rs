@@ -28,7 +28,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::config::{Endpoint, ExternalConfig, LoadConfig, ReadFrom, RelayConfig, RoleConfig, SinkConfig};
+pub use self::config::{
+    Endpoint, ExternalConfig, KafkaAccess, LoadConfig, ReadFrom, RelayConfig, RoleConfig, SinkConfig,
+};
 pub use self::counters::{
     Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters, SocketUse,
 };
@@ -38,9 +40,9 @@ pub use super::service_config::{ServiceAddress, ServiceConfig};
 
 use crate::{
     load::{LoadRecordings, Punctuality},
-    record::{EncodedDistribution, Recording},
+    record::{EncodedDistribution, ReadRecords, Recording, ServedRecords},
     results::{RelayActivity, Size, Stage},
-    scenario::{Connection, Secret},
+    scenario::{Connection, KafkaProperties, Secret},
     verify::{Delivery, StreamSends},
 };
 
@@ -69,6 +71,13 @@ pub enum Command {
     Done {
         /// Which ones.
         mark: DoneMark,
+    },
+    /// Service: a sink has read these records of an entity, so say with the outcome when they were where.
+    Served {
+        /// The entity's name.
+        entity: String,
+        /// Of each partition that it read, a range.
+        reads: Vec<ReadRecords>,
     },
     /// End what is under way, report, exit.
     Stop,
@@ -140,8 +149,12 @@ pub struct Ready {
 pub struct EntryPoint {
     /// Which way.
     pub connection: Connection,
-    /// The namespace's connection string.
+    /// The namespace's connection string; empty where a cluster of Kafka is reached, which has none.
+    #[serde(default)]
     pub connection_string: Secret,
+    /// What clients of Kafka are told, where that is spoken.
+    #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
+    pub kafka: KafkaProperties,
     /// The file of the authority that is to be trusted, over TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<PathBuf>,
@@ -159,8 +172,12 @@ impl Ready {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Outcome {
-    /// Nothing beyond its counters.
-    Service,
+    /// What it knows of records, beyond its counters.
+    Service {
+        /// In the order of [`Command::Served`]; empty if it does not know all of them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        served: Vec<ServedRecords>,
+    },
     /// What was sent, and what was recorded between the marks.
     Load {
         /// Per stream, in their order.
@@ -198,6 +215,9 @@ pub enum Outcome {
         to_destination: Option<Recording>,
         /// From that append.
         delivery_time: Option<Recording>,
+        /// Which records of the measured phase it read, if they are all of their partitions from the first to the last.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        reads: Vec<ReadRecords>,
     },
 }
 
@@ -246,6 +266,7 @@ mod tests {
             Command::Mark { edge: Edge::Begin },
             Command::Expect { streams: vec![sends] },
             Command::Done { mark: MARK },
+            Command::Served { entity: "in".to_owned(), reads: vec![ReadRecords::of(1)] },
             Command::Stop,
         ] {
             comes_back(&command);
@@ -263,6 +284,7 @@ mod tests {
             entry_points: vec![EntryPoint {
                 connection: Connection { tls: true, ..Connection::default() },
                 connection_string: Secret::new("Endpoint=sb://y"),
+                kafka: KafkaProperties::from_iter([("bootstrap.servers", "y:9093")]),
                 certificate_authority: Some(PathBuf::from("/tmp/ca.pem")),
             }],
             storage_connection_string: Some(Secret::new("AccountName=x")),
@@ -282,6 +304,7 @@ mod tests {
                 uncorrected_latency: None,
                 to_destination: None,
                 delivery_time: None,
+                reads: vec![ReadRecords::of(3)],
             }),
         });
         comes_back(&Report::Failed { error: "no\nway".to_owned() });
@@ -293,6 +316,7 @@ mod tests {
             protocol: scenario::Protocol::Amqp,
             transport: scenario::Transport::WebSocket,
             connection_string: Secret::new("key"),
+            kafka: None,
             certificate_authority: None,
             entity: scenario::Entity::Hub(scenario::Hub {
                 name: "source".to_owned(),

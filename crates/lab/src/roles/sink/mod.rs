@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     clock::RunClock,
-    record::Recording,
+    record::{ReadRecords, Recording},
     verify::{Delivery, StreamSends, StreamVerifier},
 };
 
@@ -82,7 +82,7 @@ pub(super) async fn run<B: Backend>(
                     }
                     workers.ask(&WorkerCommand::Stop);
                 }
-                Some(Command::Allow { .. }) => {}
+                Some(Command::Allow { .. } | Command::Served { .. }) => {}
                 None => return Err(RoleError::Abandoned),
             },
             Some(marks) = found.recv() => note_done(&workers, &marks?),
@@ -179,8 +179,11 @@ impl Watch {
         let known_repetitions: u64 = self.done.iter().map(|done| done.verifier.counts().duplicated).sum();
         let (mut latency, mut uncorrected_latency) = (None, None);
         let (mut to_destination, mut delivery_time) = (None, None);
+        let mut reads: Vec<ReadRecords> = Vec::new();
         for done in self.done {
             dead_letters.extend(done.dead_letters);
+            // Every partition belongs to one worker.
+            reads.extend(done.reads);
             match &mut verifier {
                 None => verifier = Some(done.verifier),
                 Some(verifier) => verifier.merge(done.verifier),
@@ -232,6 +235,7 @@ impl Watch {
                 uncorrected_latency,
                 to_destination,
                 delivery_time,
+                reads: if reads.iter().all(ReadRecords::is_whole) { reads } else { Vec::new() },
             }),
         }
     }

@@ -1,7 +1,7 @@
 //! One worker of the sink: a connection, its share of the partitions, and a verifier of its own.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
@@ -23,7 +23,7 @@ use super::undone::{ReadEvent, Undone};
 use crate::{
     clock::{RunTime, WallClock},
     payload::{Corrupted, Header, sent_time},
-    record::{LatencyRecording, Recorder, Recording, Window},
+    record::{LatencyRecording, ReadRecords, Recorder, Recording, Window},
     roles::{
         RoleError,
         backend::{Backend, MessageCodec, REPORT_EVERY},
@@ -31,7 +31,7 @@ use crate::{
         protocol::{DoneMark, Edge, ReadFrom, SinkConfig, SinkCounters},
         workers::WorkerChannel,
     },
-    scenario::Payload,
+    scenario::{Payload, Protocol},
     verify::{StreamSends, StreamVerifier},
 };
 
@@ -72,6 +72,7 @@ pub(super) struct WorkerOutcome {
     pub(super) uncorrected_latency: Option<Recording>,
     pub(super) to_destination: Option<Recording>,
     pub(super) delivery_time: Option<Recording>,
+    pub(super) reads: Vec<ReadRecords>,
 }
 
 pub(super) type Channel = WorkerChannel<WorkerCommand, WorkerEvent, WorkerOutcome>;
@@ -168,6 +169,8 @@ struct Recorders {
     latency: Recorder,
     uncorrected_latency: Option<Recorder>,
     appends: Appends,
+    /// By partition.
+    reads: BTreeMap<u32, ReadRecords>,
 }
 
 /// How long events took until their append to the log that is read, and from there to the sink. Events that lie side by
@@ -183,20 +186,26 @@ struct Appends {
 }
 
 impl Recorders {
-    /// Records when an event arrived, if it was meant for the measured phase; whether it was. `sent` says when it left the load,
-    /// and is asked only where that is recorded.
+    /// Records when an event arrived, if it was meant for the measured phase, and says then when it left the load. `sent` knows
+    /// that, and is asked only where it is recorded.
     #[inline]
-    fn record(&mut self, intended: RunTime, at: RunTime, sent: impl FnOnce() -> Option<RunTime>) -> bool {
+    fn record(
+        &mut self,
+        intended: RunTime,
+        at: RunTime,
+        sent: impl FnOnce() -> Option<RunTime>,
+    ) -> Option<Option<RunTime>> {
         if !self.window.contains(intended) {
-            return false;
+            return None;
         }
         self.latency.record(intended, at);
-        if let Some(recorder) = &mut self.uncorrected_latency
-            && let Some(sent) = sent()
-        {
+        let recorder = self.uncorrected_latency.as_mut();
+        let sent = recorder.and_then(|recorder| {
+            let sent = sent()?;
             recorder.record(sent, at);
-        }
-        true
+            Some(sent)
+        });
+        Some(sent)
     }
 }
 
@@ -298,6 +307,7 @@ impl<C: MessageCodec> Receiver<C> {
                     latency: Recorder::starting_at(now),
                     uncorrected_latency: self.knows_sent_time().then(|| Recorder::starting_at(now)),
                     appends: Appends::starting_at(now),
+                    reads: BTreeMap::new(),
                 });
             }
             Edge::Begin => {}
@@ -320,6 +330,12 @@ impl<C: MessageCodec> Receiver<C> {
         let partition = batch.partition();
         let destination = u16::try_from(partition.0).unwrap_or(u16::MAX);
         let is_replayed = matches!(self.config.payload, Payload::Replay { .. });
+        // Records of Kafka have the date of whoever sent them.
+        let is_dated = self.config.destination.protocol == Protocol::Amqp;
+        let mut reads = ReadRecords::of(partition.0);
+        if let Some(recorders) = &self.recorders {
+            reads = recorders.reads.get(&partition.0).copied().unwrap_or(reads);
+        }
         for event in batch.events() {
             let decoded = self.codec.decode(batch.message(event));
             let parsed = match decoded {
@@ -341,13 +357,20 @@ impl<C: MessageCodec> Receiver<C> {
             };
             let sent = || decoded.and_then(|message| sent_time(message.payload));
             if let Some(recorders) = &mut self.recorders
-                && recorders.record(header.intended, now, sent)
+                && let Some(sent) = recorders.record(header.intended, now, sent)
             {
-                recorders.appends.record(header.intended, event.enqueued_time, now, wall);
+                let enqueued_time = if is_dated { event.enqueued_time } else { EnqueuedTime::default() };
+                recorders.appends.record(header.intended, enqueued_time, now, wall);
+                if let Some(sent) = sent {
+                    reads.note(event.sequence_number.cast_unsigned(), [header.intended, sent, now]);
+                }
             }
         }
         if let Some(recorders) = &mut self.recorders {
             recorders.appends.complete(now);
+            if reads.records > 0 {
+                recorders.reads.insert(partition.0, reads);
+            }
         }
         self.missed += self.missing_before(&batch);
         if let Some(last) = batch.last_sequence_number() {
@@ -462,6 +485,7 @@ impl<C: MessageCodec> Receiver<C> {
             uncorrected_latency: None,
             to_destination: None,
             delivery_time: None,
+            reads: Vec::new(),
         };
         if let Some(recorders) = self.recorders.take() {
             let uncorrected = recorders.uncorrected_latency;
@@ -469,6 +493,7 @@ impl<C: MessageCodec> Receiver<C> {
             done.uncorrected_latency = uncorrected.map(|recorder| recorder.finish(now));
             done.to_destination = Some(recorders.appends.until.finish(now));
             done.delivery_time = Some(recorders.appends.from.finish(now));
+            done.reads = recorders.reads.into_values().collect();
         }
         done
     }

@@ -4,6 +4,7 @@
 //! `quick`, in a list of a sweep or in an argument of `--set`.
 
 mod consumer;
+mod kafka;
 mod topology;
 
 use std::fmt::Display;
@@ -34,6 +35,7 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
         Entities::Queues(queues) => rules.queues(queues)?,
         Entities::Topology(topology) => rules.topology(topology, parameters)?,
     }
+    rules.short_form(parameters)?;
     rules.load(parameters)?;
     let topology = parameters.topology();
     if let Some(source) = topology.of_pipeline() {
@@ -61,22 +63,22 @@ struct Rules<'a> {
 
 impl Rules<'_> {
     fn target(&self, target: &Target) -> Result<(), SettingsError> {
-        let Some(namespace) = target.namespace() else {
-            return Ok(());
-        };
-        let connection_string = match target {
-            Target::Command(service) => {
-                self.service(service)?;
-                ServiceCommand::with_port(namespace.connection_string.reveal(), 1)
-            }
-            Target::Embedded | Target::Namespace(_) => namespace.connection_string.reveal().to_owned(),
-        };
-        if let Err(error) = connection_string.parse::<access::ConnectionString>() {
-            let advice = "copy the connection string of the namespace, `Endpoint=sb://…;SharedAccessKeyName=…;\
-                          SharedAccessKey=…`";
-            return Err(self.document.mistake("target.connection_string", error.to_string(), advice));
+        if let Target::Command(service) = target {
+            self.service(service)?;
         }
-        Ok(())
+        if let Some(namespace) = target.namespace() {
+            // The same text with a port where a command is to have one.
+            let text = ServiceCommand::with_port(namespace.connection_string.reveal(), 1);
+            if let Err(error) = text.parse::<access::ConnectionString>() {
+                let advice = "copy the connection string of the namespace, `Endpoint=sb://…;SharedAccessKeyName=…;\
+                              SharedAccessKey=…`";
+                return Err(self.document.mistake("target.connection_string", error.to_string(), advice));
+            }
+        }
+        match target.kafka() {
+            Some(cluster) => self.cluster(cluster),
+            None => Ok(()),
+        }
     }
 
     fn service(&self, service: &ServiceCommand) -> Result<(), SettingsError> {
@@ -106,9 +108,18 @@ impl Rules<'_> {
 
     fn load(&self, parameters: &Parameters) -> Result<(), SettingsError> {
         let load = &parameters.load;
-        if load.mode == LoadMode::Open && load.rate.is_none() {
-            let reason = "an open load needs `load.rate`";
+        if load.mode.has_plan() && load.rate.is_none() {
+            let reason = match load.mode {
+                LoadMode::Burst => "a load in bursts needs `load.rate`",
+                _ => "an open load needs `load.rate`",
+            };
             return Err(self.document.mistake("load.mode", reason, "add `rate: 10000/s` to `load`"));
+        }
+        if let Some(burst) = load.burst {
+            self.within("load.burst", burst, 1..=LARGEST_BURST)?;
+        } else if load.mode == LoadMode::Burst && load.burst_events() > LARGEST_BURST {
+            let reason = format!("a second's worth of `load.rate` is more than {LARGEST_BURST} events");
+            return Err(self.document.mistake("load.rate", reason, "set `load.burst`, such as to 1000"));
         }
         self.within("load.workers", load.workers, 1..=256)?;
         self.within("load.batch", load.batch, 1..=10_000)?;
@@ -163,7 +174,7 @@ impl Rules<'_> {
         }
         let logs = topology.destinations().filter(|destination| destination.is_log());
         if let Some(partitions) = logs.map(Entity::partitions).max() {
-            let is_found = matches!(parameters.target, Target::Namespace(_));
+            let is_found = parameters.target.exists();
             self.fan_out(relay, partitions, is_found)?;
         }
         self.dispatch(relay.dispatch, source, topology.destinations().count())?;
@@ -385,6 +396,8 @@ const MOST_INSTANCES: u32 = 64;
 const LARGEST_PAYLOAD: ByteSize = ByteSize::from_kibibytes(1000);
 /// A growing lag takes a few readings to be told from an uneven one.
 const SHORTEST_PROBE: Duration = Duration::from_millis(500);
+/// All of a burst may be unanswered at once.
+const LARGEST_BURST: u32 = 100_000;
 /// Well above what a machine can send.
 const MOST_PER_SECOND: f64 = 1e9;
 /// The sequence number in a payload has 32 bits.

@@ -8,8 +8,8 @@ use units::ByteSize;
 use super::Rules;
 use crate::scenario::parameters::SMALLEST_LOG;
 use crate::scenario::{
-    Connection, End, Entity, Hub, Hubs, LoadMode, Measured, Parameters, Pipeline, Queue, Queues, Target,
-    Topic, Topology, TopologySection, Transport,
+    Connection, End, Entity, Hub, Hubs, LoadMode, Measured, Parameters, Pipeline, Protocol, Queue, Queues,
+    Target, Topic, Topology, TopologySection, Transport,
 };
 
 impl Rules<'_> {
@@ -158,7 +158,8 @@ impl Rules<'_> {
             }
             Some(_) | None => {}
         }
-        self.connection(path, end.connection, parameters)
+        self.connection(path, end.connection, parameters)?;
+        self.protocol(path, key, end, entity, parameters)
     }
 
     fn connection(
@@ -191,6 +192,10 @@ impl Rules<'_> {
         let mistake = |path: &str, reason: String, advice: &str| {
             Err(self.document.mistake(&format!("topology.pipeline{path}"), reason, advice))
         };
+        if pipeline.from.connection.protocol == Protocol::Kafka {
+            let reason = "the pipelines of scenarios speak AMQP";
+            return mistake(".protocol", reason.to_owned(), "leave it out; load and sinks may speak Kafka");
+        }
         self.end(path, "from", topology, &pipeline.from, parameters)?;
         for (index, to) in pipeline.to.iter().enumerate() {
             let key = if pipeline.to.len() == 1 { "to".to_owned() } else { format!("to[{index}]") };

@@ -36,7 +36,9 @@ fn assert_throttled(finished: &Finished) {
     assert_eq!(finished.findings("limited-by-quota").len(), 1, "{case:#}");
     assert!(finished.findings("limited-by-generator").is_empty(), "{case:#}");
     let hints = finished.hints();
-    assert!(hints.iter().all(|hint| !hint.contains("raise")), "{hints:?}");
+    // A machine that does much else makes the load late, which has an advice of its own.
+    let mut of_quota = hints.iter().filter(|hint| !hint.contains("load.in_flight"));
+    assert!(of_quota.all(|hint| !hint.contains("raise")), "{hints:?}");
     assert!(throttled(finished, "relay") > 0, "{case:#}");
     let log = &finished.relay_log;
     assert_eq!(log.matches("WARN").count(), 1, "one line for one cause: {log}");

@@ -1,0 +1,45 @@
+//! Ends at topics of Kafka, which are hubs of the topology.
+
+use std::collections::BTreeMap;
+
+use connect::event::Encoding;
+use connect::kafka::{self, KafkaOptions};
+use connect::sink::Sink;
+use connect::source::{AnySource, SourceOptions, StartPosition};
+
+use super::backend::OpenedSource;
+use super::network::BackendError;
+use super::protocol::{Endpoint, ReadFrom};
+use crate::scenario::Entity;
+
+/// Connects a worker that sends to the topic.
+pub(super) async fn open_sink(endpoint: &Endpoint, entity: &Entity) -> Result<Box<dyn Sink>, BackendError> {
+    Ok(kafka::connect_sink(&options(endpoint, entity)?).await?)
+}
+
+/// Connects a worker that receives from the topic.
+pub(super) async fn open_source(
+    endpoint: &Endpoint,
+    entity: &Entity,
+    options_of_source: SourceOptions,
+    read_from: ReadFrom,
+) -> Result<OpenedSource, BackendError> {
+    let options = options(endpoint, entity)?;
+    let source = kafka::connect_source(&options, options_of_source, Encoding::Kafka).await?;
+    let partitions = source.partitions().into_iter();
+    let mut positions: BTreeMap<_, _> =
+        partitions.map(|partition| (partition, StartPosition::Earliest)).collect();
+    if read_from == ReadFrom::Now {
+        for (partition, offset) in kafka::ends(&options).await? {
+            positions.insert(partition, StartPosition::AfterSequenceNumber(offset));
+        }
+    }
+    Ok(OpenedSource { source: AnySource::ByCheckpoint(source), positions: positions.into_iter().collect() })
+}
+
+fn options(endpoint: &Endpoint, entity: &Entity) -> Result<KafkaOptions, BackendError> {
+    let access = endpoint.kafka.as_ref().filter(|_| entity.is_log());
+    let access = access.ok_or_else(|| BackendError::NoTopic(entity.name().to_owned()))?;
+    let client = access.client.available().ok_or(BackendError::NoClient)?;
+    Ok(access.properties.options(entity.name(), client))
+}

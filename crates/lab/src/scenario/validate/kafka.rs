@@ -1,0 +1,142 @@
+//! Ends that speak Kafka, and clusters as targets.
+
+use connect::kafka::PropertyError;
+use settings::SettingsError;
+
+use super::Rules;
+use pipeline::kafka::BOOTSTRAP;
+
+use crate::scenario::kafka;
+use crate::scenario::{
+    End, Entities, Entity, KafkaCluster, KafkaProperties, Parameters, Protocol, ServiceCommand, Target,
+    Transport,
+};
+
+impl Rules<'_> {
+    pub(super) fn cluster(&self, cluster: &KafkaCluster) -> Result<(), SettingsError> {
+        if cluster.bootstrap.trim().is_empty() {
+            let reason = "names no broker";
+            let advice = "such as `localhost:9092`, or several with commas between them";
+            return Err(self.document.mistake("target.kafka.bootstrap", reason, advice));
+        }
+        self.names_no_brokers("target.kafka", &cluster.properties)
+    }
+
+    /// Whether the target speaks what the ends of a short form do.
+    pub(super) fn short_form(&self, parameters: &Parameters) -> Result<(), SettingsError> {
+        let target = &parameters.target;
+        let speaks_amqp = *target == Target::Embedded || target.namespace().is_some();
+        if speaks_amqp || matches!(parameters.entities, Entities::Topology(_)) {
+            return Ok(());
+        }
+        let reason = "it is a cluster of Kafka, and the ends of `hubs` and `queues` speak AMQP";
+        Err(self.document.mistake("target", reason, "write a `topology` whose ends have `protocol: kafka`"))
+    }
+
+    /// Whether what is spoken at an end, which stands at a path, fits the entity and the service.
+    pub(super) fn protocol(
+        &self,
+        path: &str,
+        key: &str,
+        end: &End,
+        entity: &Entity,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        let mistake = |key: &str, reason: &str, advice: &str| {
+            Err(self.document.mistake(&format!("{path}.{key}"), reason, advice))
+        };
+        let target = &parameters.target;
+        if end.connection.protocol == Protocol::Amqp {
+            for key in ["client", "properties"] {
+                if self.document.value(&format!("{path}.{key}")).is_some() {
+                    return mistake(key, "it is for ends that speak Kafka", "add `protocol: kafka`");
+                }
+            }
+            if *target != Target::Embedded && target.namespace().is_none() {
+                let reason = "the target is a cluster of Kafka, which does not speak AMQP";
+                return mistake("protocol", reason, "write `protocol: kafka` at every end");
+            }
+            return Ok(());
+        }
+        if !entity.is_log() {
+            let reason = "only hubs are topics of Kafka";
+            return mistake("protocol", reason, "name a hub, or leave `protocol` out");
+        }
+        if end.connection.transport != Transport::Tcp {
+            return mistake("transport", "Kafka is spoken over TCP", "leave it out");
+        }
+        if matches!(target, Target::Command(_)) && target.kafka().is_none() {
+            let reason = "nothing says where the command speaks Kafka";
+            return mistake(
+                "protocol",
+                reason,
+                "add `target.kafka`, such as `{bootstrap: \"127.0.0.1:{port}\"}`",
+            );
+        }
+        self.names_no_brokers(path, &end.kafka.properties)?;
+        self.properties(path, key == "to", end, entity, parameters)
+    }
+
+    /// Whether the client of an end takes its properties.
+    fn properties(
+        &self,
+        path: &str,
+        sends: bool,
+        end: &End,
+        entity: &Entity,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        let Some(client) = end.kafka.client.available() else {
+            let reason = "this build has no librdkafka";
+            let advice = "choose `native`, or build with the feature `librdkafka`";
+            return Err(self.document.mistake(&format!("{path}.client"), reason, advice));
+        };
+        let reached = reached(end, &parameters.target);
+        let options = reached.overlaid(&end.kafka.properties).options(entity.name(), client);
+        let checked = if sends { options.check_sink() } else { options.check_source() };
+        let Err(PropertyError { name, reason, advice }) = checked else {
+            return Ok(());
+        };
+        let at = match &name {
+            name if end.kafka.properties.get(name).is_some() => format!("{path}.properties.{name}"),
+            name if parameters
+                .target
+                .kafka()
+                .is_some_and(|cluster| cluster.properties.get(name).is_some()) =>
+            {
+                format!("target.kafka.properties.{name}")
+            }
+            name if name == BOOTSTRAP && parameters.target.kafka().is_some() => {
+                "target.kafka.bootstrap".to_owned()
+            }
+            name if name == "security.protocol" && end.connection.tls => format!("{path}.tls"),
+            name => format!("{path}.properties.{name}"),
+        };
+        Err(self.document.mistake(&at, reason, advice))
+    }
+
+    /// Where brokers are, the target says.
+    fn names_no_brokers(&self, path: &str, properties: &KafkaProperties) -> Result<(), SettingsError> {
+        let aliases = [BOOTSTRAP, "metadata.broker.list"];
+        match aliases.into_iter().find(|name| properties.get(name).is_some()) {
+            Some(name) => {
+                let at = format!("{path}.properties.{name}");
+                let advice = "leave it out; another cluster is `target: {kafka: {bootstrap: …}}`";
+                Err(self.document.mistake(&at, "the target says where brokers are", advice))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// How an end reaches the service; the embedded one at an address of which the form alone is known.
+fn reached(end: &End, target: &Target) -> KafkaProperties {
+    if let Some(cluster) = target.kafka() {
+        return ServiceCommand::cluster_at(cluster, 1).client_properties();
+    }
+    let emulator = if end.connection.tls { "" } else { ";UseDevelopmentEmulator=true" };
+    let embedded =
+        || format!("Endpoint=sb://localhost:1/;SharedAccessKeyName=n;SharedAccessKey=aw=={emulator}");
+    let text = target.namespace().map_or_else(embedded, |it| it.connection_string.reveal().to_owned());
+    text.parse().map(|parsed| kafka::of_namespace(&parsed, None)).unwrap_or_default()
+}

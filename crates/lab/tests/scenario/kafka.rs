@@ -1,0 +1,160 @@
+//! Ends that speak Kafka: how they are written, what they reach, and what they can't have.
+
+use lab::scenario::{CaseOptions, KafkaClient, Parameters, Protocol, Target};
+use serde_json::{Value, json};
+
+use super::topology::parameters;
+use super::{all_sweeps, cases, names, told};
+
+const BOTH_ENDS: &str = "topology:
+  entities: {in: {hub: events, partitions: 1}}
+  load: {to: in, protocol: kafka, properties: {linger.ms: 0, acks: 1}}
+  sink: {from: in, protocol: kafka, properties: {fetch: {wait.max.ms: 10}}}
+  measure: service
+";
+
+const CLUSTER: &str = "target={kafka: {bootstrap: \"one:9092,two:9092\", properties: {security.protocol: sasl_plaintext, \
+                       sasl.mechanisms: PLAIN, sasl.username: me, sasl.password: hush}}}";
+
+#[test]
+fn an_end_has_a_client_and_its_properties() {
+    let parameters = parameters(BOTH_ENDS, &[]);
+    let topology = parameters.topology();
+    let ends = [&topology.load, &topology.sinks[0]];
+    assert!(ends.iter().all(|end| end.connection.protocol == Protocol::Kafka));
+    assert!(ends.iter().all(|end| end.kafka.client == KafkaClient::Native));
+    assert_eq!(
+        topology.load.kafka.properties.iter().collect::<Vec<_>>(),
+        [("acks", "1"), ("linger.ms", "0")]
+    );
+    assert_eq!(
+        ends[1].kafka.properties.get("fetch.wait.max.ms"),
+        Some("10"),
+        "a name may be parted at its dots"
+    );
+    let json = serde_json::to_string(&parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), parameters);
+}
+
+#[test]
+fn properties_are_set_and_swept_by_their_paths() {
+    let linger = "topology.load.properties.linger.ms=5";
+    let topology =
+        parameters(BOTH_ENDS, &[linger, "topology.load.properties.compression.type=lz4"]).topology();
+    let properties = &topology.load.kafka.properties;
+    assert_eq!((properties.get("linger.ms"), properties.get("compression.type")), (Some("5"), Some("lz4")));
+
+    let text = format!(
+        "scenario: s\n{BOTH_ENDS}sweeps:\n  acks: {{topology.load.properties.acks: [0, 1, all], \
+         topology.sink.properties.fetch.wait.max.ms: 500}}\n  \
+         linger: {{topology.load.properties.linger.ms: [0, 5]}}\n"
+    );
+    let cases = cases(&text, &all_sweeps()).unwrap();
+    assert_eq!(names(&cases), ["acks=0", "acks=1", "acks=all", "linger.ms=0", "linger.ms=5"]);
+    let sink = cases[0].parameters.topology().sinks.remove(0);
+    assert_eq!(sink.kafka.properties.get("fetch.wait.max.ms"), Some("500"));
+}
+
+#[test]
+fn what_a_client_refuses_is_refused_at_its_place() {
+    for (arguments, message) in [
+        (
+            &["topology.load.properties.linger.ms=soon"][..],
+            "--set:1:36: `topology.load.properties.linger.ms`: ",
+        ),
+        (
+            &["topology.sink.properties.socket.nagle.disable=true"],
+            "`topology.sink.properties.socket.nagle.disable`: the native client does not know it",
+        ),
+        (&["topology.load.properties.bootstrap.servers=x"], "the target says where brokers are"),
+        (&["topology.load.properties.linger.ms={a: [1]}"], "must be a string, a number, `true` or `false`"),
+        (&["topology.load.client=java"], "`topology.load.client` can't be `java`"),
+        (&["topology.load.protocol=amqp"], "it is for ends that speak Kafka"),
+        (&["topology.load.transport=web-socket"], "`topology.load.transport`: Kafka is spoken over TCP"),
+        (&["topology.entities.in={queue: q}"], "`topology.load.protocol`: only hubs are topics of Kafka"),
+        (&[CLUSTER, "topology.measure=load", "topology.sink=in"], "which does not speak AMQP"),
+        (&[CLUSTER, "topology.measure=load", "topology.load.tls=true"], "`topology.load.tls`"),
+        (&[CLUSTER], "`topology.measure`: only a service that the lab starts can be measured"),
+        (&["target={kafka: {bootstrap: \"\"}}"], "`target.kafka.bootstrap`: names no broker"),
+        (&["target={certificate_authority: x}"], "nothing says how clients reach it"),
+        (&["target=nowhere"], "`target`: no target is called `nowhere`"),
+    ] {
+        let error = told(BOTH_ENDS, arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+    let pipeline = "topology:\n  entities: {in: {hub: a}, out: {hub: b}}\n  load: in\n  \
+                    pipeline: {from: in, to: out, protocol: kafka}\n  sink: out\n";
+    assert!(
+        told(pipeline, &[]).contains("`topology.pipeline.protocol`: the pipelines of scenarios speak AMQP")
+    );
+    let short = told("hubs: {}\n", &["target={kafka: {bootstrap: a}}"]);
+    assert!(short.contains("the ends of `hubs` and `queues` speak AMQP"), "{short}");
+}
+
+#[test]
+fn a_cluster_is_a_target_whose_secrets_stay_out_of_the_results() {
+    let set = [CLUSTER, "topology.measure=load", "topology.load.properties.sasl.password=hush"];
+    let options = CaseOptions { set: set.map(str::to_owned).to_vec(), ..CaseOptions::default() };
+    let case = cases(&format!("scenario: s\n{BOTH_ENDS}"), &options).unwrap().remove(0);
+    let Target::Kafka(cluster) = &case.parameters.target else { panic!("it is a cluster") };
+    assert_eq!(cluster.bootstrap, "one:9092,two:9092");
+    let params = case.params();
+    assert_eq!(params["target"], json!("kafka"));
+    assert_eq!(params["topology"]["load"]["properties"]["acks"], json!("1"));
+    let shown = format!("{case:?} {}", Value::Object(params));
+    assert!(!shown.contains("hush"), "{shown}");
+    let json = serde_json::to_string(&case.parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), case.parameters);
+}
+
+const TARGETS: &str = "targets:
+  apache-kafka:
+    command: [apache-kafka/run]
+    env: {PORT: \"{port}\", TOPICS: \"events:1\"}
+    kafka: {bootstrap: \"127.0.0.1:{port}\"}
+    ready: {line: Ready.}
+sweeps: {service: {target: {name: service, values: [embedded, apache-kafka]}}}
+";
+
+#[test]
+fn a_sweep_goes_through_services_by_their_names() {
+    let text = format!("scenario: s\n{BOTH_ENDS}{TARGETS}");
+    let cases = cases(&text, &CaseOptions::default()).unwrap();
+    assert_eq!(names(&cases), ["service=embedded", "service=apache-kafka"]);
+    assert_eq!(cases[0].parameters.target, Target::Embedded);
+    let target = &cases[1].parameters.target;
+    assert!(target.is_started() && target.namespace().is_none());
+    let Target::Command(service) = target else { panic!("it is a command") };
+    assert_eq!(service.name(), "apache-kafka");
+    assert_eq!(target.kafka().unwrap().bootstrap, "127.0.0.1:{port}");
+    let json = serde_json::to_string(&cases[1].parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), cases[1].parameters);
+    for (text, message) in [
+        ("targets: {a: embedded}\n", "`targets.a`: must be a mapping"),
+        ("targets: {embedded: {kafka: {bootstrap: a}}}\n", "`targets.embedded`: a name consists of"),
+        ("targets: {a: {kafka: {bootstrap: a}}}\ntarget: b\n", "no target is called `b`"),
+    ] {
+        let error = told(text, &[]);
+        assert!(error.contains(message), "{text}: {error}");
+    }
+}
+
+#[cfg(feature = "librdkafka")]
+#[test]
+fn librdkafka_reads_its_own_properties() {
+    let client = "topology.load.client=librdkafka";
+    let topology =
+        parameters(BOTH_ENDS, &[client, "topology.load.properties.socket.nagle.disable=true"]).topology();
+    assert_eq!(topology.load.kafka.client, KafkaClient::Librdkafka);
+    for (argument, message) in [
+        (
+            "topology.load.properties.linger.mss=1",
+            "`topology.load.properties.linger.mss`: No such configuration property",
+        ),
+        ("topology.load.properties.acks=2000", "`topology.load.properties.acks`: "),
+        ("topology.load.tls=true", "`topology.load.tls`: librdkafka is built without OpenSSL here"),
+    ] {
+        let error = told(BOTH_ENDS, &[client, argument]);
+        assert!(error.contains(message), "{argument}: {error}");
+    }
+}
