@@ -99,9 +99,14 @@ async fn a_partition_whose_batch_fails_resumes_from_its_checkpoint_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_in_good_order_and_started_again_it_neither_loses_nor_repeats() {
+    stop_and_start_again(async |settings| Rig::start(settings).await).await;
+}
+
+/// Stops relays of a rig that is made with lines of the pipeline, and holds what arrives against what was sent.
+async fn stop_and_start_again(rig: impl AsyncFnOnce(&str) -> Rig) {
     let test = async {
-        let settings = "route: random\nbatch: {events: 40, wait: 2 ms}\nprefetch: 400\nin_flight: 4\n";
-        let mut rig = Rig::start(settings).await;
+        let mut rig =
+            rig("route: random\nbatch: {events: 40, wait: 2 ms}\nprefetch: 400\nin_flight: 4\n").await;
         for _ in 0..4 {
             let mut relay = rig.relay();
             let goal = rig.seen().distinct + 5_000;
@@ -116,7 +121,6 @@ async fn stopped_in_good_order_and_started_again_it_neither_loses_nor_repeats() 
         rig.until(&mut relay, |seen| seen.distinct >= sent).await;
         let (status, said) = relay.terminate().await;
         assert_eq!(status.code(), Some(0), "{said}");
-        assert!(rig.checkpoints().exists());
 
         let verdict = rig.verdict(&sends).await;
         assert!(verdict.is_intact(), "{verdict:?}");

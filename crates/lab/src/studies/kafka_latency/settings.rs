@@ -2,7 +2,8 @@
 //!
 //! Whether the two of a pair differ is decided by their trials: if the ranges of a figure over the trials overlap, they do not.
 //! Where there is one trial of each, the bounds of its percentiles take their place (those of the median for the mean), and where
-//! there are none, a ratio that is above what differs from run to run.
+//! there are none, a ratio that is above what differs from run to run. That ratio is higher for single runs of bursts, whose
+//! records share their luck.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use crate::figure::{duration_us, ratio};
 use crate::results::{
     Bounds, Case, ClientShape, CrossCaseFinding, Figure, FindingKind, KafkaShape, LatencySummary,
 };
+use crate::scenario::LoadMode;
 
 /// A finding for each setting by which cases of the sweep differ alone. The one that the tail depends on most comes first.
 pub(super) fn findings(sweep: &str, cases: &[&Case]) -> Vec<CrossCaseFinding> {
@@ -153,7 +155,13 @@ fn difference(
     let overlap = |(one, other): ((f64, f64), (f64, f64))| one.0 <= other.1 && other.0 <= one.1;
     let is_alike = trials(one).zip(trials(other)).or_else(|| within(one).zip(within(other))).map(overlap);
     let values = figure.of_case(one.case).zip(figure.of_case(other.case));
-    let is_near = values.is_none_or(|(one, other)| one.max(other) < one.min(other) * FROM_RUN_TO_RUN);
+    let is_one_run_of_bursts =
+        |side: &Side<'_>| side.case.shape().load == LoadMode::Burst && trials(side).is_none();
+    let by_itself = match is_one_run_of_bursts(one) || is_one_run_of_bursts(other) {
+        true => FROM_BURST_TO_BURST,
+        false => FROM_RUN_TO_RUN,
+    };
+    let is_near = values.is_none_or(|(one, other)| one.max(other) < one.min(other) * by_itself);
     match is_alike.unwrap_or(false) || is_near {
         true => Difference::Chance,
         false => Difference::Real,
@@ -263,6 +271,10 @@ fn reason_for_none(setting: &str, pairs: &[Pair<'_>]) -> Option<String> {
 
 /// What differs by less from one run to another says nothing, whatever the bounds of a single run are.
 const FROM_RUN_TO_RUN: f64 = 1.15;
+
+/// Records of a burst share its luck, so that the bounds of a single run, which count them one by one, are too narrow: rows with
+/// the same settings have differed by nearly twice.
+const FROM_BURST_TO_BURST: f64 = 3.0;
 
 /// A mean that grows by at least this share of what a wait grows by waits for all of it, and for nothing else.
 const WHOLE: f64 = 0.7;
