@@ -10,13 +10,14 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
 
+mod bare_socket;
+
 use std::future::poll_fn;
 use std::hint::black_box;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
+use bare_socket::{Direction, processor_time, socket};
 use bytes::Bytes;
 use connect::event::{Encoding, EnqueuedTime, EventBatch, EventParts};
 use connect::kafka::{KafkaOptions, Properties, connect_sink, connect_source};
@@ -24,7 +25,6 @@ use connect::sink::{OutgoingBatch, SendToken};
 use connect::source::{BatchOptions, SourceEvent, SourceOptions, StartPosition};
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Protocol, Service, ServiceConfig};
-use rustix::time::{ClockId, clock_gettime};
 
 fn main() {
     let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some();
@@ -193,54 +193,11 @@ fn batch(payload: usize, count: usize) -> EventBatch {
     batch
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Direction {
-    Read,
-    Write,
-}
-
-/// Moves `bytes` over loopback; the processor time of the end that `direction` names.
-fn socket(bytes: u64, direction: Direction) -> Duration {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("a bound address");
-    let reader = std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().expect("a connection");
-        let mut piece = vec![0; PIECE];
-        let start = processor_time();
-        while socket.read(&mut piece).expect("bytes") > 0 {}
-        processor_time() - start
-    });
-    let mut socket = TcpStream::connect(address).expect("a listener");
-    let piece = vec![7; PIECE];
-    let start = processor_time();
-    let mut left = bytes;
-    while left > 0 {
-        let part = left.min(PIECE as u64);
-        socket.write_all(&piece[..part as usize]).expect("a reader");
-        left -= part;
-    }
-    let written = processor_time() - start;
-    drop(socket);
-    let read = reader.join().expect("the reader ends");
-    match direction {
-        Direction::Read => read,
-        Direction::Write => written,
-    }
-}
-
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-/// What this thread has used of the processor.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 const PARTITIONS: u32 = 32;
 /// Records of a batch, and bytes that it has at the most.
 const BATCH: usize = 1_024;
 const BATCH_BYTES: usize = 512 * 1024;
-
-const PIECE: usize = 64 * 1024;

@@ -38,7 +38,7 @@ macro_rules! error_codes {
             }
 
             /// The name of the variant.
-            const fn name(self) -> Option<&'static str> {
+            const fn variant(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => Some(stringify!($name)),)*
                     Self::Other(_) => None,
@@ -185,18 +185,31 @@ impl ErrorCode {
 }
 
 /// The name as Kafka's users know it, with the number: `NOT_LEADER_OR_FOLLOWER (6)`.
+impl ErrorCode {
+    /// The name that Kafka's users know it by, such as `UNKNOWN_TOPIC_OR_PARTITION`; `error 99` where only its number is known.
+    #[must_use]
+    pub fn name(self) -> String {
+        let Some(variant) = self.variant() else {
+            return format!("error {}", self.code());
+        };
+        let mut name = String::with_capacity(2 * variant.len());
+        for (index, letter) in variant.char_indices() {
+            if index > 0 && letter.is_ascii_uppercase() {
+                name.push('_');
+            }
+            name.push(letter.to_ascii_uppercase());
+        }
+        name
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(name) = self.name() else {
-            return write!(f, "error {}", self.code());
-        };
-        for (index, letter) in name.char_indices() {
-            if index > 0 && letter.is_ascii_uppercase() {
-                f.write_str("_")?;
-            }
-            write!(f, "{}", letter.to_ascii_uppercase())?;
+        f.write_str(&self.name())?;
+        match self {
+            Self::Other(_) => Ok(()),
+            known => write!(f, " ({})", known.code()),
         }
-        write!(f, " ({})", self.code())
     }
 }
 

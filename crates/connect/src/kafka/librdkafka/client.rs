@@ -120,7 +120,7 @@ pub(super) fn partitions<C: rdkafka::ClientContext>(
     }
 }
 
-/// Runs what blocks where nobody minds.
+/// Runs what blocks on a thread of its own.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ServiceError> + Send + 'static,
 ) -> Result<T, ServiceError> {
@@ -256,10 +256,7 @@ fn condition(code: RDKafkaErrorCode) -> String {
         | RDKafkaErrorCode::Resolve => "connection:unreachable".to_owned(),
         RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::MessageTimedOut => TIMEOUT.to_owned(),
         code => match i16::try_from(code as i32) {
-            Ok(number) if number > 0 => {
-                let shown = ErrorCode::of(number).to_string();
-                shown.split_once(" (").map_or(shown.as_str(), |(name, _)| name).to_owned()
-            }
+            Ok(number) if number > 0 => ErrorCode::of(number).name(),
             _ => "librdkafka".to_owned(),
         },
     }

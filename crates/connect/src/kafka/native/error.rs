@@ -15,7 +15,7 @@ pub(crate) fn refused(code: ErrorCode, what: impl Into<String>) -> ServiceError 
         code if code.is_retriable() => ErrorClass::Retryable,
         _ => ErrorClass::Fatal,
     };
-    ServiceError { class, condition: name(code), description: what }
+    ServiceError { class, condition: code.name(), description: what }
 }
 
 /// The same, of something that is not worth another try at the moment, whatever Kafka's clients would do.
@@ -38,12 +38,6 @@ pub(super) const fn is_about_leaders(code: ErrorCode) -> bool {
             | ErrorCode::KafkaStorageError
             | ErrorCode::OffsetNotAvailable
     )
-}
-
-/// The name that Kafka's users know an error by.
-fn name(code: ErrorCode) -> String {
-    let shown = code.to_string();
-    shown.split_once(" (").map_or(shown.as_str(), |(name, _number)| name).to_owned()
 }
 
 /// An answer that is none.
