@@ -137,8 +137,10 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
     };
     let relay = tokio::select! {
         biased;
-        // Nothing is under way yet.
-        _ = signals.next() => return Ok(Exit::Passed),
+        _ = signals.next() => {
+            tell("Stopped gracefully, while connecting: no events were received.\n");
+            return Ok(Exit::Passed);
+        }
         connected = connect(config) => {
             connected.map_err(|error| refusal::of_connecting(document, config, &error))?
         }
@@ -209,9 +211,11 @@ async fn carry(
         }
     };
     let summary = summary.map_err(|error| refusal::of_relay(config, &error))?;
-    // Where standard error itself cannot be written, the exit status is all that is left to tell.
-    let _ = io::stderr().write_all(
-        summary::render(&summary, matches!(config.source, SourceConfig::ServiceBus(_))).as_bytes(),
-    );
+    tell(&summary::render(&summary, matches!(config.source, SourceConfig::ServiceBus(_))));
     Ok(Exit::Passed)
+}
+
+/// Says how it ended. Where standard error itself cannot be written, the exit status is all that is left to tell.
+fn tell(end: &str) {
+    let _ = io::stderr().write_all(end.as_bytes());
 }

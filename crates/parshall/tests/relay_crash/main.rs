@@ -47,7 +47,7 @@ async fn kill_at_random_moments(seed: u64, rig: impl AsyncFnOnce(&str) -> Rig) -
         for _ in 0..KILLS {
             let mut relay = rig.relay();
             // From the very first event that a relay has sent on, to many batches later.
-            let goal = rig.seen().received + 1 + random.below(8_000);
+            let goal = rig.held() + 1 + random.below(8_000);
             rig.until(&mut relay, |seen| seen.received >= goal).await;
             relay.kill().await;
         }
@@ -109,8 +109,8 @@ async fn stop_and_start_again(rig: impl AsyncFnOnce(&str) -> Rig) {
             rig("route: random\nbatch: {events: 40, wait: 2 ms}\nprefetch: 400\nin_flight: 4\n").await;
         for _ in 0..4 {
             let mut relay = rig.relay();
-            let goal = rig.seen().distinct + 5_000;
-            rig.until(&mut relay, |seen| seen.distinct >= goal).await;
+            let goal = rig.held() + 5_000;
+            rig.until(&mut relay, |seen| seen.received >= goal).await;
             let (status, said) = relay.terminate().await;
             assert_eq!(status.code(), Some(0), "{said}");
             assert!(said.contains("Stopped gracefully."), "{said}");

@@ -177,6 +177,11 @@ impl Rig {
         *self.seen.borrow()
     }
 
+    /// What the destination holds, of which the reader may have seen only a part. More than that is a later relay's.
+    pub(crate) fn held(&self) -> u64 {
+        self.service.namespace().hub("destination").unwrap().counters().events_in
+    }
+
     /// Waits until the reader has seen so much; fails if the relay ends before.
     pub(crate) async fn until(&self, relay: &mut Relaying, enough: impl FnMut(&Seen) -> bool) {
         let mut seen = self.seen.clone();
@@ -201,7 +206,7 @@ impl Rig {
 
     /// The same, and every event in the order in which each partition of the destination holds it.
     pub(crate) async fn verdict_and_arrivals(mut self, sends: &[StreamSends]) -> (Delivery, Vec<Arrival>) {
-        let held = self.service.namespace().hub("destination").unwrap().counters().events_in;
+        let held = self.held();
         self.finish.take().unwrap().send(held).unwrap();
         let Read { verifier, arrivals } = self.verified.await.unwrap();
         self.reading.await.unwrap();
