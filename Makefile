@@ -61,14 +61,12 @@ bench: ## all benchmarks, each with a reference and the ratio to it
 	$(CARGO) bench --workspace --locked
 
 bench-kafka: ## the service against Apache Kafka, driven by the same clients: a table of ratios (half an hour; needs a JDK, Maven)
-	$(CARGO) build --release --locked -p parshall
-	$(CARGO) build --release --locked --manifest-path peers/kafka-load/Cargo.toml --target-dir peers/kafka-load/target
+	$(CARGO) build --release --locked -p parshall -p kafka-load
 	peers/apache-kafka/build
 	peers/kafka-load/compare.py --parshall target/release/parshall --out target/bench-kafka
 
 bench-mirror: ## the relay against MirrorMaker 2, on one core each: a table of ratios (a quarter of an hour; needs a JDK, Maven)
-	$(CARGO) build --release --locked -p parshall
-	$(CARGO) build --release --locked --manifest-path peers/kafka-load/Cargo.toml --target-dir peers/kafka-load/target
+	$(CARGO) build --release --locked -p parshall -p kafka-load
 	peers/mirror-maker/build
 	peers/kafka-load/mirror.py --parshall target/release/parshall --out target/bench-mirror
 

@@ -26,7 +26,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LOAD = HERE / "target/release/kafka-load"
+LOAD = HERE.parent.parent / "target/release/kafka-load"
 KAFKA = HERE.parent / "apache-kafka"
 TICKS = os.sysconf("SC_CLK_TCK")
 PARTITIONS = 32

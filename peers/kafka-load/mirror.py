@@ -106,6 +106,7 @@ def trial(parshall, copier, size, records, folder):
     folder.mkdir(parents=True)
     config = folder / "namespace.yaml"
     copy = "source-source" if copier == "mirror-maker" else "copy"
+    # Records are spread at random, yet none may be gone before it is read: more than twice what a partition gets on average.
     kept = max(4, 3 * records * (size + 16) // PARTITIONS // (1 << 20) + 1)
     hubs = [("source", f"{kept} MiB"), (copy, "4 MiB")]
     lines = [f"  - {{name: {hub}, partitions: {PARTITIONS}, log: {{bytes: {limit}, when_full: retention}}}}" for hub, limit in hubs]
@@ -115,7 +116,8 @@ def trial(parshall, copier, size, records, folder):
     strings = folder / "strings"
     service = Broker("service", [str(word) for word in [*command, "--ready-file", strings]])
     try:
-        run(LOAD, "produce", service.address, "source", f"bytes={size}", f"records={records}", "batch.size=262144")
+        words = [f"bytes={size}", f"records={records}", "batch.size=262144", "sticky.partitioning.linger.ms=0"]
+        run(LOAD, "produce", service.address, "source", *words)
         connection_string = re.search(r"Endpoint=\S+?(?=[\"'\s]|$)", strings.read_text())
         connection_string = connection_string[0] if connection_string else ""
         if copier == "mirror-maker":

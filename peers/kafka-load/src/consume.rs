@@ -7,7 +7,7 @@ use crate::librdkafka::{Client, Result};
 use crate::produce::PATIENCE;
 use crate::usage;
 
-pub fn run(arguments: &Arguments) -> Result<String> {
+pub(crate) fn run(arguments: &Arguments) -> Result<String> {
     let records = arguments.number("records")?;
     let partitions = i32::try_from(arguments.number("partitions")?).map_err(|error| error.to_string())?;
     let settings = arguments.settings(&[("group.id", "kafka-load"), ("enable.auto.commit", "false")]);

@@ -20,7 +20,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
 /// Answers for ever, on a free port, which it prints as `parshall serve` does.
-pub fn run(partitions: u32) -> Result<String, String> {
+pub(crate) fn run(partitions: u32) -> Result<String, String> {
     serve(partitions).map_err(|error| error.to_string())
 }
 
@@ -208,7 +208,7 @@ impl Floor {
             _ => return false,
         }
         *output = writer.finish();
-        frame::end_response(output, start, 0);
+        frame::end(output, start, 0);
         true
     }
 
@@ -277,7 +277,7 @@ impl Floor {
         }
         fetch::end(&mut writer);
         *output = writer.finish();
-        frame::end_response(output, start, 0);
+        frame::end(output, start, 0);
         true
     }
 }

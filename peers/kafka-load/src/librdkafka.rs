@@ -2,6 +2,8 @@
 //!
 //! Everything here that is not safe is in this file.
 
+#![expect(unsafe_code, reason = "a wrapper would cost more for a record than the brokers do")]
+
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 use std::time::Duration;
@@ -9,11 +11,11 @@ use std::time::Duration;
 use rdkafka_sys as sys;
 
 /// What went wrong, in the library's words.
-pub type Result<T> = std::result::Result<T, String>;
+pub(crate) type Result<T> = std::result::Result<T, String>;
 
 /// A producer or a consumer.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     raw: *mut sys::rd_kafka_t,
 }
 
@@ -23,20 +25,23 @@ unsafe impl Sync for Client {}
 
 /// A topic that is produced to.
 #[derive(Debug)]
-pub struct Topic<'c> {
+pub(crate) struct Topic<'c> {
     raw: *mut sys::rd_kafka_topic_t,
     client: &'c Client,
 }
 
 /// What is called for each record that is stored, or failed, by the thread that polls.
-pub trait Deliveries: Sync {
+pub(crate) trait Deliveries: Sync {
     /// The record that was sent with this tag is stored; or it is not, and why.
     fn delivered(&self, tag: usize, result: Result<()>);
 }
 
 impl Client {
     /// A producer with these settings, as `librdkafka` names them. `deliveries` lives as long as it may be told.
-    pub fn producer<D: Deliveries>(settings: &[(String, String)], deliveries: &'static D) -> Result<Self> {
+    pub(crate) fn producer<D: Deliveries>(
+        settings: &[(String, String)],
+        deliveries: &'static D,
+    ) -> Result<Self> {
         extern "C" fn delivered<D: Deliveries>(
             _client: *mut sys::rd_kafka_t,
             message: *const sys::rd_kafka_message_t,
@@ -61,7 +66,7 @@ impl Client {
 
     /// A consumer with these settings, of all records of these partitions from `offset` on (-1: what comes from now on; -2:
     /// from the beginning).
-    pub fn consumer(
+    pub(crate) fn consumer(
         settings: &[(String, String)],
         topic: &str,
         partitions: i32,
@@ -88,13 +93,13 @@ impl Client {
     }
 
     /// Tells what was delivered, and waits for that if there is nothing to tell. How much was told.
-    pub fn poll(&self, wait: Duration) -> i32 {
+    pub(crate) fn poll(&self, wait: Duration) -> i32 {
         // SAFETY: the client lives.
         unsafe { sys::rd_kafka_poll(self.raw, milliseconds(wait)) }
     }
 
     /// Waits until nothing is under way any longer.
-    pub fn flush(&self, wait: Duration) -> Result<()> {
+    pub(crate) fn flush(&self, wait: Duration) -> Result<()> {
         // SAFETY: the client lives.
         match unsafe { sys::rd_kafka_flush(self.raw, milliseconds(wait)) } {
             sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
@@ -103,13 +108,13 @@ impl Client {
     }
 
     /// How many records wait to be told of.
-    pub fn under_way(&self) -> i32 {
+    pub(crate) fn under_way(&self) -> i32 {
         // SAFETY: the client lives.
         unsafe { sys::rd_kafka_outq_len(self.raw) }
     }
 
     /// Calls `seen` with the next record's value, and whether there was one.
-    pub fn receive(&self, wait: Duration, seen: impl FnOnce(&[u8])) -> Result<bool> {
+    pub(crate) fn receive(&self, wait: Duration, seen: impl FnOnce(&[u8])) -> Result<bool> {
         // SAFETY: the message is ours until it is destroyed, here.
         unsafe {
             let message = sys::rd_kafka_consumer_poll(self.raw, milliseconds(wait));
@@ -128,7 +133,12 @@ impl Client {
     }
 
     /// Calls `seen` with the values of as many records as there are, up to a bound.
-    pub fn receive_many(&self, queue: &Queue<'_>, wait: Duration, mut seen: impl FnMut(&[u8])) -> Result<()> {
+    pub(crate) fn receive_many(
+        &self,
+        queue: &Queue<'_>,
+        wait: Duration,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
         let mut messages: [*mut sys::rd_kafka_message_t; MANY] = [ptr::null_mut(); MANY];
         // SAFETY: the library fills in as many pointers as it says; each message is destroyed once.
         unsafe {
@@ -151,13 +161,13 @@ impl Client {
     }
 
     /// Where what it consumes arrives.
-    pub fn queue(&self) -> Queue<'_> {
+    pub(crate) fn queue(&self) -> Queue<'_> {
         // SAFETY: the client lives as long as the queue.
         Queue { raw: unsafe { sys::rd_kafka_queue_get_consumer(self.raw) }, _client: self }
     }
 
     /// A topic to produce to.
-    pub fn topic(&self, name: &str) -> Result<Topic<'_>> {
+    pub(crate) fn topic(&self, name: &str) -> Result<Topic<'_>> {
         let name = c_string(name)?;
         // SAFETY: the name is copied.
         let raw = unsafe { sys::rd_kafka_topic_new(self.raw, name.as_ptr(), ptr::null_mut()) };
@@ -177,7 +187,7 @@ impl Drop for Client {
 
 impl Topic<'_> {
     /// Sends a record, to any partition if `partition` is -1, and waits for room if there is none.
-    pub fn send(&self, partition: i32, value: &[u8], tag: usize) -> Result<()> {
+    pub(crate) fn send(&self, partition: i32, value: &[u8], tag: usize) -> Result<()> {
         loop {
             // SAFETY: the value is copied by the library before the call returns.
             let sent = unsafe {
@@ -215,7 +225,7 @@ impl Drop for Topic<'_> {
 
 /// The queue of a consumer.
 #[derive(Debug)]
-pub struct Queue<'c> {
+pub(crate) struct Queue<'c> {
     raw: *mut sys::rd_kafka_queue_t,
     _client: &'c Client,
 }
@@ -278,7 +288,7 @@ impl Drop for Configuration {
 }
 
 /// The version of the library.
-pub fn version() -> String {
+pub(crate) fn version() -> String {
     // SAFETY: a text that lives for ever.
     unsafe { CStr::from_ptr(sys::rd_kafka_version_str()) }.to_string_lossy().into_owned()
 }

@@ -12,6 +12,12 @@
 //!
 //! The result is one line of JSON.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for scripts, which read what it prints"
+)]
+
 mod arguments;
 mod consume;
 mod floor;

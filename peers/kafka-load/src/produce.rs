@@ -21,7 +21,7 @@ impl Deliveries for Failures {
 
 static FAILURES: Failures = Failures(AtomicU64::new(0));
 
-pub fn run(arguments: &Arguments) -> Result<String> {
+pub(crate) fn run(arguments: &Arguments) -> Result<String> {
     let records = arguments.number("records")?;
     let value = value(arguments)?;
     let settings = arguments.settings(&[
@@ -52,10 +52,10 @@ pub fn run(arguments: &Arguments) -> Result<String> {
 }
 
 /// A value that does not compress to nothing.
-pub fn value(arguments: &Arguments) -> Result<Vec<u8>> {
+pub(crate) fn value(arguments: &Arguments) -> Result<Vec<u8>> {
     let bytes = arguments.number("bytes")?;
     Ok((0..bytes).map(|index| (index.wrapping_mul(2_654_435_761) >> 7) as u8).collect())
 }
 
 /// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 /// Durations in microseconds.
 #[derive(Debug, Default)]
-pub struct Durations {
+pub(crate) struct Durations {
     microseconds: Vec<f64>,
 }
 
 impl Durations {
-    pub fn record(&mut self, duration: Duration) {
+    pub(crate) fn record(&mut self, duration: Duration) {
         self.microseconds.push(duration.as_secs_f64() * 1e6);
     }
 
     /// Members of a JSON object, each name after `prefix`. None if there is nothing.
-    pub fn json(mut self, prefix: &str) -> String {
+    pub(crate) fn json(mut self, prefix: &str) -> String {
         self.microseconds.sort_by(f64::total_cmp);
         let at = |quantile: f64| {
             let rank = (quantile * self.microseconds.len() as f64).ceil() as usize;

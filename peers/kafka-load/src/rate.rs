@@ -40,7 +40,7 @@ impl Deliveries for Arrivals {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<String> {
+pub(crate) fn run(arguments: &Arguments) -> Result<String> {
     let per_second = arguments.number("per-second")?;
     let count = per_second * arguments.number("seconds")?;
     let warm_up = arguments.number_or("warm-up", 3) * per_second;

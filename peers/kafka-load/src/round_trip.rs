@@ -19,7 +19,7 @@ impl Deliveries for Unheard {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<String> {
+pub(crate) fn run(arguments: &Arguments) -> Result<String> {
     let records = arguments.number("records")?;
     let warm_up = arguments.number_or("warm-up", records / 4);
     let mut value = produce::value(arguments)?;

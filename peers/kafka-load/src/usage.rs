@@ -1,7 +1,9 @@
 //! What this process has used.
 
+#![expect(unsafe_code, reason = "a call of the system that the standard library does not have")]
+
 /// CPU time of this process so far, in seconds.
-pub fn cpu_seconds() -> f64 {
+pub(crate) fn cpu_seconds() -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the call fills in the whole structure; it can't fail for the calling process.
     let usage = unsafe {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::arguments::Arguments;
 use crate::librdkafka::Result;
 
-pub fn run(arguments: &Arguments) -> Result<String> {
+pub(crate) fn run(arguments: &Arguments) -> Result<String> {
     let (connections, seconds) = (arguments.number("connections")?, arguments.number("seconds")?);
     let offset = arguments.number("offset")?;
     let fetch = fetch(&arguments.topic, offset, Duration::from_secs(seconds + 60));
