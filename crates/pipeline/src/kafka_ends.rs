@@ -12,6 +12,7 @@ use settings::{Document, SettingsError};
 
 use super::file::connection_string;
 use super::kafka::{BOOTSTRAP, KafkaClient, KafkaProperties};
+use super::topics::{TOPIC, TopicPattern};
 use super::{KafkaSinkConfig, KafkaSourceConfig, Partitions, ReadingConfig};
 
 /// A topic to read.
@@ -22,6 +23,8 @@ pub(super) struct KafkaSource {
     #[serde(default, deserialize_with = "optional_connection_string")]
     pub(super) connection_string: Option<ConnectionString>,
     pub(super) topic: Option<String>,
+    /// In its place: all that match.
+    pub(super) topics: Option<TopicPattern>,
     /// Whose progress it is.
     #[serde(default = "group")]
     pub(super) group: String,
@@ -59,7 +62,7 @@ struct Written<'a> {
 }
 
 impl KafkaSource {
-    /// The topic by its own key or by the connection string.
+    /// The topic by its own key or by the connection string; what stands for each of several.
     pub(super) fn topic(&self) -> Option<&str> {
         self.written().topic()
     }
@@ -71,6 +74,19 @@ impl KafkaSource {
 
     pub(super) fn check(&self, document: &Document) -> Result<(), SettingsError> {
         let section = "source.kafka";
+        if let Some(topics) = &self.topics {
+            let of_entity = self.connection_string.as_ref().and_then(|string| string.entity_path.as_deref());
+            if let Some(topic) = self.topic.as_deref().or(of_entity) {
+                let reason = format!("the topic `{topic}` is named, too");
+                let advice = "name a topic, or give a pattern with a connection string of the namespace";
+                return Err(document.mistake(&format!("{section}.topics"), reason, advice));
+            }
+            if self.client != KafkaClient::Native {
+                let reason = "topics are looked for by Parshall's own client only";
+                return Err(document.mistake(&format!("{section}.client"), reason, "leave it out"));
+            }
+            topics.check(document, &format!("{section}.topics"))?;
+        }
         self.written().check(document, section, KafkaOptions::check_source)?;
         if self.group.is_empty() {
             let path = format!("{section}.group");
@@ -89,6 +105,7 @@ impl KafkaSource {
         KafkaSourceConfig {
             options: self.written().options(),
             group: self.group,
+            topics: self.topics,
             reading: ReadingConfig {
                 partitions: self.partitions.map_or(Partitions::All, Partitions::Listed),
                 // The answers of brokers are as long as the properties say.
@@ -102,7 +119,7 @@ impl KafkaSource {
         Written {
             bootstrap: self.bootstrap.as_deref(),
             connection_string: self.connection_string.as_ref(),
-            topic: self.topic.as_deref(),
+            topic: self.topics.as_ref().map(|_| TOPIC).or(self.topic.as_deref()),
             client: self.client,
             properties: &self.properties,
             certificate_authority: self.certificate_authority.as_deref(),

@@ -74,6 +74,7 @@ use settings::{Document, SettingsError};
 
 use relay::route::Route;
 use relay::{RelayOptions, SettlingOptions};
+use topics::TopicPattern;
 use vocabulary::Ownership;
 
 mod connecting;
@@ -83,6 +84,7 @@ mod kafka_ends;
 mod service_bus;
 #[cfg(test)]
 mod tests;
+pub mod topics;
 mod validate;
 pub mod vocabulary;
 
@@ -136,6 +138,8 @@ pub struct EventHubsSourceConfig {
 pub struct KafkaSourceConfig {
     /// The topic, and how its cluster is reached.
     pub options: KafkaOptions,
+    /// Which topics are read, if they are several: each by [a pipeline of its own](PipelineConfig::of_topic).
+    pub topics: Option<TopicPattern>,
     /// The consumer group whose progress it is.
     pub group: String,
     /// How it is read.

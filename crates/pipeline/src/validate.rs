@@ -10,6 +10,7 @@ use units::ByteSize;
 
 use super::file::{BlobStore, Checkpoint, Pipeline, Sink, Source, Store};
 use super::service_bus::KEYS_OF_CHECKPOINTS;
+use super::topics::TOPIC;
 use super::vocabulary::{CheckpointPolicy, Ownership, Route};
 use relay::ownership::RENEW_MIN;
 
@@ -198,6 +199,12 @@ impl Rules<'_> {
                 (to, format!("{section}.{another}"), another)
             }
         };
+        if to.entity.contains(TOPIC) && source.entity != TOPIC {
+            let reason = format!("`{TOPIC}` stands for each of several topics, and the source is none");
+            let advice =
+                format!("name the {another}, or read `topics: {{match: <regular expression>}}` of Kafka");
+            return Err(self.document.mistake(&key, reason, advice));
+        }
         if to.is(source) {
             let reason = format!("`{}` is also the source, so every event would loop forever", to.entity);
             return Err(self.document.mistake(&key, reason, format!("name another {another}")));

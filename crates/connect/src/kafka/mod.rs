@@ -82,6 +82,16 @@ pub async fn ends(options: &KafkaOptions) -> Result<Vec<(PartitionId, i64)>, Ser
     }
 }
 
+/// The names of the topics of a cluster that is reached with these properties of the native client: those that the login may
+/// see, in alphabetical order, without those that brokers keep for themselves.
+///
+/// # Errors
+/// No broker can be reached, the login is refused, or a property is wrong.
+pub async fn topics(properties: &Properties) -> Result<Vec<String>, ServiceError> {
+    let settings = settings::Settings::read(properties)?;
+    native::topics(native::Endpoint::new(settings, "")?).await
+}
+
 impl From<PropertyError> for ServiceError {
     fn from(error: PropertyError) -> Self {
         Self::fatal("property", error.to_string())

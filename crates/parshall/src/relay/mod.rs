@@ -2,6 +2,7 @@
 //!
 //! * `plan` tells what a pipeline does, before it does it; `summary` what it did.
 //! * `refusal` tells why it can't begin or go on, and what to do.
+//! * `topics` carries all topics that match a pattern, each with a relay of its own.
 //! * `identity` names a relay among those that it shares partitions with.
 //!
 //! ```text
@@ -13,6 +14,7 @@ mod identity;
 mod plan;
 mod refusal;
 mod summary;
+mod topics;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -33,7 +35,6 @@ use crate::file_kind::FileKind;
 use crate::signals::StopSignals;
 use crate::{listening, logging, output};
 use plan::Plan;
-use refusal::End;
 
 /// The arguments of `relay`.
 #[derive(Debug, Args)]
@@ -89,8 +90,10 @@ From or to a topic of Kafka, in any combination with the others:
       topic: orders
       group: parshall                  # whose committed offsets are the checkpoints
       properties: {security.protocol: SASL_SSL, sasl.username: ..., sasl.password: ...}
+      # topics: {match: 'orders-.*', except: '.*-test'}   all of them, in place of `topic`
   sink:
     kafka: {bootstrap: 'other:9092', topic: orders, properties: {acks: all, compression.type: lz4}}
+    # `topic: '{topic}'` is the topic of the source, and `hub: 'mirror-{topic}'` a hub for each
   checkpoint: {store: group}           # or files, blob as above
 
 Delivery is at least once. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gracefully: events in flight are
@@ -135,10 +138,13 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
         })?),
         None => None,
     };
+    if let Some(pattern) = config.topics() {
+        return topics::run(document, config, pattern, metrics, signals).await;
+    }
     let relay = tokio::select! {
         biased;
         _ = signals.next() => {
-            tell("Stopped gracefully, while connecting: no events were received.\n");
+            tell(STOPPED_WHILE_CONNECTING);
             return Ok(Exit::Passed);
         }
         connected = connect(config) => {
@@ -167,16 +173,20 @@ fn announce(
     let mut plan = Plan::new(config).to_string();
     if let Some(listener) = metrics {
         let address = listener.local_addr().map_err(CommandError::System)?;
-        if let SourceConfig::EventHubs(source) = &config.source {
-            let options = source
-                .client_options()
-                .map_err(|error| refusal::of_end(End::Source(&config.source), &error.into()))?;
-            tokio::spawn(lag::watch(options, handle.clone()));
-        }
+        watch_lag(config, handle.clone());
         writeln!(plan, "metrics      http://{address}/metrics").expect("a string takes everything");
         tokio::spawn(endpoint::serve(listener, handle, std::future::pending()));
     }
     output::print(&plan).map(drop)
+}
+
+/// Finds out how far the ends of the partitions are, for the metrics.
+fn watch_lag(config: &PipelineConfig, handle: MetricsHandle) {
+    if let SourceConfig::EventHubs(source) = &config.source {
+        // The source is connected with the same options.
+        let options = source.client_options().expect("the options are in order");
+        tokio::spawn(lag::watch(options, handle));
+    }
 }
 
 /// Runs the relay until the signals end it.
@@ -214,6 +224,8 @@ async fn carry(
     tell(&summary::render(&summary, matches!(config.source, SourceConfig::ServiceBus(_))));
     Ok(Exit::Passed)
 }
+
+const STOPPED_WHILE_CONNECTING: &str = "Stopped gracefully, while connecting: no events were received.\n";
 
 /// Says how it ended. Where standard error itself cannot be written, the exit status is all that is left to tell.
 fn tell(end: &str) {

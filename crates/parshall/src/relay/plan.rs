@@ -39,6 +39,10 @@ impl fmt::Display for Plan<'_> {
             SourceConfig::Kafka(source) => {
                 let (of, partitions) = (topic(&source.options), partitions(&source.reading));
                 writeln!(f, "source       {of}, consumer group {}, {partitions}", source.group)?;
+                if let Some(topics) = &source.topics {
+                    let refresh = duration::text(topics.refresh());
+                    writeln!(f, "topics       all that match {topics}; new ones every {refresh}")?;
+                }
             }
             SourceConfig::ServiceBus(source) => {
                 let of = place(&source.entity.to_string(), &source.connection_string);

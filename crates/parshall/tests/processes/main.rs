@@ -10,6 +10,7 @@ mod packaging;
 mod relay;
 mod relay_health;
 mod relay_source;
+mod relay_topics;
 mod serve;
 mod serve_announcement;
 mod serve_command;

@@ -131,6 +131,12 @@ fn the_example_between_queues_is_in_order_and_what_is_about_checkpoints_is_refus
 }
 
 #[test]
+fn the_example_of_a_mirror_is_valid_and_shows_its_pattern() {
+    let command = parshall(repository(), &["pipelines/mirror.yaml", "--check"]);
+    insta::assert_snapshot!("check_mirror_example", run(command));
+}
+
+#[test]
 fn a_check_connects_to_nothing_and_makes_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let example = std::fs::read_to_string(repository().join("pipelines/fan-out.yaml")).unwrap();

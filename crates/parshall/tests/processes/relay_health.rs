@@ -65,7 +65,7 @@ fn pipeline(source: &str, sink: &str, more: &str) -> String {
     )
 }
 
-fn command(folder: &Path, pipeline: &str) -> Command {
+pub(crate) fn command(folder: &Path, pipeline: &str) -> Command {
     std::fs::write(folder.join("mine.yaml"), pipeline).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
     command
@@ -80,7 +80,7 @@ fn command(folder: &Path, pipeline: &str) -> Command {
 }
 
 /// A relay that serves its metrics.
-struct Relaying {
+pub(crate) struct Relaying {
     child: Child,
     metrics: String,
     log: Lines<BufReader<ChildStderr>>,
@@ -88,7 +88,7 @@ struct Relaying {
 }
 
 impl Relaying {
-    async fn start(folder: &Path, pipeline: &str) -> Self {
+    pub(crate) async fn start(folder: &Path, pipeline: &str) -> Self {
         let mut child = command(folder, pipeline).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = |line: &str| {
@@ -106,7 +106,7 @@ impl Relaying {
     }
 
     /// Status line and content of an answer.
-    async fn get(&self, path: &str) -> String {
+    pub(crate) async fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.metrics).await.unwrap();
         let request = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -116,7 +116,7 @@ impl Relaying {
     }
 
     /// Asks until the answer is as it should be.
-    async fn until(&self, path: &str, enough: impl Fn(&str) -> bool) -> String {
+    pub(crate) async fn until(&self, path: &str, enough: impl Fn(&str) -> bool) -> String {
         loop {
             let answer = self.get(path).await;
             if enough(&answer) {
@@ -126,12 +126,12 @@ impl Relaying {
         }
     }
 
-    async fn until_ready(&self) {
+    pub(crate) async fn until_ready(&self) {
         self.until("ready", |answer| answer.starts_with("HTTP/1.1 200")).await;
     }
 
     /// Waits for a line of the log.
-    async fn until_said(&mut self, text: &str) {
+    pub(crate) async fn until_said(&mut self, text: &str) {
         loop {
             let line = self.log.next_line().await.unwrap().unwrap();
             let is_it = line.contains(text);
@@ -143,7 +143,7 @@ impl Relaying {
     }
 
     /// Stops it in good order; gives all that it said.
-    async fn stop(mut self) -> Vec<String> {
+    pub(crate) async fn stop(mut self) -> Vec<String> {
         let id = i32::try_from(self.child.id().unwrap()).unwrap();
         kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
         while let Some(line) = self.log.next_line().await.unwrap() {

@@ -1,10 +1,11 @@
-//! `/metrics`, `/health` and `/ready` of a relay that runs on its own.
+//! `/metrics`, `/health` and `/ready` of a relay that runs on its own, or of several that run together.
 //!
 //! `/health` is about the process: it is 200 while the relay's loop answers, whatever its services do, since starting it anew
 //! would not help. `/ready` is about its work: 503 with the reasons while events can't be carried.
 
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -16,19 +17,78 @@ use tokio::net::TcpListener;
 
 use super::{Metrics, MetricsHandle, prometheus};
 
+/// The relays of a process: one, or one for each of several topics. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Relays {
+    relays: Arc<Mutex<BTreeMap<Option<String>, Carried>>>,
+}
+
+/// What is known of a relay.
+#[derive(Clone, Debug)]
+enum Carried {
+    By(MetricsHandle),
+    /// It can't begin, and why.
+    NotYet(String),
+}
+
+impl From<MetricsHandle> for Relays {
+    fn from(relay: MetricsHandle) -> Self {
+        Self { relays: Arc::new(Mutex::new(BTreeMap::from([(None, Carried::By(relay))]))) }
+    }
+}
+
+impl Relays {
+    /// The relay of a topic has begun. Its metrics have the topic as a label.
+    pub fn add(&self, topic: &str, relay: MetricsHandle) {
+        self.lock().insert(Some(topic.to_owned()), Carried::By(relay));
+    }
+
+    /// The relay of a topic can't begin, which is tried again: until then nothing is ready.
+    pub fn add_waiting(&self, topic: &str, reason: String) {
+        self.lock().insert(Some(topic.to_owned()), Carried::NotYet(reason));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<String>, Carried>> {
+        self.relays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The metrics of all that have begun, unless one of them has ended or its loop stands still.
+    async fn metrics(&self) -> Option<Vec<(Option<String>, Metrics)>> {
+        let relays = self.lock().clone();
+        let mut all = Vec::with_capacity(relays.len());
+        for (topic, relay) in relays {
+            if let Carried::By(handle) = relay {
+                all.push((topic, tokio::time::timeout(PATIENCE, handle.metrics()).await.ok().flatten()?));
+            }
+        }
+        Some(all)
+    }
+
+    /// Those that can't begin, and why.
+    fn waiting(&self) -> Vec<(Option<String>, String)> {
+        let relays = self.lock();
+        let waiting = relays.iter().filter_map(|(topic, relay)| match relay {
+            Carried::By(_) => None,
+            Carried::NotYet(reason) => Some((topic.clone(), reason.clone())),
+        });
+        waiting.collect()
+    }
+}
+
 /// Serves the metrics over HTTP until `shutdown` is ready.
 pub async fn serve(
     listener: TcpListener,
-    handle: MetricsHandle,
+    relays: impl Into<Relays>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
+    let relays = relays.into();
     let page = move |head: Parts| {
-        let handle = handle.clone();
+        let relays = relays.clone();
         async move {
             match head.uri.path() {
-                "/metrics" => Some(metrics(&handle).await),
-                "/health" => Some(health(&handle).await),
-                "/ready" => Some(ready(&handle, &head.headers).await),
+                "/metrics" => Some(metrics(&relays).await),
+                "/health" => Some(health(&relays).await),
+                "/ready" => Some(ready(&relays, &head.headers).await),
                 _ => None,
             }
         }
@@ -37,37 +97,36 @@ pub async fn serve(
     serve_pages(acceptor, page, CONNECTIONS_MAX, shutdown).await;
 }
 
-async fn metrics(handle: &MetricsHandle) -> Page {
-    asked(handle).await.map_or_else(ended, |metrics| Page::metrics(prometheus::render(metrics)))
+async fn metrics(relays: &Relays) -> Page {
+    relays.metrics().await.map_or_else(ended, |all| Page::metrics(prometheus::render_all(all)))
 }
 
 /// A relay is healthy if its loop answers.
-async fn health(handle: &MetricsHandle) -> Page {
-    let healthy =
-        |metrics: Metrics| Page::plain(format!("ok, {} partitions open\n", metrics.open_partitions));
-    asked(handle).await.map_or_else(ended, healthy)
+async fn health(relays: &Relays) -> Page {
+    let healthy = |all: Vec<(Option<String>, Metrics)>| {
+        let open: u64 = all.iter().map(|(_, metrics)| metrics.open_partitions).sum();
+        Page::plain(format!("ok, {open} partitions open\n"))
+    };
+    relays.metrics().await.map_or_else(ended, healthy)
 }
 
 /// A relay is ready if it carries events, as far as there are any.
-async fn ready(handle: &MetricsHandle, headers: &HeaderMap) -> Page {
-    let Some(Metrics { health, .. }) = asked(handle).await else {
+async fn ready(relays: &Relays, headers: &HeaderMap) -> Page {
+    let Some(all) = relays.metrics().await else {
         return ended();
     };
-    let status = match health.is_ready() {
+    let all: Vec<_> = all.into_iter().map(|(topic, metrics)| (topic, metrics.health)).collect();
+    let waiting = relays.waiting();
+    let status = match waiting.is_empty() && all.iter().all(|(_, health)| health.is_ready()) {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
     let accepts = headers.get(ACCEPT).and_then(|accepts| accepts.to_str().ok());
     let page = match accepts.is_some_and(|accepts| accepts.contains("application/json")) {
-        true => Page::json(super::health::json(&health)),
-        false => Page::plain(super::health::text(&health)),
+        true => Page::json(super::health::json(&all, &waiting)),
+        false => Page::plain(super::health::text(&all, &waiting)),
     };
     page.with_status(status)
-}
-
-/// The metrics, unless the relay has ended or its loop stands still.
-async fn asked(handle: &MetricsHandle) -> Option<Metrics> {
-    tokio::time::timeout(PATIENCE, handle.metrics()).await.ok().flatten()
 }
 
 fn ended() -> Page {

@@ -71,21 +71,33 @@ const fn of_partition(partition: PartitionId, figure: f64) -> ([(&'static str, u
     ([("partition", partition.0)], figure)
 }
 
-/// The relay's readiness as text, one reason per line.
-pub(super) fn text(health: &Health) -> String {
-    if health.is_ready() {
+/// The readiness of relays as text, one reason per line. `waiting` are those that can't begin, and why.
+pub(super) fn text(relays: &[(Option<String>, Health)], waiting: &[(Option<String>, String)]) -> String {
+    if waiting.is_empty() && relays.iter().all(|(_, health)| health.is_ready()) {
         return "ready\n".to_owned();
     }
     let mut text = "not ready\n".to_owned();
-    for reason in &health.reasons {
-        text.push_str(&reason.to_string());
-        text.push('\n');
+    let mut add = |topic: &Option<String>, reason: &dyn fmt::Display| {
+        if let Some(topic) = topic {
+            text.push_str(&format!("topic {topic}: "));
+        }
+        text.push_str(&format!("{reason}\n"));
+    };
+    for (topic, health) in relays {
+        health.reasons.iter().for_each(|reason| add(topic, reason));
     }
+    waiting.iter().for_each(|(topic, reason)| add(topic, reason));
     text
 }
 
-/// The relay's readiness as JSON.
-pub(super) fn json(health: &Health) -> String {
+/// The readiness of relays as JSON. `waiting` are those that can't begin, and why.
+pub(super) fn json(relays: &[(Option<String>, Health)], waiting: &[(Option<String>, String)]) -> String {
+    let with_topic = |topic: &Option<String>, mut reason: serde_json::Value| {
+        if let Some(topic) = topic {
+            reason["topic"] = topic.as_str().into();
+        }
+        reason
+    };
     let reason = |reason: &Reason| {
         let ids = reason.partitions.iter();
         serde_json::json!({
@@ -96,8 +108,15 @@ pub(super) fn json(health: &Health) -> String {
             "partitions": ids.map(|partition| partition.0).collect::<Vec<_>>(),
         })
     };
-    let reasons: Vec<_> = health.reasons.iter().map(reason).collect();
-    serde_json::json!({"ready": health.is_ready(), "reasons": reasons}).to_string()
+    let mut reasons = Vec::new();
+    for (topic, health) in relays {
+        reasons.extend(health.reasons.iter().map(|it| with_topic(topic, reason(it))));
+    }
+    for (topic, why) in waiting {
+        reasons.push(with_topic(topic, serde_json::json!({"place": "start", "description": why})));
+    }
+    let is_ready = waiting.is_empty() && relays.iter().all(|(_, health)| health.is_ready());
+    serde_json::json!({"ready": is_ready, "reasons": reasons}).to_string()
 }
 
 fn number(is: bool) -> f64 {
@@ -172,12 +191,28 @@ mod tests {
 
     #[test]
     fn readiness_has_its_reasons_as_text_and_as_json() {
+        let alone = [(None, unwell())];
         let expected = "not ready\nsink: connection:lost: reset (for 3 s; partitions 1)\n";
-        assert_eq!(text(&unwell()), expected);
-        let json: serde_json::Value = serde_json::from_str(&json(&unwell())).expect("JSON");
+        assert_eq!(text(&alone, &[]), expected);
+        let json: serde_json::Value = serde_json::from_str(&json(&alone, &[])).expect("JSON");
         assert_eq!(json["ready"], false);
         assert_eq!(json["reasons"][0]["condition"], "connection:lost");
         assert_eq!(json["reasons"][0]["partitions"][0], 1);
-        assert_eq!(text(&Health::default()), "ready\n");
+        assert_eq!(json["reasons"][0].get("topic"), None);
+        assert_eq!(text(&[(None, Health::default())], &[]), "ready\n");
+    }
+
+    #[test]
+    fn one_of_several_relays_that_is_not_ready_is_named() {
+        let relays = [(Some("orders".to_owned()), Health::default()), (Some("returns".to_owned()), unwell())];
+        let waiting = [(Some("stock".to_owned()), "there is no hub".to_owned())];
+        let expected = "not ready\ntopic returns: sink: connection:lost: reset (for 3 s; partitions 1)\n\
+                        topic stock: there is no hub\n";
+        assert_eq!(text(&relays, &waiting), expected);
+        let shown: serde_json::Value = serde_json::from_str(&json(&relays, &waiting)).expect("JSON");
+        assert_eq!((&shown["ready"], &shown["reasons"][0]["topic"]), (&false.into(), &"returns".into()));
+        assert_eq!(shown["reasons"][1]["description"], "there is no hub");
+        assert_eq!(text(&relays[..1], &[]), "ready\n");
+        assert!(!text(&relays[..1], &waiting).starts_with("ready"));
     }
 }

@@ -1,5 +1,6 @@
 //! The metrics as Prometheus reads them.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use hdrhistogram::Histogram;
@@ -17,6 +18,65 @@ pub fn render(metrics: Metrics) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Copied(metrics)));
     listen::open_metrics(&registry)
+}
+
+/// The metrics of several relays: each family once, its samples labelled by topic. A relay without a topic is alone.
+#[must_use]
+pub(super) fn render_all(relays: Vec<(Option<String>, Metrics)>) -> String {
+    let mut families: Vec<Family> = Vec::new();
+    let mut places = HashMap::new();
+    for (topic, metrics) in relays {
+        let text = render(metrics);
+        let Some(topic) = topic else {
+            return text;
+        };
+        let mut place = None;
+        for line in text.lines() {
+            match line.strip_prefix("# ").map(|comment| comment.split(' ').collect::<Vec<_>>()) {
+                Some(words) if words.len() > 1 => {
+                    let found = *places.entry(words[1].to_owned()).or_insert(families.len());
+                    if found == families.len() {
+                        families.push(Family::default());
+                    }
+                    let family = &mut families[found];
+                    // The comments of the first relay are those of all.
+                    if !family.comments.contains(line) {
+                        family.comments.push_str(&format!("{line}\n"));
+                    }
+                    place = Some(found);
+                }
+                Some(_) => {}
+                None => {
+                    let family = place.and_then(|place| families.get_mut(place));
+                    let family = family.expect("a sample follows the comments of its family");
+                    label(&mut family.samples, line, &topic);
+                }
+            }
+        }
+    }
+    let mut text: String =
+        families.into_iter().flat_map(|Family { comments, samples }| [comments, samples]).collect();
+    text.push_str("# EOF\n");
+    text
+}
+
+/// Metrics of one name.
+#[derive(Debug, Default)]
+struct Family {
+    comments: String,
+    samples: String,
+}
+
+/// Adds a sample with the topic in front of its labels.
+fn label(samples: &mut String, sample: &str, topic: &str) {
+    let topic = topic.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let name = sample.find(['{', ' ']).unwrap_or(sample.len());
+    let (name, rest) = sample.split_at(name);
+    let line = match rest.strip_prefix('{') {
+        Some(labels) => format!("{name}{{topic=\"{topic}\",{labels}\n"),
+        None => format!("{name}{{topic=\"{topic}\"}}{rest}\n"),
+    };
+    samples.push_str(&line);
 }
 
 /// A copy of the metrics that a registry reads once.
@@ -87,5 +147,28 @@ mod tests {
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in:\n{text}");
         }
+    }
+
+    #[test]
+    fn families_of_several_relays_are_written_once_with_the_topic_as_a_label() {
+        let relay = |topic: &str, events| {
+            let mut metrics = Metrics::new();
+            metrics.received_events = events;
+            record_count(&mut metrics.process_us, 3);
+            (Some(topic.to_owned()), metrics)
+        };
+        let text = render_all(vec![relay("orders", 5), relay("returns", 7)]);
+        for line in [
+            r#"parshall_relay_received_events_total{topic="orders"} 5"#,
+            r#"parshall_relay_received_events_total{topic="returns"} 7"#,
+            r#"parshall_relay_connected{topic="orders",side="sink"} 0.0"#,
+            r#"parshall_relay_process_seconds_bucket{topic="returns",le="0.000005"} 1"#,
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in:\n{text}");
+        }
+        for comment in text.lines().filter(|line| line.starts_with('#')) {
+            assert_eq!(text.lines().filter(|line| *line == comment).count(), 1, "{comment}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
     }
 }

@@ -15,6 +15,7 @@ mod receive_buffer;
 mod sent;
 mod sink;
 mod source;
+mod topics;
 
 pub(crate) use coordinator::Coordinator;
 pub(crate) use endpoint::Endpoint;
@@ -22,3 +23,4 @@ pub(crate) use ends::ends;
 pub(crate) use error::refused;
 pub(crate) use sink::KafkaSink;
 pub(crate) use source::KafkaSource;
+pub(crate) use topics::topics;
