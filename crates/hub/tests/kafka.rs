@@ -9,7 +9,7 @@ mod kafka_peer;
 use std::time::SystemTime;
 
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
-use hub::service::Protocol;
+use hub::service::{Protocol, Service, ServiceConfig};
 use kafka::ApiKey;
 use kafka::record;
 use kafka::record_batch::RecordBatch;
@@ -20,7 +20,8 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use partition_log::NewRecord;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use kafka_peer::{Peer, batch, fetch, produce, service, start, within};
 
@@ -276,5 +277,25 @@ async fn producers_are_told_apart_and_numbered_batches_are_stored_once() {
     assert_eq!(peer.produce(&numbered(2)).await, (45, -1));
     assert_eq!(peer.produce(&numbered(1)).await, (0, 1));
     assert_eq!(service.namespace().counters().events_duplicate, 1);
+    service.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_is_counted_as_such_and_not_as_malformed() {
+    let config = ServiceConfig::loopback(NamespaceConfig::with_hubs(Vec::new()));
+    let service = Service::start(config.and(Protocol::Kafka).and(Protocol::Operations)).await.unwrap();
+    let mut silent = TcpStream::connect(service.address(Protocol::Kafka).unwrap()).await.unwrap();
+    assert_eq!(silent.read(&mut [0; 1]).await.unwrap(), 0, "it is closed");
+    // Nothing else is to be in a hurry.
+    tokio::time::resume();
+    let mut page = TcpStream::connect(service.address(Protocol::Operations).unwrap()).await.unwrap();
+    page.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut metrics = String::new();
+    within(page.read_to_string(&mut metrics)).await.unwrap();
+    for expected in
+        ["parshall_kafka_connections_unproven_total 1", "parshall_kafka_requests_malformed_total 0"]
+    {
+        assert!(metrics.lines().any(|line| line == expected), "{expected} is not in:\n{metrics}");
+    }
     service.stop().await;
 }

@@ -42,6 +42,11 @@ impl Collector for KafkaMetrics {
             load(&counters.malformed),
         )?;
         metrics.counter(
+            "parshall_kafka_connections_unproven",
+            "Kafka connections closed because their clients did not log in in time.",
+            load(&counters.unproven),
+        )?;
+        metrics.counter(
             "parshall_kafka_logins_refused",
             "Kafka clients refused because of their credentials.",
             load(&counters.refused_logins),

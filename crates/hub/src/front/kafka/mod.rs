@@ -65,6 +65,8 @@ struct Counters {
     accepted: AtomicU64,
     requests: AtomicU64,
     malformed: AtomicU64,
+    /// Connections whose client did not log in in time.
+    unproven: AtomicU64,
     refused_logins: AtomicU64,
     fetch_sessions: SessionTotals,
     /// Topics that were created because a client asked for them.

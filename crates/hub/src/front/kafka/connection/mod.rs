@@ -163,7 +163,12 @@ impl<'f> ConnectionTask<'f> {
             Ended::Closed | Ended::Stopped => {}
             Ended::Io(error) => tracing::debug!(peer = %self.peer, %error, "a Kafka connection broke"),
             ended => {
-                self.front.counters.malformed.fetch_add(1, Ordering::Relaxed);
+                let counters = &self.front.counters;
+                let counter = match ended {
+                    Ended::Overdue => &counters.unproven,
+                    _ => &counters.malformed,
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!(peer = %self.peer, "a Kafka connection was closed: {ended}");
             }
         }
