@@ -44,6 +44,12 @@ pub trait Sink: fmt::Debug + Send {
         Partitioner::EventHubs
     }
 
+    /// Whether each send has its outcome from this sink alone, however long that takes. What has none may be accepted at any time then, so
+    /// that nobody may give it up and send its events again.
+    fn ends_sends(&self) -> bool {
+        false
+    }
+
     /// The most bytes that one send to `destination` may encode to; what is larger would be refused by the service.
     fn max_batch_bytes(&self, destination: u32) -> usize;
 
@@ -204,6 +210,14 @@ impl<'a> OutgoingBatch<'a> {
         self.first.batch.partition()
     }
 
+    /// The sequence numbers of the first and of the last event.
+    #[must_use]
+    pub fn sequence_numbers(&self) -> Option<(i64, i64)> {
+        let number = |part: BatchPart<'_>, event: u32| part.batch.events()[event as usize].sequence_number;
+        let last = self.others.last().copied().unwrap_or(self.first);
+        Some((number(self.first, *self.first.events.first()?), number(last, *last.events.last()?)))
+    }
+
     /// The events to send, in order, each with its batch.
     #[must_use]
     pub fn events(&self) -> OutgoingEvents<'a> {
@@ -281,8 +295,8 @@ mod tests {
     fn what_comes_from_several_batches_keeps_its_order() {
         let batch = |messages: &[&'static [u8]]| {
             let mut batch = EventBatch::default();
-            for message in messages {
-                batch.push_message(&bytes::Bytes::from_static(message), 0);
+            for (number, message) in (0..).zip(messages) {
+                batch.push_message(&bytes::Bytes::from_static(message), number);
             }
             batch
         };
@@ -290,6 +304,7 @@ mod tests {
         let others = [BatchPart { batch: &two, events: &[1] }, BatchPart { batch: &one, events: &[1, 0] }];
         let outgoing = OutgoingBatch::new(7, &one, &[2]).followed_by(&others);
         assert_eq!((outgoing.destination(), outgoing.events().len()), (7, 4));
+        assert_eq!(outgoing.sequence_numbers(), Some((2, 0)), "of the last part's last event");
         let messages: Vec<u8> = outgoing.messages().flat_map(|message| message.as_ref().to_vec()).collect();
         assert_eq!(messages, b"ceba");
     }

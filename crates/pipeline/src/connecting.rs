@@ -9,7 +9,7 @@ use connect::checkpoint::{
 };
 use connect::event::{Encoding, PartitionId};
 use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError};
-use connect::kafka::{self, GroupOffsetStore};
+use connect::kafka::{self, GroupOffsetStore, TransactionOffsetStore, TransactionOptions};
 use connect::partition_subset::PartitionSubset;
 use connect::service::{ClientOptions, ServiceError};
 use connect::service_bus::{ServiceBusSink, ServiceBusSource};
@@ -20,6 +20,7 @@ use relay::{Relay, RelayError};
 use crate::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, KafkaSourceConfig, Partitions,
     PipelineConfig, ReadingConfig, ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
+    TransactionsConfig,
 };
 
 /// A pipeline whose checkpoints can be kept. Nothing has been asked of its services yet.
@@ -108,9 +109,12 @@ impl PipelineConfig {
                 Progress::Checkpoints { source: LogConfig::EventHubs(source), store }
             }
             SourceConfig::Kafka(source) => {
-                let store = match source.reading.checkpoint_store {
+                let store: Arc<dyn CheckpointStore> = match &source.reading.checkpoint_store {
                     CheckpointStoreConfig::Group => {
                         Arc::new(GroupOffsetStore::open(&source.options, &source.group).await?)
+                    }
+                    CheckpointStoreConfig::Transactions(transactions) => {
+                        Arc::new(TransactionOffsetStore::open(&transactions.sink, &source.group).await?)
                     }
                     _ => open_store(self, &source.reading).await?,
                 };
@@ -153,9 +157,14 @@ impl OpenPipeline<'_> {
                     LogConfig::EventHubs(from) => hub_source(from).await?,
                     LogConfig::Kafka(from) => topic_source(from, config.encoding()).await?,
                 };
-                let sinks = sinks(config).await?;
-                let destinations = most_destinations(&sinks);
                 let partitions = source.partitions().last().map_or(0, |last| last.0 + 1);
+                let sinks = match (config.transactions(), from) {
+                    (Some(transactions), LogConfig::Kafka(from)) => {
+                        vec![transactional_sink(transactions, from, partitions).await?]
+                    }
+                    _ => sinks(config).await?,
+                };
+                let destinations = most_destinations(&sinks);
                 let fewest = sinks.iter().map(|sink| sink.destinations()).min().unwrap_or(0);
                 if config.keeps_partitions() && partitions > fewest {
                     let destinations = fewest;
@@ -180,9 +189,9 @@ async fn open_store(
 ) -> Result<Arc<dyn CheckpointStore>, StoreError> {
     Ok(match &config.checkpoint_store {
         // Committed offsets are for topics; the file was checked for that.
-        CheckpointStoreConfig::Memory | CheckpointStoreConfig::Group => {
-            Arc::new(MemoryCheckpointStore::new())
-        }
+        CheckpointStoreConfig::Memory
+        | CheckpointStoreConfig::Group
+        | CheckpointStoreConfig::Transactions(_) => Arc::new(MemoryCheckpointStore::new()),
         CheckpointStoreConfig::Files(folder) => {
             let store = FileCheckpointStore::open(folder)?;
             let listed: Vec<PartitionId>;
@@ -281,6 +290,23 @@ async fn sinks(config: &PipelineConfig) -> Result<Vec<Box<dyn Sink>>, ConnectErr
         sinks.push(sink);
     }
     Ok(sinks)
+}
+
+/// The sink of a pipeline that delivers exactly once, from a topic with so many partitions.
+async fn transactional_sink(
+    config: &TransactionsConfig,
+    from: &KafkaSourceConfig,
+    partitions: u32,
+) -> Result<Box<dyn Sink>, ConnectError> {
+    let options = TransactionOptions {
+        id: config.id.clone(),
+        group: from.group.clone(),
+        topic: from.options.topic.clone(),
+        partitions,
+        interval: TransactionOptions::INTERVAL,
+    };
+    let connected = kafka::connect_transactional_sink(&config.sink, options).await;
+    connected.map_err(|error| ConnectError::Sink { index: 0, error: error.into() })
 }
 
 /// The destinations of the sink that has the most: a fan-out to all of them is one to all of every other sink.

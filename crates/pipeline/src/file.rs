@@ -16,9 +16,10 @@ use relay::{MissedEvents, PoisonEvents, RelayOptions};
 use serde::{Deserialize, Deserializer, de};
 use units::ByteSize;
 
+use super::exactly_once;
 use super::kafka_ends::{KafkaSink, KafkaSource};
 use super::service_bus::{ServiceBusSink, ServiceBusSource};
-use super::vocabulary::{Batch, CheckpointPolicy, Dispatch, Ownership, Retry, Route};
+use super::vocabulary::{Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, Retry, Route};
 use super::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
     ReadingConfig, SinkConfig, SourceConfig,
@@ -44,6 +45,8 @@ pub(super) struct Pipeline {
     /// What becomes of events that a destination refuses for good.
     #[serde(default)]
     pub(super) poison_events: PoisonEvents,
+    #[serde(default)]
+    pub(super) delivery: Delivery,
     #[serde(default)]
     pub(super) route: Route,
     pub(super) fan_out: Option<u32>,
@@ -184,6 +187,7 @@ pub(super) enum Start {
 impl Pipeline {
     pub(super) fn into_config(self) -> PipelineConfig {
         let mut relay = self.relay_options();
+        let transactions = exactly_once::transactions(&self);
         let mut batch = BatchOptions::from(&self.batch);
         batch.max_events = batch.max_events.min(relay.events_at_once);
         let options = SourceOptions {
@@ -202,10 +206,13 @@ impl Pipeline {
             partitions: Partitions::All,
             options,
             adapt_prefetch,
-            checkpoint_store: checkpoint
-                .expect("a log is not read without a store: that was checked")
-                .store
-                .into_config(),
+            checkpoint_store: match transactions {
+                Some(transactions) => CheckpointStoreConfig::Transactions(Box::new(transactions)),
+                None => checkpoint
+                    .expect("a log is not read without a store: that was checked")
+                    .store
+                    .into_config(),
+            },
             ownership: self.ownership,
         };
         let source = match self.source {

@@ -13,6 +13,7 @@ use settings::{Document, SettingsError};
 use super::file::connection_string;
 use super::kafka::{BOOTSTRAP, KafkaClient, KafkaProperties};
 use super::topics::{TOPIC, TopicPattern};
+use super::vocabulary::Delivery;
 use super::{KafkaSinkConfig, KafkaSourceConfig, Partitions, ReadingConfig};
 
 /// A topic to read.
@@ -138,15 +139,34 @@ impl KafkaSink {
         self.written().cluster()
     }
 
+    /// The transactional id that is given.
+    pub(super) fn transactional_id(&self) -> Option<&str> {
+        self.properties.get("transactional.id")
+    }
+
     /// Checks what stands at `section` of the document.
-    pub(super) fn check(&self, document: &Document, section: &str) -> Result<(), SettingsError> {
-        self.written().check(document, section, KafkaOptions::check_sink)
+    pub(super) fn check(
+        &self,
+        document: &Document,
+        section: &str,
+        delivery: Delivery,
+    ) -> Result<(), SettingsError> {
+        let check = match delivery {
+            Delivery::AtLeastOnce => KafkaOptions::check_sink,
+            Delivery::ExactlyOnce => KafkaOptions::check_transactional_sink,
+        };
+        self.written().check(document, section, check)
+    }
+
+    /// The topic, and how it is reached.
+    pub(super) fn options(&self) -> KafkaOptions {
+        self.written().options()
     }
 
     /// # Panics
     /// When it was not [checked](Self::check).
     pub(super) fn into_config(self) -> KafkaSinkConfig {
-        KafkaSinkConfig { options: self.written().options() }
+        KafkaSinkConfig { options: self.options() }
     }
 
     fn written(&self) -> Written<'_> {

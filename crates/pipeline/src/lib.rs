@@ -54,6 +54,7 @@
 //!   kafka: {connection_string: "${SINK}", topic: orders, properties: {compression.type: lz4}}    # or bootstrap
 //! checkpoint: {store: group}
 //! route: same-partition
+//! delivery: exactly-once                 # or at-least-once; the store is the sink's transactions then
 //! ```
 //!
 //! Reading is strict: an unknown key, a wrong type, a value out of range or a variable without a value is an error with
@@ -78,6 +79,7 @@ use topics::TopicPattern;
 use vocabulary::Ownership;
 
 mod connecting;
+mod exactly_once;
 mod file;
 pub mod kafka;
 mod kafka_ends;
@@ -242,6 +244,15 @@ pub struct ServiceBusSinkConfig {
     pub certificate_authority: Option<PathBuf>,
 }
 
+/// The transactions by which a sink delivers exactly once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionsConfig {
+    /// Whose they are. Of two relays with the same one, the younger one alone goes on.
+    pub id: String,
+    /// The topic of the sink. Its cluster keeps how far the source was read.
+    pub sink: KafkaOptions,
+}
+
 /// A kind of checkpoint store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointStoreConfig {
@@ -253,6 +264,8 @@ pub enum CheckpointStoreConfig {
     Blob(Box<BlobStoreOptions>),
     /// The offsets that the source's group has committed, on Kafka.
     Group,
+    /// The same, in the cluster of the sink and by its transactions: exactly once.
+    Transactions(Box<TransactionsConfig>),
 }
 
 impl PipelineConfig {
@@ -287,6 +300,15 @@ impl PipelineConfig {
     #[must_use]
     pub fn keeps_partitions(&self) -> bool {
         self.relay.route == Route::SamePartition && self.fan_out.is_none()
+    }
+
+    /// The transactions that events and progress go with, where each event is delivered exactly once.
+    #[must_use]
+    pub fn transactions(&self) -> Option<&TransactionsConfig> {
+        match &self.source.reading()?.checkpoint_store {
+            CheckpointStoreConfig::Transactions(transactions) => Some(transactions),
+            _ => None,
+        }
     }
 
     /// Whose progress the checkpoints are.

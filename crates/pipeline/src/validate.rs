@@ -8,16 +8,18 @@ use access::{ConnectionString, Endpoint};
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
+use super::exactly_once;
 use super::file::{BlobStore, Checkpoint, Pipeline, Sink, Source, Store};
 use super::service_bus::KEYS_OF_CHECKPOINTS;
 use super::topics::TOPIC;
-use super::vocabulary::{CheckpointPolicy, Ownership, Route};
+use super::vocabulary::{CheckpointPolicy, Delivery, Ownership, Route};
 use relay::ownership::RENEW_MIN;
 
 /// Checks `pipeline`, which was read from `document`.
 pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), SettingsError> {
-    let rules = Rules { document };
+    let rules = Rules { document, delivery: pipeline.delivery };
     rules.sinks(pipeline)?;
+    exactly_once::check(document, pipeline)?;
     let source = rules.source(&pipeline.source)?;
     let mut places: Vec<Place<'_>> = Vec::new();
     for (section, sink) in pipeline.sinks() {
@@ -50,6 +52,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
             let advice = "add `checkpoint: {store: {files: <folder>}}`";
             return Err(document.mistake("checkpoint", reason, advice));
         }
+        (Source::Kafka(_), None) if pipeline.delivery == Delivery::ExactlyOnce => {}
         (Source::Kafka(_), None) => {
             let reason = "there is no store for checkpoints";
             let advice =
@@ -99,6 +102,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
 
 struct Rules<'a> {
     document: &'a Document,
+    delivery: Delivery,
 }
 
 /// An entity of a namespace, or a topic of a cluster.
@@ -186,7 +190,7 @@ impl Rules<'_> {
             }
             Sink::Kafka(sink) => {
                 let section = format!("{section}.kafka");
-                sink.check(self.document, &section)?;
+                sink.check(self.document, &section, self.delivery)?;
                 let to = Place::in_cluster(sink.topic(), sink.cluster());
                 (to, format!("{section}.topic"), "topic")
             }

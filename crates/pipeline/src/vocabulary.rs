@@ -63,6 +63,17 @@ pub struct Dispatch {
     pub sinks: Option<u32>,
 }
 
+/// How often an event may arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// Once, and again after a crash.
+    #[default]
+    AtLeastOnce,
+    /// Once, for who reads what is committed: events and progress are one transaction. From topic to topic.
+    ExactlyOnce,
+}
+
 /// How several relays divide the partitions of a source among them. Written as `greedy`, or as
 /// `{mode: greedy, renew: 1 s, expire: 6 s}`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -63,6 +63,7 @@ struct State {
     unit: SendUnit,
     /// The one encoding that it takes, if not any.
     only: Option<Encoding>,
+    ends_sends: bool,
     max_batch_bytes: usize,
     max_unanswered: usize,
     /// Replies that each destination has yet to give, before it goes on with the default.
@@ -89,6 +90,7 @@ impl ScriptedSink {
         let state = State {
             unit: SendUnit::Batch,
             only: None,
+            ends_sends: false,
             max_batch_bytes: usize::MAX,
             max_unanswered: usize::MAX,
             replies: (0..destinations).map(|_| VecDeque::new()).collect(),
@@ -133,6 +135,11 @@ impl SinkScript {
     /// Takes no other encoding than this.
     pub fn take_only(&self, encoding: Encoding) {
         self.state().only = Some(encoding);
+    }
+
+    /// Says that each send has its outcome from it alone, however long that takes.
+    pub fn end_sends(&self) {
+        self.state().ends_sends = true;
     }
 
     /// Refuses what encodes to more than this (a message to its own length and [`ScriptedSink::OVERHEAD`]).
@@ -215,6 +222,10 @@ impl Sink for ScriptedSink {
 
     fn send_unit(&self) -> SendUnit {
         self.script.state().unit
+    }
+
+    fn ends_sends(&self) -> bool {
+        self.script.state().ends_sends
     }
 
     fn max_batch_bytes(&self, _destination: u32) -> usize {

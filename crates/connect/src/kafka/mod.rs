@@ -15,16 +15,19 @@ mod options;
 mod properties;
 mod settings;
 mod statistics;
+mod transaction_offsets;
 
 use crate::event::{Encoding, PartitionId};
 use crate::service::ServiceError;
 use crate::sink::Sink;
 use crate::source::{Source, SourceOptions};
 
+pub use native::TransactionOptions;
 pub use offsets::GroupOffsetStore;
 pub use options::{Client, KafkaOptions, UnknownClient};
 pub use properties::{Properties, PropertyError};
 pub use statistics::{ClientStatistics, ClientWindow, Percentiles};
+pub use transaction_offsets::TransactionOffsetStore;
 
 /// A source of the records of a topic, as messages that are encoded so. Connects within
 /// `socket.connection.setup.timeout.ms`. Made within a tokio runtime with time and I/O.
@@ -65,6 +68,24 @@ pub async fn connect_sink(options: &KafkaOptions) -> Result<Box<dyn Sink>, Servi
         #[cfg(feature = "librdkafka")]
         Client::Librdkafka => Ok(Box::new(librdkafka::RdKafkaSink::connect(options).await?)),
     }
+}
+
+/// The same with transactions: what is sent, and the offsets of the source that it comes from, commit together. The outcomes of sends
+/// come when their transaction has; then each is accepted, or none, and all fail fatally without being to blame. Only the native client
+/// has this.
+///
+/// Progress is kept by a [`TransactionOffsetStore`] of the same options, which is to be asked when the sink is connected.
+///
+/// # Errors
+/// As with [`connect_source`]; and when the cluster of the sink does not have the topic that the offsets are of.
+pub async fn connect_transactional_sink(
+    options: &KafkaOptions,
+    transactions: TransactionOptions,
+) -> Result<Box<dyn Sink>, ServiceError> {
+    options.check_transactional_sink()?;
+    let settings = settings::Settings::read(&options.properties)?;
+    let endpoint = native::Endpoint::new(settings, &options.topic)?;
+    Ok(Box::new(native::TransactionalSink::connect(endpoint, transactions).await?))
 }
 
 /// The offset of the newest record of each partition that has one: to read from now on.

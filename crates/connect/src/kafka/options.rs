@@ -54,9 +54,11 @@ impl KafkaOptions {
     /// # Errors
     /// The first mistake in the properties.
     pub fn check_sink(&self) -> Result<(), PropertyError> {
-        if self.properties.get(TRANSACTIONAL_ID).is_some() {
-            let advice = "leave it out: delivery is at least once";
-            return Err(PropertyError::new(TRANSACTIONAL_ID, "a sink begins no transactions", advice));
+        let of_transactions = [TRANSACTIONAL_ID, TRANSACTION_TIMEOUT];
+        if let Some(name) = of_transactions.into_iter().find(|name| self.properties.get(name).is_some()) {
+            let reason = "transactions are for exactly-once delivery";
+            let advice = "leave it out, or write `delivery: exactly-once` in the pipeline";
+            return Err(PropertyError::new(name, reason, advice));
         }
         match self.client {
             Client::Native => Settings::read(&self.properties)?.check_sink(),
@@ -64,10 +66,38 @@ impl KafkaOptions {
             Client::Librdkafka => librdkafka::check_sink(self),
         }
     }
+
+    /// Whether a sink that delivers exactly once can be set up so. Nothing is connected.
+    ///
+    /// # Errors
+    /// The first mistake in the properties.
+    pub fn check_transactional_sink(&self) -> Result<(), PropertyError> {
+        match self.client {
+            Client::Native => {
+                let settings = Settings::read(&self.properties)?;
+                settings.check_sink()?;
+                settings.check_transactions()
+            }
+            #[cfg(feature = "librdkafka")]
+            Client::Librdkafka => {
+                let reason = "only the native client has transactions";
+                Err(PropertyError::new(TRANSACTIONAL_ID, reason, "leave out `client: librdkafka`"))
+            }
+        }
+    }
+
+    /// The transactional id that is given.
+    #[must_use]
+    pub fn transactional_id(&self) -> Option<&str> {
+        self.properties.get(TRANSACTIONAL_ID)
+    }
 }
 
 /// The property that makes a producer one of transactions.
 const TRANSACTIONAL_ID: &str = "transactional.id";
+
+/// The property that says how long one may be open.
+const TRANSACTION_TIMEOUT: &str = "transaction.timeout.ms";
 
 impl Client {
     /// Those that this build has.
@@ -127,6 +157,11 @@ mod tests {
             let refused = KafkaOptions { client: *client, ..transactional.clone() }.check_sink();
             assert_eq!(refused.unwrap_err().name, "transactional.id", "{client}");
         }
+        assert_eq!(transactional.check_transactional_sink(), Ok(()));
+        assert_eq!(transactional.transactional_id(), Some("mover"));
+        assert_eq!(contradiction.check_transactional_sink().unwrap_err().name, "enable.idempotence");
+        let timed = options(&[("transaction.timeout.ms", "90000")]);
+        assert_eq!(timed.check_sink().unwrap_err().name, "transaction.timeout.ms");
         let unknown = options(&[("socket.nagle.disable", "true")]);
         for refused in [unknown.check_source(), unknown.check_sink()] {
             let refused = refused.unwrap_err();

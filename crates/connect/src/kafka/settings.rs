@@ -10,6 +10,7 @@
 //! | `fetch.max.bytes` | 4 MiB | larger answers are no faster, and take more memory |
 //! | `max.partition.fetch.bytes` | 512 KiB | likewise |
 //! | `socket.connection.setup.timeout.ms` | 30000 | covers the login as well |
+//! | `transaction.timeout.ms` | 60000 | |
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -70,6 +71,8 @@ pub(crate) struct ProduceSettings {
     pub(crate) idempotence: Option<bool>,
     /// `None` likewise.
     pub(crate) max_in_flight: Option<usize>,
+    /// For a sink with transactions: after how long the cluster aborts one.
+    pub(crate) transaction_timeout: Duration,
 }
 
 impl Settings {
@@ -114,6 +117,15 @@ impl Settings {
                 "max.in.flight.requests.per.connection" => {
                     produce.max_in_flight = Some(number(name, value, 1, 1_000_000)?);
                 }
+                // Who has transactions asks for it.
+                "transactional.id" if !value.is_empty() => {}
+                "transactional.id" => {
+                    let advice = "leave it out for one that is made of group and topic";
+                    return Err(PropertyError::new(name, "is empty", advice));
+                }
+                "transaction.timeout.ms" => {
+                    produce.transaction_timeout = milliseconds(name, value, 1_000, 2_147_483_647)?;
+                }
                 "auto.offset.reset" => {
                     let advice = "where to start is said by `start` of the pipeline";
                     return Err(PropertyError::new(name, "has no effect", advice));
@@ -137,6 +149,28 @@ impl Settings {
             });
         }
         Ok(settings)
+    }
+
+    /// Whether what is said of producing goes with transactions.
+    ///
+    /// # Errors
+    /// The setting that does not.
+    pub(crate) fn check_transactions(&self) -> Result<(), PropertyError> {
+        let produce = &self.produce;
+        if !produce.is_idempotent() {
+            let (name, advice) = match (produce.acks, produce.idempotence) {
+                (-1, Some(_)) => ("enable.idempotence", "leave it out, or set it to true"),
+                (-1, None) => ("max.in.flight.requests.per.connection", "set it to 5 at the most"),
+                _ => ("acks", "leave it out, or set it to all"),
+            };
+            return Err(PropertyError::new(name, "does not go with exactly-once delivery", advice));
+        }
+        if produce.transaction_timeout < 2 * self.request_timeout {
+            let reason = "is shorter than twice request.timeout.ms, after which a request may be asked again";
+            let advice = "make it longer, or request.timeout.ms shorter";
+            return Err(PropertyError::new("transaction.timeout.ms", reason, advice));
+        }
+        Ok(())
     }
 
     /// Whether what is said of producing goes together.
@@ -201,6 +235,7 @@ impl Default for Settings {
                 compression: Compression::None,
                 idempotence: None,
                 max_in_flight: None,
+                transaction_timeout: Duration::from_secs(60),
             },
             group: None,
         }
@@ -383,6 +418,27 @@ mod tests {
             let error = read(&[(name, value)]).unwrap_err();
             assert_eq!(error.name, name);
             assert!(error.advice.contains(allowed), "{error}");
+        }
+    }
+
+    #[test]
+    fn transactions_need_numbers_and_time() {
+        let check = |properties: &[_]| {
+            let mistake = read(properties).and_then(|settings| settings.check_transactions());
+            mistake.map_err(|error| error.name)
+        };
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[("acks", "all"), ("transactional.id", "mover")]), Ok(()));
+        assert_eq!(check(&[("transaction.timeout.ms", "20000"), ("request.timeout.ms", "10000")]), Ok(()));
+        for (name, value) in [
+            ("acks", "1"),
+            ("enable.idempotence", "false"),
+            ("max.in.flight.requests.per.connection", "6"),
+            ("transaction.timeout.ms", "59999"),
+            ("transaction.timeout.ms", "999"),
+            ("transactional.id", ""),
+        ] {
+            assert_eq!(check(&[(name, value)]), Err(name.to_owned()), "{value}");
         }
     }
 

@@ -6,3 +6,4 @@
 mod carrying;
 mod failing;
 mod service;
+mod transactions;

@@ -96,7 +96,11 @@ From or to a topic of Kafka, in any combination with the others:
     # `topic: '{topic}'` is the topic of the source, and `hub: 'mirror-{topic}'` a hub for each
   checkpoint: {store: group}           # or files, blob as above
 
-Delivery is at least once. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gracefully: events in flight are
+From topic to topic, events and progress can be committed together:
+  delivery: exactly-once               # then `checkpoint` may be left out; default at-least-once
+  route: same-partition
+
+Delivery is at least once otherwise. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gracefully: events in flight are
 finished, progress is written, and the exit status is 0. A second signal exits immediately
 with status 130. Nothing is lost either way. Permanent errors, such as a missing permission,
 hub or consumer group, exit with status 3. All other errors are retried; /ready reports why

@@ -164,6 +164,14 @@ fn write_progress(
         CheckpointStoreConfig::Group => {
             writeln!(f, "checkpoints  {policy}, as committed offsets of the group")?;
         }
+        CheckpointStoreConfig::Transactions(transactions) => {
+            writeln!(f, "delivery     exactly once, transactional id {}", transactions.id)?;
+            writeln!(
+                f,
+                "checkpoints  with each transaction, as committed offsets in the cluster of the sink"
+            )?;
+            return writeln!(f, "             a second relay with the same transactional id stops this one");
+        }
         CheckpointStoreConfig::Blob(options) => {
             let names = match options.spelling {
                 Spelling::Found => "existing names",

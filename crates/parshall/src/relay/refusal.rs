@@ -126,7 +126,15 @@ impl<'a> End<'a> {
             "SASL_AUTHENTICATION_FAILED" | "UNSUPPORTED_SASL_MECHANISM" => {
                 format!("{self}: the login was refused; see {section}.properties")
             }
-            "TOPIC_AUTHORIZATION_FAILED" | "GROUP_AUTHORIZATION_FAILED" | "CLUSTER_AUTHORIZATION_FAILED" => {
+            "PRODUCER_FENCED" | "INVALID_PRODUCER_EPOCH" => {
+                format!(
+                    "{self}: relays that run at a time have different {section}.properties.transactional.id"
+                )
+            }
+            "TOPIC_AUTHORIZATION_FAILED"
+            | "GROUP_AUTHORIZATION_FAILED"
+            | "CLUSTER_AUTHORIZATION_FAILED"
+            | "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" => {
                 format!("{self}: the login must have the right to do this; see {section}")
             }
             "amqp:not-found" => format!("{self}: create the missing entity, or correct {section}"),

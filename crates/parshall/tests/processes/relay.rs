@@ -137,6 +137,12 @@ fn the_example_of_a_mirror_is_valid_and_shows_its_pattern() {
 }
 
 #[test]
+fn the_example_that_delivers_exactly_once_is_in_order_and_says_by_which_id() {
+    let command = parshall(repository(), &["pipelines/exactly-once.yaml", "--check"]);
+    insta::assert_snapshot!("check_exactly_once", run(command));
+}
+
+#[test]
 fn a_check_connects_to_nothing_and_makes_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let example = std::fs::read_to_string(repository().join("pipelines/fan-out.yaml")).unwrap();

@@ -56,7 +56,6 @@ pub(crate) struct Rig {
     seen: watch::Receiver<Seen>,
     publishing: Option<(oneshot::Sender<()>, JoinHandle<Vec<StreamSends>>)>,
     reading: JoinHandle<()>,
-    finish: Option<oneshot::Sender<u64>>,
     verified: oneshot::Receiver<Read>,
     blobs: Switch,
     checkpoints: Checkpoints,
@@ -149,9 +148,8 @@ impl Rig {
         let options = |hub| EventHubsOptions::new(connection_string.clone(), Some(hub)).unwrap();
 
         let (show, seen) = watch::channel(Seen::default());
-        let (finish, finished) = oneshot::channel();
         let (verify, verified) = oneshot::channel();
-        let reading = tokio::spawn(read(options("destination"), show, finished, verify));
+        let reading = tokio::spawn(read(options("destination"), show, verify));
         let (stop, stopped) = oneshot::channel();
         let publishing = tokio::spawn(publish(options("source"), seen.clone(), stopped));
         Self {
@@ -160,7 +158,6 @@ impl Rig {
             seen,
             publishing: Some((stop, publishing)),
             reading,
-            finish: Some(finish),
             verified,
             blobs,
             checkpoints,
@@ -205,9 +202,10 @@ impl Rig {
     }
 
     /// The same, and every event in the order in which each partition of the destination holds it.
-    pub(crate) async fn verdict_and_arrivals(mut self, sends: &[StreamSends]) -> (Delivery, Vec<Arrival>) {
-        let held = self.held();
-        self.finish.take().unwrap().send(held).unwrap();
+    pub(crate) async fn verdict_and_arrivals(self, sends: &[StreamSends]) -> (Delivery, Vec<Arrival>) {
+        // What the logs have need not be what there is to read: some of it may have been aborted.
+        let connection_string = self.service.connection_string(None);
+        publish_ends(EventHubsOptions::new(connection_string, Some("destination")).unwrap()).await;
         let Read { verifier, arrivals } = self.verified.await.unwrap();
         self.reading.await.unwrap();
         self.service.stop().await;
@@ -387,17 +385,22 @@ impl Relaying {
         self.child.wait().await.unwrap()
     }
 
+    /// Waits for its end; gives its status and what it said.
+    pub(crate) async fn end(mut self) -> (ExitStatus, String) {
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
+        (self.child.wait().await.unwrap(), said)
+    }
+
     /// Ends it in the middle of whatever it does.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 
     /// Asks it to stop; gives its status and what it said at the end.
-    pub(crate) async fn terminate(mut self) -> (ExitStatus, String) {
+    pub(crate) async fn terminate(self) -> (ExitStatus, String) {
         self.signal();
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
-        (self.child.wait().await.unwrap(), said)
+        self.end().await
     }
 }
 
@@ -450,14 +453,25 @@ async fn publish(
     }
 }
 
-/// Reads the destination, shows what has come, and hands the verifier over once so many events as `finished` says are
-/// read.
-async fn read(
-    options: EventHubsOptions,
-    show: watch::Sender<Seen>,
-    mut finished: oneshot::Receiver<u64>,
-    verify: oneshot::Sender<Read>,
-) {
+/// Publishes the event behind which there is nothing to every partition of the destination.
+async fn publish_ends(options: EventHubsOptions) {
+    let mut publisher = Publisher::connect(options).await.unwrap();
+    let fill = |_, payload: &mut [u8]| payload.copy_from_slice(&END);
+    for partition in 0..DESTINATIONS {
+        let token = SendToken(u64::from(partition));
+        while publisher.publish_payloads(token, partition, 1, PAYLOAD, fill).is_err() {
+            poll_fn(|context| publisher.poll_ready(context)).await.unwrap();
+        }
+    }
+    let mut outcomes = Vec::new();
+    while outcomes.len() < DESTINATIONS as usize {
+        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
+    }
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()), "{outcomes:?}");
+}
+
+/// Reads the destination, shows what has come, and hands the verifier over once the end of every partition is read.
+async fn read(options: EventHubsOptions, show: watch::Sender<Seen>, verify: oneshot::Sender<Read>) {
     let mut verifier = StreamVerifier::new(Expectation {
         run: RUN,
         streams: SOURCES as u16,
@@ -471,24 +485,19 @@ async fn read(
     for partition in source.partitions() {
         source.open(partition, StartPosition::Earliest);
     }
-    let mut last = None;
+    let mut ends = 0;
     let mut arrivals = Vec::new();
-    loop {
-        if last.is_some_and(|last| arrivals.len() as u64 >= last) {
-            break;
-        }
-        let event = tokio::select! {
-            event = poll_fn(|context| source.poll_batch(context)) => event.unwrap(),
-            count = &mut finished, if last.is_none() => {
-                last = Some(count.unwrap());
-                continue;
-            }
-        };
+    while ends < DESTINATIONS {
+        let event = poll_fn(|context| source.poll_batch(context)).await.unwrap();
         let SourceEvent::Batch(batch) = event else { panic!("the reader's partitions stay open: {event:?}") };
         let PartitionId(destination) = batch.partition();
         for event in batch.events() {
             // A Data section with a length in one byte, as the publisher made it.
             let payload = batch.message(event).strip_prefix(b"\x00\x53\x75\xa0\x14");
+            if payload == Some(&END[..]) {
+                ends += 1;
+                continue;
+            }
             let header = Header::parse(payload.unwrap_or_default());
             // Whatever is wrong with an event is for the verifier to say.
             arrivals.push(
@@ -504,6 +513,9 @@ async fn read(
     Box::new(source).shut_down().await;
     let _ = verify.send(Read { verifier, arrivals });
 }
+
+/// The payload of the last event of a partition.
+const END: [u8; PAYLOAD] = [0xff; PAYLOAD];
 
 /// An event that cannot be read.
 const NOWHERE: Arrival = Arrival { stream: u16::MAX, sequence: 0 };

@@ -407,7 +407,8 @@ impl Relay {
     /// Does what is due, and sees to it that the task is woken for what comes next.
     fn poll_clock(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
-        while let Some(index) = self.sends.pop_timed_out(self.now) {
+        let gives_up = !self.outlets.end_sends();
+        while gives_up && let Some(index) = self.sends.pop_timed_out(self.now) {
             progress = true;
             self.time_out(index);
         }
@@ -422,7 +423,7 @@ impl Relay {
         }
         let sharing = self.sharing.as_ref();
         let deadlines = [
-            self.sends.next_timeout(),
+            self.sends.next_timeout().filter(|_| gives_up),
             self.timers.next(),
             self.stop_by,
             sharing.and_then(|sharing| sharing.next_deadline(self.stop_by.is_some())),

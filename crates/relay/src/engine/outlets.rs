@@ -18,6 +18,8 @@ use crate::route::Router;
 #[derive(Debug)]
 pub(super) struct Outlets {
     all: Vec<Outlet>,
+    /// Whether every sink gives each send its outcome, so that none is given up here.
+    end_sends: bool,
 }
 
 /// One of the sinks.
@@ -70,12 +72,18 @@ impl Outlets {
             first_destination += fan_out;
             outlet
         };
-        Ok(Self { all: sinks.into_iter().map(outlet).collect() })
+        let end_sends = sinks.iter().all(|sink| sink.ends_sends());
+        Ok(Self { all: sinks.into_iter().map(outlet).collect(), end_sends })
     }
 
     /// How many sinks there are.
     pub(super) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// Whether every sink gives each send its outcome, however long that takes.
+    pub(super) const fn end_sends(&self) -> bool {
+        self.end_sends
     }
 
     /// How many destinations events go to, those of all sinks together.

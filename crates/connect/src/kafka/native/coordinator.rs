@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kafka::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse, GROUP_KEY};
+use kafka::messages::find_coordinator::GROUP_KEY;
 use kafka::messages::group::MemberRef;
 use kafka::messages::offset_commit::{CommittedOffset, OffsetCommitRequest};
 use kafka::messages::offset_fetch::{AskedGroup, OffsetFetchRequest, OffsetFetchResponse};
@@ -14,11 +14,10 @@ use kafka::messages::outcome::PartitionOutcome;
 use kafka::{ApiKey, ErrorCode, Malformed};
 use tokio::time::Instant;
 
-use super::cluster::connect_any;
 use super::connection::Connection;
 use super::endpoint::Endpoint;
 use super::error::{malformed, refused};
-use super::login;
+use super::find_coordinator::{self, NotFound};
 use crate::retry::RetryPolicy;
 use crate::service::ServiceError;
 
@@ -171,21 +170,11 @@ impl Coordinator {
         if let Some(connection) = self.connection.take() {
             return Ok((connection, false));
         }
-        let mut any = connect_any(&self.endpoint, &self.endpoint.settings.bootstrap).await?;
-        let version = any.version(ApiKey::FindCoordinator, 0, 4)?;
-        let request = FindCoordinatorRequest { keys: vec![&self.group_id], key_type: GROUP_KEY };
-        let answer =
-            any.ask(ApiKey::FindCoordinator, version, |writer| request.write(writer, version)).await?;
-        let mut response = FindCoordinatorResponse::read(answer.reader(), version).map_err(malformed)?;
-        let found =
-            response.coordinators.pop().ok_or_else(|| malformed(Malformed("coordinators: there is none")))?;
-        match found.broker {
-            Ok(broker) => {
-                let endpoint = Arc::clone(&self.endpoint);
-                Ok((login::connect(endpoint, broker.host, broker.port).await?, true))
-            }
-            Err((code, _message)) if may_change(code) => Err(Failure::NotNow(code)),
-            Err((code, _message)) => Err(self.refused(code).into()),
+        match find_coordinator::connect(&self.endpoint, &self.group_id, GROUP_KEY).await {
+            Ok(connection) => Ok((connection, true)),
+            Err(NotFound::Refused(code)) if may_change(code) => Err(Failure::NotNow(code)),
+            Err(NotFound::Refused(code)) => Err(self.refused(code).into()),
+            Err(NotFound::Error(error)) => Err(error.into()),
         }
     }
 

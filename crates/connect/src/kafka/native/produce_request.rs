@@ -10,19 +10,21 @@ use super::endpoint::Endpoint;
 use super::sent::Sent;
 use crate::service::ServiceError;
 
-/// Submits a request with these batches, one of each partition at the most.
+/// Submits a request with these batches, one of each partition at the most, which belong to the transaction of this id if there is
+/// one.
 ///
 /// # Errors
 /// The broker takes none.
 pub(super) fn submit(
     connection: &mut Connection<Vec<Sent>>,
     endpoint: &Endpoint,
+    transactional_id: Option<&str>,
     batches: Vec<Sent>,
 ) -> Result<(), ServiceError> {
     let version = connection.version(ApiKey::Produce, produce::OLDEST, PRODUCE_NEWEST)?;
     let settings = &endpoint.settings;
     let head = RequestHead {
-        transactional_id: None,
+        transactional_id,
         acks: settings.produce.acks,
         timeout_ms: i32::try_from(settings.request_timeout.as_millis()).unwrap_or(i32::MAX),
         topic: &endpoint.topic,

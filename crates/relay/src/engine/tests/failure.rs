@@ -5,6 +5,21 @@ use connect::sink::{ErrorClass, SendError};
 use super::*;
 
 #[tokio::test(start_paused = true)]
+async fn a_send_is_not_given_up_whose_sink_ends_it_whenever_that_is() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.script.end_sends();
+    // Thirty times as long as a try may take.
+    pipe.script.reply_next(0, Reply::Accept(ms(30_000)));
+    pipe.append(4);
+    let summary = pipe.run_to_the_end().await;
+    assert_eq!((pipe.sent_at(), pipe.check_delivery()), (vec![0], 0));
+    let metrics = summary.metrics;
+    assert_eq!((metrics.sends, metrics.timed_out_sends, metrics.late_outcomes), (1, 0, 0));
+    let taken = metrics.send_us.max() as f64 / 1e6;
+    assert!((taken - 30.0).abs() < 0.5, "{taken} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_retryable_refusal_is_tried_again_after_growing_delays() {
     let mut pipe = Pipe::new(1, 1);
     pipe.script.reply_next(0, Reply::refuse(ErrorClass::Retryable));

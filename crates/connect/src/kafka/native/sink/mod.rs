@@ -16,6 +16,7 @@
 //! the outcome says that at once.
 
 mod answers;
+mod gated;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,6 +36,7 @@ use crate::kafka::native::endpoint::Endpoint;
 use crate::kafka::native::produce_request;
 use crate::kafka::native::producer::{self, Producer};
 use crate::kafka::native::sent::{Destination, Sent};
+use crate::kafka::native::transaction::Gate;
 use crate::service::ServiceError;
 use crate::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 
@@ -50,6 +52,10 @@ pub(crate) struct KafkaSink {
     /// Batches that have to go again.
     going_again: usize,
     producer: Producer,
+    /// None without transactions.
+    gate: Option<Box<Gate>>,
+    /// How long a batch may go again and again.
+    patience: Duration,
     /// By broker: until when it wants to be left alone.
     quiet_until: Vec<Option<Instant>>,
     throttled: Option<ServiceError>,
@@ -84,14 +90,20 @@ impl KafkaSink {
             },
             false => Producer::None,
         };
-        Ok(Self {
+        Ok(Self::of(endpoint, cluster, producer))
+    }
+
+    fn of(endpoint: Arc<Endpoint>, cluster: Cluster<Vec<Sent>>, producer: Producer) -> Self {
+        Self {
             destinations: (0..cluster.partitions()).map(|_| Destination::default()).collect(),
             cluster,
+            patience: 2 * endpoint.settings.request_timeout,
             endpoint,
             queue: VecDeque::new(),
             filled_bytes: 0,
             going_again: 0,
             producer,
+            gate: None,
             quiet_until: Vec::new(),
             throttled: None,
             outcomes: Vec::new(),
@@ -100,7 +112,7 @@ impl KafkaSink {
             spare_tokens: Vec::new(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
-        })
+        }
     }
 
     /// Does all there is to do until the task would have to wait. An error is one that trying again can't change.
@@ -282,7 +294,7 @@ impl KafkaSink {
             || filling.length() >= settings.batch_bytes
             || filling.record_count() as usize >= settings.batch_records
             || destination.since.is_none_or(|since| now >= since + settings.linger);
-        if !is_due {
+        if !is_due || self.gate.as_mut().is_some_and(|gate| !gate.lets_through(place)) {
             return Ok(None);
         }
         self.filled_bytes -= filling.length();
@@ -290,24 +302,28 @@ impl KafkaSink {
         let records = filling.record_count();
         let numbers = producer.map(|producer| destination.number(producer, records));
         let filling = &mut destination.filling;
-        let bytes = filling.complete(settings.compression, numbers, false);
+        let bytes = filling.complete(settings.compression, numbers, self.gate.is_some());
         let bytes = bytes.map_err(|error| ServiceError::fatal("compression", error.to_string()))?;
         *filling = ProducerBatch::in_memory(self.spare_bytes.pop().unwrap_or_default());
         destination.since = None;
         let tokens = std::mem::replace(&mut destination.tokens, self.spare_tokens.pop().unwrap_or_default());
-        let deadline = now + 2 * self.endpoint.settings.request_timeout;
+        let deadline = now + self.patience;
         Ok(Some(Sent { partition: place, bytes: bytes.into(), tokens, records, numbers, deadline }))
     }
 
     fn submit(&mut self, broker: usize, batches: Vec<Sent>) -> Result<(), ServiceError> {
+        let transactional_id = self.gate.as_ref().map(|gate| &*gate.transactional_id);
         match self.cluster.up(broker) {
-            Some(connection) => produce_request::submit(connection, &self.endpoint, batches),
+            Some(connection) => {
+                produce_request::submit(connection, &self.endpoint, transactional_id, batches)
+            }
             None => Ok(()),
         }
     }
 
     fn ask_producer(&mut self) {
-        if matches!(self.producer, Producer::Known(_)) {
+        // The producer of transactions is another one only between them.
+        if self.gate.is_none() && matches!(self.producer, Producer::Known(_)) {
             self.producer = Producer::asking(Arc::clone(&self.endpoint));
         }
     }
