@@ -165,7 +165,7 @@ mod tests {
             (&format!("{LEAST}ownership: greedy\n"), "`ownership`: with exactly-once delivery"),
             (
                 &format!("{LEAST}poison_events: {{dead_letter: letters}}\n"),
-                "pipeline.yaml:7:16: `poison_events`: a dead-letter file is no part",
+                "pipeline.yaml:7:1: `poison_events`: a dead-letter file is no part",
             ),
             (&format!("{LEAST}in_flight: 4\n"), "pipeline.yaml:7:12: `in_flight`: "),
             (&format!("{LEAST}failure_ratio: 0.5\n"), "pipeline.yaml:7:16: `failure_ratio`: "),
@@ -202,7 +202,7 @@ mod tests {
         let given = format!("{HERE}, properties: {{transactional.id: mine}}");
         let alone =
             read(HERE, &given, "checkpoint: {store: group}\n").expect_err("no transactions").to_string();
-        assert!(alone.contains("`delivery: exactly-once`"), "{alone}");
+        assert!(alone.contains("transactions are for exactly-once delivery"), "{alone}");
         let topic = |name: &str| format!("kafka: {{{HERE}, topic: {name}}}");
         let hub = "event_hubs: {connection_string: 'Endpoint=sb://h/;SharedAccessKeyName=n;SharedAccessKey=a2V5', \
                    hub: orders}";

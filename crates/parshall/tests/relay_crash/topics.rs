@@ -175,7 +175,9 @@ async fn put(to: &KafkaOptions, count: u32) {
         batch.set_encoding(Encoding::Kafka);
         let events: Vec<u32> = (0..AT_ONCE).collect();
         let outgoing = OutgoingBatch::new(first / AT_ONCE % sink.destinations(), &batch, &events);
-        sink.send(SendToken(u64::from(first)), outgoing).unwrap();
+        while sink.send(SendToken(u64::from(first)), outgoing).is_err() {
+            poll_fn(|context| sink.poll_ready(context)).await.unwrap();
+        }
         poll_fn(|context| sink.poll_outcomes(context, &mut outcomes)).await.unwrap();
     }
     assert!(outcomes.len() == (count / AT_ONCE) as usize && outcomes.iter().all(|it| it.result.is_ok()));
