@@ -347,6 +347,20 @@ mod scripted {
     }
 
     #[tokio::test]
+    async fn offsets_need_not_all_hold_still_at_once() {
+        let (listener, options) = listen().await;
+        let (store, mut broker) = open(&listener, &options).await;
+        let unstable = |index| offset("orders", index, -1, ErrorCode::UnstableOffsetCommit);
+        let stable = |index, at| offset("orders", index, at, ErrorCode::None);
+        let script = async {
+            broker.fetch(Ok(&[stable(0, 3), stable(1, 5), unstable(2)])).await;
+            broker.fetch(Ok(&[unstable(0), stable(1, 6), stable(2, 9)])).await;
+        };
+        let (listed, ()) = tokio::join!(list(&store), script);
+        assert_eq!(listed, [(0, Some(2)), (1, Some(5)), (2, Some(8))]);
+    }
+
+    #[tokio::test]
     async fn a_group_that_may_not_be_read_is_refused_and_the_connection_stays() {
         let (listener, options) = listen().await;
         let (store, mut broker) = open(&listener, &options).await;

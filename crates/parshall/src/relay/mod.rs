@@ -100,9 +100,9 @@ From topic to topic, events and progress can be committed together:
   delivery: exactly-once               # then `checkpoint` may be left out; default at-least-once
   route: same-partition
 
-Delivery is at least once otherwise. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gracefully: events in flight are
-finished, progress is written, and the exit status is 0. A second signal exits immediately
-with status 130. Nothing is lost either way. Permanent errors, such as a missing permission,
+Otherwise delivery is at least once. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gracefully: events
+in flight are finished, progress is written, and the exit status is 0. A second signal exits
+immediately with status 130. Nothing is lost either way. Permanent errors, such as a missing permission,
 hub or consumer group, exit with status 3. All other errors are retried; /ready reports why
 events stall. Logs go to standard error; PARSHALL_LOG sets the level, such as
 PARSHALL_LOG=debug.")]

@@ -3,6 +3,7 @@
 //! Which broker that is, is asked of those that are named; the connection to it is made when it is needed, and kept. A connection
 //! that has been idle may be gone, and the group may have moved: then the same is asked once more of the broker that has it now.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,8 +101,9 @@ impl Coordinator {
     /// As with [`commit`](Self::commit); or an offset can't be told.
     pub(crate) async fn offsets(&mut self, topic: &str) -> Result<Vec<NextOffset>, ServiceError> {
         let mut tries = self.tries();
+        let mut stable = BTreeMap::new();
         loop {
-            match self.try_offsets(topic).await {
+            match self.try_offsets(topic, &mut stable).await {
                 Ok(offsets) => return Ok(offsets),
                 Err(failure) => tries.next(failure, &self.group_id).await?,
             }
@@ -136,7 +138,13 @@ impl Coordinator {
         Ok(outcomes)
     }
 
-    async fn try_offsets(&mut self, topic: &str) -> Result<Vec<NextOffset>, Failure> {
+    /// Asks once. What no transaction could change in one of the tries counts, though another may have begun since then: relays that
+    /// divide the partitions of a topic need not all hold still at once.
+    async fn try_offsets(
+        &mut self,
+        topic: &str,
+        stable: &mut BTreeMap<i32, i64>,
+    ) -> Result<Vec<NextOffset>, Failure> {
         let (mut connection, is_new) = self.connected().await?;
         let version = connection.version(ApiKey::OffsetFetch, 2, 9)?;
         let request = OffsetFetchRequest {
@@ -156,13 +164,19 @@ impl Coordinator {
             }
         };
         let offsets = || offsets.iter().filter(|offset| offset.topic == topic);
-        self.keep(connection, offsets().map(|offset| offset.error))?;
-        let found = offsets().filter(|offset| offset.error != ErrorCode::None || offset.offset >= 0);
-        let found = found.map(|offset| match offset.error {
-            ErrorCode::None => Ok(NextOffset { index: offset.index, offset: offset.offset }),
-            code => Err(self.refused(code).into()),
+        let known = offsets().filter(|offset| offset.error == ErrorCode::None);
+        stable.extend(known.map(|offset| (offset.index, offset.offset)));
+        let unknown = offsets().filter(|offset| match offset.error {
+            ErrorCode::None => false,
+            code => code != ErrorCode::UnstableOffsetCommit || !stable.contains_key(&offset.index),
         });
-        found.collect()
+        let errors: Vec<ErrorCode> = unknown.map(|offset| offset.error).collect();
+        self.keep(connection, errors.iter().copied())?;
+        if let Some(code) = errors.first() {
+            return Err(self.refused(*code).into());
+        }
+        let found = stable.iter().filter(|(_, offset)| **offset >= 0);
+        Ok(found.map(|(index, offset)| NextOffset { index: *index, offset: *offset }).collect())
     }
 
     /// The connection, and whether it is a new one.
