@@ -327,6 +327,28 @@ async fn a_service_that_comes_back_is_gone_on_with() {
 }
 
 #[tokio::test]
+async fn a_producer_whose_id_is_forgotten_begins_anew() {
+    let config = |address| {
+        let mut config = ServiceConfig::loopback(namespace());
+        config.listeners.push(Listener::plain(Protocol::Kafka, address));
+        config
+    };
+    let service = Service::start(config(([127, 0, 0, 1], 0).into())).await.unwrap();
+    let address = service.address(Protocol::Kafka).unwrap();
+    let mut to = connect(&service, "mover").await;
+    assert_eq!(carry(&mut *to, 1, 0..10).await, Ok(()));
+    service.stop().await;
+    // One that knows of nothing.
+    let service = Service::start(config(address)).await.unwrap();
+    let aborted = carry(&mut *to, 1, 10..20).await.unwrap_err();
+    assert_eq!((aborted.class, &*aborted.condition), (ErrorClass::Fatal, "TRANSACTION_ABORTED"));
+    assert_eq!(carry(&mut *to, 1, 10..20).await, Ok(()));
+    assert_eq!(committed(&service).await, [(1, 20)]);
+    assert_eq!(found(&service).await[1], values(1, 10..20));
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn a_cluster_that_can_not_keep_the_offsets_is_told_at_once() {
     let service = serve().await;
     let elsewhere = TransactionOptions { topic: "elsewhere".to_owned(), ..transactions("mover") };

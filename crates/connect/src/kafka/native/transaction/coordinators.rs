@@ -34,7 +34,7 @@ pub(super) struct Coordinators {
     options: Arc<TransactionOptions>,
     of_id: Coordinator,
     of_group: Coordinator,
-    /// Id and epoch; -1 as long as there are none.
+    /// Id and epoch, if there are any.
     producer: (i64, i16),
 }
 
@@ -80,7 +80,7 @@ impl Coordinators {
             of_group: coordinator(&options.group, GROUP_KEY),
             endpoint,
             options,
-            producer: (-1, -1),
+            producer: NOBODY,
         }
     }
 
@@ -140,6 +140,12 @@ impl Coordinators {
         let codes = |answer: &Answer| outcome_of(&PartitionOutcomes::read(answer.reader())?, count);
         let code = self.of_id.ask(endpoint, ApiKey::AddPartitionsToTxn, (0, 3), write, codes).await?;
         let what = format!("the partitions of {} are not taken into the transaction", endpoint.topic);
+        if code == ErrorCode::InvalidProducerIdMapping {
+            // Ids that are not used for long are forgotten (`transactional.id.expiration.ms`), and nobody has them then. Whoever had
+            // taken this one would have another epoch, which is another error.
+            self.producer = NOBODY;
+            return Err(Trouble::Abort(refused_for_good(code, what)));
+        }
         self.check(code, &what)
     }
 
@@ -177,6 +183,9 @@ impl Coordinators {
     }
 
     async fn end(&mut self, commits: bool) -> Result<(), Trouble> {
+        if self.producer == NOBODY && !commits {
+            return Ok(());
+        }
         let request =
             EndTransactionRequest { transaction: transaction(&self.options.id, self.producer), commits };
         let write = |writer: &mut Writer, _version| request.write(writer);
@@ -303,6 +312,9 @@ impl From<ServiceError> for Trouble {
         }
     }
 }
+
+/// No producer.
+const NOBODY: (i64, i16) = (-1, -1);
 
 /// What a producer is told whose epoch is over.
 pub(in crate::kafka::native) fn fenced(transactional_id: &str, endpoint: &Endpoint) -> String {
