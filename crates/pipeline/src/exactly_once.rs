@@ -6,6 +6,7 @@ use super::TransactionsConfig;
 use super::file::{Pipeline, Sink, Source, Store};
 use super::kafka::KafkaClient;
 use super::kafka_ends::KafkaSource;
+use super::topics::TOPIC;
 use super::vocabulary::{Delivery, Route};
 use relay::PoisonEvents;
 
@@ -28,6 +29,11 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         let reason = "exactly-once delivery is from a topic of Kafka to another";
         return mistake(&section, reason, "send to `kafka`, or leave out `delivery`");
     };
+    if source.topics.is_some() && sink.transactional_id().is_some_and(|id| !id.contains(TOPIC)) {
+        let path = format!("{section}.kafka.properties.transactional.id");
+        let reason = "each topic needs transactions of its own";
+        return mistake(&path, reason, "put `{topic}` into it, or leave it out");
+    }
     for (section, client) in [("source", source.client), (section.as_str(), sink.client)] {
         if client != KafkaClient::Native {
             let path = format!("{section}.kafka.client");

@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer, de};
 use settings::{Document, SettingsError};
 
 use super::kafka::BOOTSTRAP;
-use super::{KafkaSourceConfig, PipelineConfig, SinkConfig, SourceConfig};
+use super::{CheckpointStoreConfig, KafkaSourceConfig, PipelineConfig, SinkConfig, SourceConfig};
 
 /// Stands for the name of a topic in the names of sinks.
 pub const TOPIC: &str = "{topic}";
@@ -113,6 +113,10 @@ impl PipelineConfig {
         if let SourceConfig::Kafka(source) = &mut config.source {
             fill_in(&mut source.options.topic, topic);
             config.relay.group.hub = Arc::from(source.options.topic.as_str());
+            if let CheckpointStoreConfig::Transactions(transactions) = &mut source.reading.checkpoint_store {
+                fill_in(&mut transactions.id, topic);
+                fill_in(&mut transactions.sink.topic, topic);
+            }
             cluster = source.topics.take().map(|topics| (topics, source.options.properties.clone()));
         }
         for sink in &mut config.sinks {
@@ -220,6 +224,25 @@ mod tests {
         let SinkConfig::EventHubs(sink) = &orders.sinks[0] else { panic!("{orders:?}") };
         assert_eq!(sink.hub, "eu-orders");
         assert_eq!(orders.relay.max_held_bytes * 4, config.relay.max_held_bytes);
+    }
+
+    #[test]
+    fn each_topic_has_transactions_of_its_own() {
+        let read = |id: &str| {
+            let text = format!(
+                "source:\n  kafka: {{bootstrap: 'here:9092', topics: {{match: '.*'}}}}\n\
+                 sink:\n  kafka: {{bootstrap: 'there:9092', topic: 'eu-{{topic}}'{id}}}\n\
+                 delivery: exactly-once\nroute: same-partition\n"
+            );
+            PipelineConfig::from_document(&Document::parse("pipeline.yaml", &text)?)
+        };
+        let orders = read("").unwrap().of_topic("orders", 1).unwrap();
+        let transactions = orders.transactions().unwrap();
+        assert_eq!((&*transactions.id, &*transactions.sink.topic), ("parshall/orders", "eu-orders"));
+        let given = read(", properties: {transactional.id: 'mine-{topic}'}").unwrap();
+        assert_eq!(given.of_topic("orders", 1).unwrap().transactions().unwrap().id, "mine-orders");
+        let shared = read(", properties: {transactional.id: mine}").unwrap_err().to_string();
+        assert!(shared.contains("`sink.kafka.properties.transactional.id`: each topic needs"), "{shared}");
     }
 
     #[test]
