@@ -67,6 +67,10 @@ impl Source for PartitionSubset {
         self.source.is_attached(partition)
     }
 
+    fn next_number(&self, partition: PartitionId) -> Option<i64> {
+        self.source.next_number(partition)
+    }
+
     fn shut_down(self: Box<Self>) -> ShutDown {
         self.source.shut_down()
     }

@@ -95,6 +95,13 @@ pub trait Source: fmt::Debug + Send {
         true
     }
 
+    /// The number below which everything of an open partition has been handed over and released, whether or not an event has it; none
+    /// where something has not been, or where the source knows of nothing but events.
+    fn next_number(&self, partition: PartitionId) -> Option<i64> {
+        let _ = partition;
+        None
+    }
+
     /// What the client's library has measured of its own work, if it does.
     fn client_statistics(&self) -> Option<ClientStatistics> {
         None

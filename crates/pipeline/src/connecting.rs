@@ -110,6 +110,9 @@ impl PipelineConfig {
             }
             SourceConfig::Kafka(source) => {
                 let store: Arc<dyn CheckpointStore> = match &source.reading.checkpoint_store {
+                    CheckpointStoreConfig::Group if source.reading.ownership.is_membership() => {
+                        Arc::new(GroupOffsetStore::open_as_member(&source.options, &source.group).await?)
+                    }
                     CheckpointStoreConfig::Group => {
                         Arc::new(GroupOffsetStore::open(&source.options, &source.group).await?)
                     }

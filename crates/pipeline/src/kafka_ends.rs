@@ -6,14 +6,14 @@
 use std::path::{Path, PathBuf};
 
 use access::ConnectionString;
-use connect::kafka::{KafkaOptions, PropertyError};
+use connect::kafka::{GroupOffsetStore, KafkaOptions, PropertyError};
 use serde::{Deserialize, Deserializer};
 use settings::{Document, SettingsError};
 
 use super::file::connection_string;
 use super::kafka::{BOOTSTRAP, KafkaClient, KafkaProperties};
 use super::topics::{TOPIC, TopicPattern};
-use super::vocabulary::Delivery;
+use super::vocabulary::{Delivery, Ownership};
 use super::{KafkaSinkConfig, KafkaSourceConfig, Partitions, ReadingConfig};
 
 /// A topic to read.
@@ -100,11 +100,57 @@ impl KafkaSource {
         Ok(())
     }
 
+    /// Checks what is about members of the group, of which the relay is one or not.
+    pub(super) fn check_membership(
+        &self,
+        document: &Document,
+        ownership: &Ownership,
+    ) -> Result<(), SettingsError> {
+        let section = "source.kafka";
+        if !ownership.is_membership() {
+            let is_idle = |&(name, _): &(&str, &str)| GroupOffsetStore::is_of_members(name);
+            return match self.properties.iter().find(is_idle) {
+                Some((name, _)) if self.client == KafkaClient::Native => Err(document.mistake(
+                    &format!("{section}.properties.{name}"),
+                    "it has no effect: the relay is no member of the group",
+                    "leave it out, or add `ownership: {mode: group}`",
+                )),
+                _ => Ok(()),
+            };
+        }
+        if self.partitions.is_some() {
+            let reason = "with `ownership: {mode: group}` the group says who reads which partition";
+            let advice = "leave `partitions` or `ownership` out";
+            return Err(document.mistake(&format!("{section}.partitions"), reason, advice));
+        }
+        if self.client != KafkaClient::Native {
+            let reason = "members of a group need Parshall's own client";
+            return Err(document.mistake(&format!("{section}.client"), reason, "leave it out"));
+        }
+        for key in ["renew", "expire", "identity"] {
+            let path = format!("ownership.{key}");
+            if document.value(&path).is_some() {
+                let reason = "it has no effect for members of a group";
+                let advice = "set the properties session.timeout.ms and heartbeat.interval.ms of the source, or \
+                              client.id and group.instance.id";
+                return Err(document.mistake(&path, reason, advice));
+            }
+        }
+        Ok(())
+    }
+
     /// # Panics
     /// When it was not [checked](Self::check).
-    pub(super) fn into_config(self, reading: ReadingConfig) -> KafkaSourceConfig {
+    pub(super) fn into_config(self, mut reading: ReadingConfig) -> KafkaSourceConfig {
+        let options = self.written().options();
+        if reading.ownership.is_membership()
+            && let Ok(times) = GroupOffsetStore::check(&options)
+        {
+            // What a claim is to others, a session is to a member.
+            (reading.ownership.renew, reading.ownership.expire) = (times.heartbeat, times.session);
+        }
         KafkaSourceConfig {
-            options: self.written().options(),
+            options,
             group: self.group,
             topics: self.topics,
             reading: ReadingConfig {

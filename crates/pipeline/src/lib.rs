@@ -53,6 +53,7 @@
 //! sink:
 //!   kafka: {connection_string: "${SINK}", topic: orders, properties: {compression.type: lz4}}    # or bootstrap
 //! checkpoint: {store: group}
+//! ownership: {mode: group}         # or none, if no other relay or consumer is in the group
 //! route: same-partition
 //! delivery: exactly-once                 # or at-least-once; the store is the sink's transactions then
 //! ```

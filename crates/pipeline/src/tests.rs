@@ -488,6 +488,26 @@ fn a_topic_is_reached_by_its_brokers_or_by_a_connection_string() {
 }
 
 #[test]
+fn a_member_of_a_group_has_the_times_of_its_session() {
+    let of = |properties: &str| {
+        let source = format!("bootstrap: 'a:1', properties: {{{properties}}}");
+        let more = "checkpoint: {store: group}\nownership: {mode: group}\n";
+        let config = read_topics(&source, "bootstrap: 'b:1'", more).expect("a whole pipeline");
+        config.relay_options(1, "me").ownership.expect("it shares")
+    };
+    let options = OwnershipOptions {
+        mode: OwnershipMode::Assigned,
+        renew: Duration::from_secs(3),
+        expire: Duration::from_secs(45),
+        ..OwnershipOptions::new("me")
+    };
+    assert_eq!(of(""), options);
+    let quick = of("session.timeout.ms: 6000, heartbeat.interval.ms: 500");
+    assert_eq!((quick.renew, quick.expire), (Duration::from_millis(500), Duration::from_secs(6)));
+    assert_eq!(quick.check(), Ok(()));
+}
+
+#[test]
 fn a_topic_and_a_hub_or_queue_may_be_at_either_end() {
     let topic = "kafka: {bootstrap: 'localhost:9092', topic: orders}";
     let hub = "event_hubs: {connection_string: '${NAMESPACE}', hub: orders}";
@@ -549,6 +569,42 @@ fn mistakes_about_topics_are_reported_with_their_place() {
             here,
             "checkpoint: {store: group}\nownership: greedy\n",
             "`checkpoint.store`: committed offsets can't be shared by claims",
+        ),
+        (
+            here,
+            here,
+            "checkpoint: {store: {files: ./checkpoints}}\nownership: group\n",
+            "`ownership`: members of a group keep their checkpoints in it",
+        ),
+        (
+            "bootstrap: 'a:1', partitions: [1]",
+            here,
+            "checkpoint: {store: group}\nownership: {mode: group}\n",
+            "`source.kafka.partitions`: with `ownership: {mode: group}` the group says",
+        ),
+        (
+            here,
+            here,
+            "checkpoint: {store: group}\nownership: {mode: group, expire: 20 s}\n",
+            "pipeline.yaml:6:34: `ownership.expire`: it has no effect for members",
+        ),
+        (
+            "bootstrap: 'a:1', properties: {session.timeout.ms: 6000}",
+            here,
+            "checkpoint: {store: group}\nownership: group\n",
+            "`source.kafka.properties`: property heartbeat.interval.ms: one heartbeat that is lost",
+        ),
+        (
+            "bootstrap: 'a:1', properties: {partition.assignment.strategy: sticky}",
+            here,
+            "checkpoint: {store: group}\nownership: group\n",
+            "`source.kafka.properties.partition.assignment.strategy`: property partition.assignment.strategy: it can't",
+        ),
+        (
+            "bootstrap: 'a:1', properties: {group.instance.id: one}",
+            here,
+            group,
+            "`source.kafka.properties.group.instance.id`: it has no effect: the relay is no member",
         ),
         (here, "bootstrap: 'localhost:9092', topic: orders", group, "topic"),
     ] {

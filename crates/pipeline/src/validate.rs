@@ -36,6 +36,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         }
         Source::Kafka(source) => {
             rules.partitions("source.kafka.partitions", source.partitions.as_deref())?;
+            source.check_membership(document, &pipeline.ownership)?;
         }
         Source::ServiceBus(_) => {
             for (key, advice) in KEYS_OF_CHECKPOINTS {
@@ -62,6 +63,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         (Source::EventHubs(_) | Source::Kafka(_), Some(checkpoint)) => {
             rules.checkpoint(checkpoint)?;
             rules.group_store(pipeline, checkpoint)?;
+            rules.membership(pipeline, checkpoint)?;
         }
         (Source::ServiceBus(_), _) => {}
     }
@@ -304,12 +306,31 @@ impl Rules<'_> {
             let advice = "use `{files: <folder>}` or `{blob: {...}}`";
             return Err(self.document.mistake("checkpoint.store", reason, advice));
         }
-        if pipeline.ownership.is_shared() {
+        if pipeline.ownership.is_shared() && !pipeline.ownership.is_membership() {
             let reason = "committed offsets can't be shared by claims";
-            let advice = "use `{files: <folder>}` or `{blob: {...}}`, or leave `ownership` out";
+            let advice = "use `ownership: {mode: group}`, or keep checkpoints in `{files: <folder>}` or `{blob: {...}}`";
             return Err(self.document.mistake("checkpoint.store", reason, advice));
         }
         Ok(())
+    }
+
+    /// A member of a group commits its offsets.
+    fn membership(&self, pipeline: &Pipeline, checkpoint: &Checkpoint) -> Result<(), SettingsError> {
+        if !pipeline.ownership.is_membership() || matches!(checkpoint.store, Store::Group) {
+            return Ok(());
+        }
+        let (reason, advice) = match pipeline.source {
+            Source::Kafka(_) => (
+                "members of a group keep their checkpoints in it",
+                "use `checkpoint: {store: group}` with it",
+            ),
+            _ => ("only topics of Kafka are read by members of a group", "use `greedy` or `balanced`"),
+        };
+        let key = match self.document.value("ownership.mode") {
+            Some(_) => "ownership.mode",
+            None => "ownership",
+        };
+        Err(self.document.mistake(key, reason, advice))
     }
 
     fn partitions(&self, path: &str, partitions: Option<&[u32]>) -> Result<(), SettingsError> {

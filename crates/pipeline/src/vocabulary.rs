@@ -99,6 +99,8 @@ pub enum OwnershipMode {
     Balanced,
     /// By claims in the checkpoint store, all that are missing to an equal share at once.
     Greedy,
+    /// As the coordinator of the source's consumer group says, on Kafka.
+    Group,
 }
 
 impl Dispatch {
@@ -176,7 +178,13 @@ impl Ownership {
         Self { mode, renew: RENEW_DEFAULT, expire: EXPIRE_DEFAULT, identity: None }
     }
 
-    /// Whether relays claim partitions.
+    /// Whether relays are members of a consumer group of Kafka.
+    #[must_use]
+    pub fn is_membership(&self) -> bool {
+        self.mode == OwnershipMode::Group
+    }
+
+    /// Whether partitions are shared.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.mode != OwnershipMode::Static
@@ -189,6 +197,7 @@ impl Ownership {
             OwnershipMode::Static => return None,
             OwnershipMode::Balanced => ownership::OwnershipMode::Balanced,
             OwnershipMode::Greedy => ownership::OwnershipMode::Greedy,
+            OwnershipMode::Group => ownership::OwnershipMode::Assigned,
         };
         let identity = self.identity.as_deref().unwrap_or(identity).to_owned();
         Some(OwnershipOptions { mode, identity, renew: self.renew, expire: self.expire })
@@ -234,7 +243,7 @@ impl<'de> Deserialize<'de> for Ownership {
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str(
-                    "`static`, `balanced`, `greedy` or `{mode: greedy, renew: 10 s, expire: 60 s}`",
+                    "`static`, `balanced`, `greedy`, `group` or `{mode: greedy, renew: 10 s, expire: 60 s}`",
                 )
             }
 

@@ -25,6 +25,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::watch;
+
 use crate::event::PartitionId;
 
 pub mod blobs;
@@ -64,6 +66,21 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
     /// A claim with an ETag is written only if the stored one still has that ETag, a claim without only if none is
     /// stored. A claim that is lost is simply not in the answer. An empty `owner_id` gives a partition back.
     fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>>;
+
+    /// Counts changes of what is owned that the store hears of by itself, so that nobody has to list it to find out; none of a store that
+    /// hears of nothing.
+    ///
+    /// Such a store is told by others who owns what, and lists what the asker is to own, with an empty `owner_id` what of that is to be
+    /// given back. Nothing else can be claimed.
+    fn ownership_changes(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Ends what the store does for others to know that its user is there: nothing is asked of it any more. Not waited for by those who
+    /// have no time.
+    fn leave(&self) -> StoreFuture<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// The time by the clock that [`Ownership::last_modified`] is taken from, by which claims expire.
     fn now(&self) -> SystemTime {
@@ -191,10 +208,18 @@ pub enum StoreError {
     },
     /// The store has no conditions: what was written is replaced by whoever writes next.
     #[error(
-        "committed offsets of Kafka are not written under a condition, so that partitions can't be shared by `ownership` over \
-         them: keep checkpoints in files or blobs, or give each relay `partitions` of its own"
+        "committed offsets of Kafka are not written under a condition, so that partitions can't be shared by claims over them: use \
+         `ownership: {{mode: group}}`, keep checkpoints in files or blobs, or give each relay `partitions` of its own"
     )]
     NoCondition,
+    /// The consumer group takes no such member.
+    #[error("the consumer group {group_id} can't be taken part in: {reason}")]
+    Membership {
+        /// The group.
+        group_id: String,
+        /// What its coordinator, or the member that leads it, says.
+        reason: String,
+    },
     /// The store is not there, or too busy: it may be asked again.
     #[error("the checkpoint store is not available: {reason}")]
     Unavailable {

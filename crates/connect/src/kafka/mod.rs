@@ -7,6 +7,8 @@
 //! The message of an event is what [`Encoding::Kafka`](crate::event::Encoding::Kafka) says: the tail of a record, which goes
 //! from one broker to another without anyone looking into it.
 
+mod extents;
+mod group;
 #[cfg(feature = "librdkafka")]
 mod librdkafka;
 mod native;
@@ -22,8 +24,9 @@ use crate::service::ServiceError;
 use crate::sink::Sink;
 use crate::source::{Source, SourceOptions};
 
-pub use native::TransactionOptions;
-pub use offsets::GroupOffsetStore;
+pub use extents::TopicExtents;
+pub use native::{PartitionExtent, TransactionOptions};
+pub use offsets::{GroupOffsetStore, SessionTimes};
 pub use options::{Client, KafkaOptions, UnknownClient};
 pub use properties::{Properties, PropertyError};
 pub use statistics::{ClientStatistics, ClientWindow, Percentiles};

@@ -11,6 +11,7 @@
 //! | `max.partition.fetch.bytes` | 512 KiB | likewise |
 //! | `socket.connection.setup.timeout.ms` | 30000 | covers the login as well |
 //! | `transaction.timeout.ms` | 60000 | |
+//! | `partition.assignment.strategy` | `cooperative-sticky` | nobody stops while a group changes over |
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use kafka::compression::Compression;
 
+use super::group::{Assignor, MemberOptions};
 use super::properties::{Properties, PropertyError};
 
 /// What the native client is told.
@@ -35,6 +37,7 @@ pub(crate) struct Settings {
     pub(crate) fetch: FetchSettings,
     pub(crate) produce: ProduceSettings,
     pub(crate) group: Option<String>,
+    pub(crate) member: MemberSettings,
 }
 
 /// Who the client is, by SASL PLAIN.
@@ -42,6 +45,16 @@ pub(crate) struct Settings {
 pub(crate) struct Login {
     pub(crate) username: String,
     pub(crate) password: String,
+}
+
+/// How one is a member of a consumer group.
+#[derive(Clone, Debug)]
+pub(crate) struct MemberSettings {
+    pub(crate) instance_id: Option<String>,
+    pub(crate) session_timeout: Duration,
+    pub(crate) heartbeat_interval: Duration,
+    pub(crate) rebalance_timeout: Duration,
+    pub(crate) assignors: Vec<Assignor>,
 }
 
 /// How a source fetches.
@@ -87,6 +100,7 @@ impl Settings {
         for (name, value) in properties.iter() {
             let produce = &mut settings.produce;
             let fetch = &mut settings.fetch;
+            let member = &mut settings.member;
             match name {
                 "bootstrap.servers" => settings.bootstrap = servers(name, value)?,
                 "security.protocol" => protocol = security(name, value)?,
@@ -100,6 +114,17 @@ impl Settings {
                 }
                 "request.timeout.ms" => settings.request_timeout = milliseconds(name, value, 1, 900_000)?,
                 "group.id" => settings.group = Some(value.to_owned()).filter(|group| !group.is_empty()),
+                "group.instance.id" => {
+                    member.instance_id = Some(value.to_owned()).filter(|id| !id.is_empty());
+                }
+                "session.timeout.ms" => member.session_timeout = milliseconds(name, value, 1, 3_600_000)?,
+                "heartbeat.interval.ms" => {
+                    member.heartbeat_interval = milliseconds(name, value, 1, 3_600_000)?;
+                }
+                "max.poll.interval.ms" => {
+                    member.rebalance_timeout = milliseconds(name, value, 1, 86_400_000)?;
+                }
+                "partition.assignment.strategy" => member.assignors = assignors(name, value)?,
                 "fetch.wait.max.ms" => fetch.max_wait = milliseconds(name, value, 0, 300_000)?,
                 "fetch.min.bytes" => fetch.min_bytes = number(name, value, 1, 100_000_000)?,
                 "fetch.max.bytes" => fetch.max_bytes = number(name, value, 1, FRAME_MAX)?,
@@ -140,6 +165,7 @@ impl Settings {
             let advice = "name one broker at least, as host:port";
             return Err(PropertyError::new("bootstrap.servers", "is missing", advice));
         }
+        settings.member.check()?;
         settings.uses_tls = protocol.0;
         if protocol.1 {
             let missing = |name| PropertyError::new(name, "is missing", "security.protocol asks for a login");
@@ -173,6 +199,15 @@ impl Settings {
         Ok(())
     }
 
+    /// Reads the properties that say how to connect, and those of these names: others are another client's, or another end's.
+    ///
+    /// # Errors
+    /// As with [`read`](Self::read).
+    pub(crate) fn of_connections(properties: &Properties, more: &[&str]) -> Result<Self, PropertyError> {
+        let is_needed = |name: &str| OF_CONNECTIONS.contains(&name) || more.contains(&name);
+        Self::read(&properties.iter().filter(|(name, _)| is_needed(name)).collect())
+    }
+
     /// Whether what is said of producing goes together.
     ///
     /// # Errors
@@ -192,6 +227,32 @@ impl Settings {
             return Err(PropertyError::new(name, reason, advice));
         }
         Ok(())
+    }
+}
+
+impl MemberSettings {
+    /// A member that reads a topic.
+    pub(crate) fn options(&self, topic: &str) -> MemberOptions {
+        MemberOptions {
+            instance_id: self.instance_id.clone(),
+            topics: vec![topic.into()],
+            assignors: self.assignors.clone(),
+            session_timeout: self.session_timeout,
+            rebalance_timeout: self.rebalance_timeout,
+            heartbeat_interval: self.heartbeat_interval,
+        }
+    }
+
+    /// One heartbeat may be lost without the end of the session.
+    fn check(&self) -> Result<(), PropertyError> {
+        match self.session_timeout > 2 * self.heartbeat_interval {
+            true => Ok(()),
+            false => Err(PropertyError::new(
+                "heartbeat.interval.ms",
+                "one heartbeat that is lost would end the session",
+                "allowed is less than half of session.timeout.ms; a third of it is usual",
+            )),
+        }
     }
 }
 
@@ -238,6 +299,13 @@ impl Default for Settings {
                 transaction_timeout: Duration::from_secs(60),
             },
             group: None,
+            member: MemberSettings {
+                instance_id: None,
+                session_timeout: Duration::from_secs(45),
+                heartbeat_interval: Duration::from_secs(3),
+                rebalance_timeout: Duration::from_secs(300),
+                assignors: vec![Assignor::CooperativeSticky],
+            },
         }
     }
 }
@@ -250,6 +318,20 @@ impl std::fmt::Debug for Login {
 
 /// The largest answer that is taken from a broker, without what stands around the records.
 pub(crate) const FRAME_MAX: i32 = 100_000_000;
+
+/// Names of the properties that say how to connect.
+const OF_CONNECTIONS: [&str; 10] = [
+    "bootstrap.servers",
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "client.id",
+    "socket.connection.setup.timeout.ms",
+    "request.timeout.ms",
+];
 
 /// The longest batch that librdkafka lets one ask for.
 const BYTES_MAX: usize = 1_000_000_000;
@@ -328,6 +410,22 @@ fn compression(name: &str, value: &str) -> Result<Compression, PropertyError> {
     let all = (0..).map_while(Compression::of);
     let found = all.into_iter().find(|compression| compression.name() == value);
     found.ok_or_else(|| one_of(name, value, "none, gzip, snappy, lz4, zstd"))
+}
+
+/// Those that are listed, the one that is liked most first.
+fn assignors(name: &str, value: &str) -> Result<Vec<Assignor>, PropertyError> {
+    let mut found = Vec::new();
+    for part in value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let allowed = Assignor::ALL.map(Assignor::name).join(", ");
+        let assignor = Assignor::of(part).ok_or_else(|| one_of(name, part, &allowed))?;
+        if !found.contains(&assignor) {
+            found.push(assignor);
+        }
+    }
+    match found.is_empty() {
+        true => Err(PropertyError::new(name, "it is empty", "leave it out for cooperative-sticky")),
+        false => Ok(found),
+    }
 }
 
 fn boolean(name: &str, value: &str) -> Result<bool, PropertyError> {
@@ -414,6 +512,10 @@ mod tests {
             ("security.protocol", "tls", "sasl_ssl"),
             ("auto.offset.reset", "earliest", "start"),
             ("statistics.interval.ms", "500", "client: librdkafka"),
+            ("heartbeat.interval.ms", "22500", "a third"),
+            ("session.timeout.ms", "0", "from 1"),
+            ("partition.assignment.strategy", "range,roundrobin", "cooperative-sticky, range"),
+            ("partition.assignment.strategy", ",", "leave it out"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert_eq!(error.name, name);

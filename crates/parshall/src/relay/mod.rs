@@ -24,7 +24,7 @@ use std::pin::pin;
 use clap::Args;
 use pipeline::{ConnectError, PipelineConfig, SourceConfig};
 use relay::Relay;
-use relay::health::lag;
+use relay::health::lag::{self, HubEnds, TopicEnds};
 use relay::metrics::{MetricsHandle, endpoint};
 use settings::Document;
 use tokio::net::TcpListener;
@@ -95,6 +95,7 @@ From or to a topic of Kafka, in any combination with the others:
     kafka: {bootstrap: 'other:9092', topic: orders, properties: {acks: all, compression.type: lz4}}
     # `topic: '{topic}'` is the topic of the source, and `hub: 'mirror-{topic}'` a hub for each
   checkpoint: {store: group}           # or files, blob as above
+  ownership: {mode: group}             # share the partitions as members of the consumer group
 
 From topic to topic, events and progress can be committed together:
   delivery: exactly-once               # then `checkpoint` may be left out; default at-least-once
@@ -186,10 +187,16 @@ fn announce(
 
 /// Finds out how far the ends of the partitions are, for the metrics.
 fn watch_lag(config: &PipelineConfig, handle: MetricsHandle) {
-    if let SourceConfig::EventHubs(source) = &config.source {
-        // The source is connected with the same options.
-        let options = source.client_options().expect("the options are in order");
-        tokio::spawn(lag::watch(options, handle));
+    match &config.source {
+        SourceConfig::EventHubs(source) => {
+            // The source is connected with the same options.
+            let options = source.client_options().expect("the options are in order");
+            tokio::spawn(lag::watch(HubEnds::of(options), handle));
+        }
+        SourceConfig::Kafka(source) => {
+            tokio::spawn(lag::watch(TopicEnds::of(source.options.clone()), handle));
+        }
+        SourceConfig::ServiceBus(_) => {}
     }
 }
 

@@ -194,6 +194,7 @@ fn write_progress(
         OwnershipMode::Static => None,
         OwnershipMode::Balanced => Some("balanced"),
         OwnershipMode::Greedy => Some("greedy"),
+        OwnershipMode::Group => Some("group"),
     };
     let is_locked =
         !matches!(reading.checkpoint_store, CheckpointStoreConfig::Blob(_) | CheckpointStoreConfig::Group);
@@ -203,7 +204,14 @@ fn write_progress(
             "             not locked: without `ownership`, a second relay on them would duplicate every event"
         )?;
     }
-    if let Some(mode) = mode {
+    if ownership.is_membership() {
+        writeln!(
+            f,
+            "ownership    as a member of the group, heartbeat every {}, session of {}",
+            duration::text(ownership.renew),
+            duration::text(ownership.expire),
+        )?;
+    } else if let Some(mode) = mode {
         writeln!(
             f,
             "ownership    {mode}, renewed every {}, expires after {}",

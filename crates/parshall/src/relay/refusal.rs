@@ -85,6 +85,7 @@ pub(super) fn of_relay(config: &PipelineConfig, error: &RelayError) -> CommandEr
         RelayError::FanOut { .. }
         | RelayError::Encoding { .. }
         | RelayError::Store(_)
+        | RelayError::Sharing(_)
         | RelayError::Ownership(_)
         | RelayError::DeadLetters { .. }
         | RelayError::Poison { .. }

@@ -1,10 +1,11 @@
 //! The pipeline under `kill -9`, under injected failures, and stopped in good order: what arrives, how often, and in
-//! what order. `sharing` does the same to several relays at once, `queues` to one between queues, `topics` to one between topics of
+//! what order. `sharing` does the same to several relays at once, `groups` to members of a consumer group, `queues` to one between queues, `topics` to one between topics of
 //! Kafka.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod blobs;
+mod groups;
 mod queues;
 mod rig;
 #[path = "../serving/mod.rs"]

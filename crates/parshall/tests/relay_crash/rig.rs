@@ -15,6 +15,7 @@ use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer};
 use connect::checkpoint::{BlobCheckpointStore, CheckpointStore, ConsumerGroup, FileCheckpointStore};
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
+use connect::kafka::{Client, GroupOffsetStore};
 use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source as _, SourceEvent, SourceOptions, StartPosition};
 use hub::front::http::blob::BlobFault;
@@ -24,6 +25,7 @@ use lab::clock::RunTime;
 use lab::payload::{Header, PayloadWriter};
 use lab::verify::{Delivery, Expectation, Placement, StreamSends, StreamVerifier};
 use partition_log::LogLimits;
+use pipeline::kafka::KafkaProperties;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -68,6 +70,8 @@ enum Checkpoints {
     Blobs,
     /// As committed offsets, and both hubs are topics of Kafka to the relay.
     Group,
+    /// The same, with relays that are members of the group and have these properties.
+    Members(&'static str),
 }
 
 /// Everything that the destination held.
@@ -115,6 +119,11 @@ impl Rig {
         Self::start_with(settings, LogLimits::default(), Checkpoints::Group).await
     }
 
+    /// The same with relays that are members of the consumer group, with these properties of the source.
+    pub(crate) async fn start_with_members(settings: &str, properties: &'static str) -> Self {
+        Self::start_with(settings, LogLimits::default(), Checkpoints::Members(properties)).await
+    }
+
     async fn start_with(settings: &str, log: LogLimits, checkpoints: Checkpoints) -> Self {
         let namespace = NamespaceConfig::with_hubs(vec![
             HubConfig::new("source", SOURCES as u16),
@@ -130,16 +139,20 @@ impl Rig {
                 "{{blob: {{connection_string: '{}', container: {CONTAINER}, create: true}}}}",
                 by_way_of(&blobs, &service).reveal()
             ),
-            Checkpoints::Group => "group".to_owned(),
+            Checkpoints::Group | Checkpoints::Members(_) => "group".to_owned(),
         };
         let connection_string = service.connection_string(None);
         let (protocol, end, name) = match checkpoints {
             Checkpoints::Files | Checkpoints::Blobs => (Protocol::Amqp, "event_hubs", "hub"),
-            Checkpoints::Group => (Protocol::Kafka, "kafka", "topic"),
+            Checkpoints::Group | Checkpoints::Members(_) => (Protocol::Kafka, "kafka", "topic"),
+        };
+        let of_members = match checkpoints {
+            Checkpoints::Members(properties) => format!(", properties: {{{properties}}}"),
+            _ => String::new(),
         };
         let of_relay = service.connection_string_over(protocol, TransportSecurity::Plain, None).unwrap();
         let pipeline = format!(
-            "source:\n  {end}: {{connection_string: '{0}', {name}: source}}\n\
+            "source:\n  {end}: {{connection_string: '{0}', {name}: source{of_members}}}\n\
              sink:\n  {end}: {{connection_string: '{0}', {name}: destination}}\n\
              checkpoint: {{store: {store}}}\n{settings}",
             of_relay.reveal()
@@ -226,7 +239,13 @@ impl Rig {
     pub(crate) async fn store(&self) -> Arc<dyn CheckpointStore> {
         match self.checkpoints {
             Checkpoints::Files => Arc::new(FileCheckpointStore::open(self.checkpoints()).unwrap()),
-            Checkpoints::Group => panic!("offsets are committed by the relay alone"),
+            Checkpoints::Group | Checkpoints::Members(_) => {
+                let connection_string =
+                    self.service.connection_string_over(Protocol::Kafka, TransportSecurity::Plain, None);
+                let properties = KafkaProperties::of_connection_string(&connection_string.unwrap());
+                let options = properties.options("source", Client::Native);
+                Arc::new(GroupOffsetStore::open(&options, GROUP).await.unwrap())
+            }
             Checkpoints::Blobs => {
                 let connection_string = self.service.storage_connection_string().unwrap();
                 let store = BlobCheckpointStore::open(BlobStoreOptions {
@@ -257,7 +276,11 @@ impl Rig {
     /// Whose progress the relays keep.
     pub(crate) fn group(&self) -> ConsumerGroup {
         let connection_string = self.service.connection_string(None);
-        ConsumerGroup::new(connection_string.endpoint.host(), "source", "$Default")
+        let name = match self.checkpoints {
+            Checkpoints::Files | Checkpoints::Blobs => "$Default",
+            Checkpoints::Group | Checkpoints::Members(_) => GROUP,
+        };
+        ConsumerGroup::new(connection_string.endpoint.host(), "source", name)
     }
 }
 
@@ -519,6 +542,9 @@ const END: [u8; PAYLOAD] = [0xff; PAYLOAD];
 
 /// An event that cannot be read.
 const NOWHERE: Arrival = Arrival { stream: u16::MAX, sequence: 0 };
+
+/// The consumer group of relays between topics.
+const GROUP: &str = "parshall";
 
 /// The container of checkpoints.
 const CONTAINER: &str = "checkpoints";

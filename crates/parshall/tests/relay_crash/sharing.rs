@@ -27,64 +27,71 @@ pub(crate) const LOST: &str = "parshall_relay_lost_partitions_total";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_under_way() {
     let test = async {
-        let mut rig = Rig::start(SETTINGS).await;
-        let watcher = Watcher::start(&rig).await;
-        let mut relays = vec![rig.relay()];
-        let mut moved = 0;
-        until_owned(&mut relays, |owned| owned == [u64::from(SOURCES)]).await;
-        carry(&rig, 5_000).await;
-        relays.extend([rig.relay(), rig.relay()]);
-        until_owned(&mut relays, is_shared).await;
-        carry(&rig, 10_000).await;
-        // And in again, one after the other.
-        while relays.len() > 1 {
-            let mut leaving = relays.remove(0);
-            moved += leaving.count(CLAIMED).await;
-            let (status, said) = leaving.terminate().await;
-            assert_eq!(status.code(), Some(0), "{said}");
-            assert!(said.contains("Stopped gracefully."), "{said}");
-            until_owned(&mut relays, is_shared).await;
-            carry(&rig, 5_000).await;
-        }
-        let sends = rig.stop_publishing().await;
-        let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
-        rig.until(&mut relays[0], |seen| seen.distinct >= sent).await;
-        moved += relays[0].count(CLAIMED).await;
-        finish(relays).await;
-        watcher.stop().await;
-
-        let verdict = rig.verdict(&sends).await;
-        assert!(verdict.is_intact(), "{verdict:?}");
-        assert_eq!((verdict.sent, verdict.distinct), (sent, sent));
+        let (moved, duplicated) = grow_and_shrink(Rig::start(SETTINGS).await).await;
         // Whoever loses a partition may have this much of it under way, and begin as much again before its first
         // checkpoint is refused.
         let bound = moved * 2 * IN_FLIGHT * BATCH;
-        let duplicated = verdict.counts.duplicated;
         assert!(duplicated <= bound, "{duplicated} duplicates, more than {bound} for {moved} claims");
     };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_relay_owned_is_taken_over_after_its_time() {
-    let test = async {
-        let mut rig = Rig::start(SETTINGS).await;
-        let watcher = Watcher::start(&rig).await;
-        let mut relays = vec![rig.relay(), rig.relay(), rig.relay()];
+/// One relay, three, and one again; nothing is lost. Gives how many partitions were claimed, and how many events came again.
+pub(crate) async fn grow_and_shrink(mut rig: Rig) -> (u64, u64) {
+    let watcher = Watcher::start(&rig).await;
+    let mut relays = vec![rig.relay()];
+    let mut moved = 0;
+    until_owned(&mut relays, |owned| owned == [u64::from(SOURCES)]).await;
+    carry(&rig, 5_000).await;
+    relays.extend([rig.relay(), rig.relay()]);
+    until_owned(&mut relays, is_shared).await;
+    carry(&rig, 10_000).await;
+    // And in again, one after the other.
+    while relays.len() > 1 {
+        let mut leaving = relays.remove(0);
+        moved += leaving.count(CLAIMED).await;
+        let (status, said) = leaving.terminate().await;
+        assert_eq!(status.code(), Some(0), "{said}");
+        assert!(said.contains("Stopped gracefully."), "{said}");
         until_owned(&mut relays, is_shared).await;
         carry(&rig, 5_000).await;
-        relays.remove(1).kill().await;
-        until_owned(&mut relays, is_shared).await;
-        let sends = rig.stop_publishing().await;
-        let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
-        rig.until_seen(|seen| seen.distinct >= sent).await;
-        finish(relays).await;
-        watcher.stop().await;
-        let verdict = rig.verdict(&sends).await;
-        assert!(verdict.is_intact(), "{verdict:?}");
-        assert_eq!((verdict.sent, verdict.distinct), (sent, sent));
-    };
+    }
+    let sends = rig.stop_publishing().await;
+    let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
+    rig.until(&mut relays[0], |seen| seen.distinct >= sent).await;
+    moved += relays[0].count(CLAIMED).await;
+    finish(relays).await;
+    watcher.stop().await;
+
+    let verdict = rig.verdict(&sends).await;
+    assert!(verdict.is_intact(), "{verdict:?}");
+    assert_eq!((verdict.sent, verdict.distinct), (sent, sent));
+    (moved, verdict.counts.duplicated)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_relay_owned_is_taken_over_after_its_time() {
+    let test = async { kill_one(Rig::start(SETTINGS).await).await };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
+}
+
+/// Three relays, of which one is killed; nothing is lost. Gives how many events came again.
+pub(crate) async fn kill_one(mut rig: Rig) -> u64 {
+    let watcher = Watcher::start(&rig).await;
+    let mut relays = vec![rig.relay(), rig.relay(), rig.relay()];
+    until_owned(&mut relays, is_shared).await;
+    carry(&rig, 5_000).await;
+    relays.remove(1).kill().await;
+    until_owned(&mut relays, is_shared).await;
+    let sends = rig.stop_publishing().await;
+    let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
+    rig.until_seen(|seen| seen.distinct >= sent).await;
+    finish(relays).await;
+    watcher.stop().await;
+    let verdict = rig.verdict(&sends).await;
+    assert!(verdict.is_intact(), "{verdict:?}");
+    assert_eq!((verdict.sent, verdict.distinct), (sent, sent));
+    verdict.counts.duplicated
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +107,7 @@ async fn a_relay_that_was_paused_for_too_long_does_not_keep_its_claims_in_blobs(
 }
 
 /// Two relays share; one is stopped without its knowing until the other one has everything, so many times.
-async fn pause_a_relay(mut rig: Rig, pauses: usize) {
+pub(crate) async fn pause_a_relay(mut rig: Rig, pauses: usize) {
     let watcher = Watcher::start(&rig).await;
     let mut sleeper = rig.relay();
     let mut relays = vec![rig.relay()];

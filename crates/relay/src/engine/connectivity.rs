@@ -200,7 +200,7 @@ impl Relay {
         let places = [Place::Source, Place::Sink, Place::Checkpoints];
         let held = places.map(|place| self.troubles.held(place));
         let is_open = |partition: &Partition| {
-            partition.state == State::Unowned
+            matches!(partition.state, State::Unowned | State::Ending | State::Closed)
                 || partition.state.takes_batches() && self.source.is_attached(partition.id)
         };
         self.partitions
@@ -216,11 +216,21 @@ impl Relay {
         let oldest = under_way
             .map(|&slot| &self.slots.in_flight(slot).batch)
             .or_else(|| partition.parked.front().map(|parked| &parked.batch));
+        let position = match partition.watermark.position() {
+            Some(position) => Position::After(position.sequence_number),
+            None => partition.placed,
+        };
+        // Where nothing is held, numbers without an event are done that lie behind the last one.
+        let next = match (oldest, partition.state) {
+            (None, State::Open) => self.source.next_number(partition.id),
+            _ => None,
+        };
         PartitionProgress {
             partition: partition.id,
-            position: match partition.watermark.position() {
-                Some(position) => Position::After(position.sequence_number),
-                None => partition.placed,
+            position: match (position, next) {
+                (Position::After(number), Some(next)) => Position::After(number.max(next - 1)),
+                (Position::Beginning | Position::Unknown, Some(next)) => Position::After(next - 1),
+                (position, None) => position,
             },
             oldest_held: oldest.and_then(|batch| batch.events().first()).map(|event| event.enqueued_time),
         }

@@ -44,6 +44,9 @@ pub enum RelayError {
     /// Checkpoints or claims could not be read at the start.
     #[error("the checkpoints cannot be read")]
     Store(#[from] StoreError),
+    /// Those who share the partitions do not let this relay take part.
+    #[error("the partitions can't be shared any more")]
+    Sharing(#[source] StoreError),
     /// The partitions cannot be shared in this way.
     #[error("the partitions cannot be shared")]
     Ownership(#[from] OwnershipOptionsError),

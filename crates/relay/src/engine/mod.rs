@@ -17,6 +17,7 @@
 //! | `gaps` | events that the source no longer has, and sources that number theirs again |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
+//! | `releases` | those of them that are asked back: finished, then given back |
 //! | `connectivity` | what is wrong at either end: what ends the relay, what is waited for |
 //! | `ending`, `error` | how it ends, and why |
 //! | `gauges` | what it tells of its state to those who ask |
@@ -27,7 +28,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::PartitionId;
@@ -60,6 +61,7 @@ mod pacer;
 mod partition;
 mod poison;
 mod progress;
+mod releases;
 mod sends;
 mod sharing;
 mod store;
@@ -173,7 +175,8 @@ impl Relay {
             Some(ownership) => {
                 ownership.check()?;
                 let now = tokio::time::Instant::now().into_std();
-                let sharing = Sharing::new(ownership, &options, &source.partitions(), now);
+                let changes = store.ownership_changes();
+                let sharing = Sharing::new(ownership, &options, &source.partitions(), changes, now);
                 Some(Box::new(sharing))
             }
             None => None,
@@ -304,12 +307,18 @@ impl Relay {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Summary, RelayError> {
         let mut shutdown = pin!(shutdown);
         let ended = poll_fn(|context| self.poll(context, shutdown.as_mut())).await;
-        let Self { source, outlets, failed_source, .. } = self;
+        let Self { source, outlets, store, failed_source, .. } = self;
         // An end that failed cannot be shut down in good order.
         let mut ends: Vec<ShutDown> = outlets.into_healthy_sinks().map(|sink| sink.shut_down()).collect();
         if !failed_source {
             ends.push(source.shut_down());
         }
+        let left = tokio::time::timeout(LEAVE_WITHIN, store.leave());
+        ends.push(Box::pin(async move {
+            if !matches!(left.await, Ok(Ok(()))) {
+                tracing::warn!("others could not be told that this relay has ended; they will find out");
+            }
+        }));
         poll_fn(|context| {
             ends.retain_mut(|end| end.as_mut().poll(context).is_pending());
             if ends.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -466,6 +475,9 @@ const BATCHES_PER_TURN: usize = 32;
 /// So many events are sent one by one before they are flushed: the destination begins with them while the rest is still
 /// being taken up, and neither waits for the other. Half of what is worked on at once, where that is much.
 const SENDS_PER_TURN: usize = 128;
+
+/// Others find out by themselves that a relay has ended: telling them must not hold up the end.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// The concern of the random numbers that decide on injected failures.
 const INJECTED_FAILURES: u64 = 1;

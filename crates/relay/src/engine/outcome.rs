@@ -198,7 +198,9 @@ impl Relay {
             if partition.rests > 0 {
                 self.note_progress(index);
             }
-            if self.options.checkpoint == CheckpointPolicy::EachBatch || self.stop_by.is_some() {
+            // Whoever stops, or gives the partition back, waits for it.
+            let is_awaited = self.stop_by.is_some() || self.partitions[index].state != State::Open;
+            if self.options.checkpoint == CheckpointPolicy::EachBatch || is_awaited {
                 self.write_soon(index);
             }
         } else if let (Some(first), Some(last)) = (first, last) {

@@ -3,7 +3,7 @@
 //! ```text
 //!   Unplaced → Loading → Open → Resting → Settling → Unplaced → …      a failed batch, then the next start
 //!                          ↓
-//!                        Ending → Closed                              a graceful stop
+//!                        Ending → Closed                              a graceful stop, or it is asked back
 //!
 //!   Unowned → Unplaced → Loading → Fencing → Open → …                   shared with other relays: a claim was won
 //!      ↑_____________________________________│                        … and lost, from any state

@@ -2,24 +2,28 @@
 //!
 //! ```text
 //!   Idle ──the cycle is due──► Listing ──plan──► Claiming ──► Idle     open what was won, close what was lost
-//!   Idle ──a graceful stop──► Returning ──► Idle                      what has been finished is given back
+//!   Idle ──a graceful stop, or it is asked back──► Returning ──► Idle  what has been finished is given back
 //! ```
+//!
+//! A cycle is due at an interval, and at once if the store says that others have changed who owns what.
 //!
 //! A partition is lost when a renewal is refused, when the list of claims shows another owner, when the service lets
 //! another receiver take the link, when a checkpoint is refused, or when our own clock says that the claim has expired.
 //! Whatever comes first: its intake ends at once, what is under way is abandoned, and nothing of it is written any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use connect::checkpoint::{Ownership, StoreError, StoreFuture};
 use connect::event::PartitionId;
+use tokio::sync::watch;
 use units::{Random, mix};
 
-use super::Relay;
 use super::partition::State;
+use super::{Relay, RelayError};
 use crate::health::Place;
 use crate::metrics::{Closing, Loss, Opening, record_duration};
 use crate::options::RelayOptions;
@@ -30,14 +34,20 @@ use crate::ownership::{Balancer, Claim, OwnershipOptions};
 pub(super) struct Sharing {
     options: OwnershipOptions,
     balancer: Balancer,
-    held: BTreeMap<PartitionId, Lease>,
+    pub(super) held: BTreeMap<PartitionId, Lease>,
+    /// Those of them that are asked back.
+    pub(super) releasing: BTreeSet<PartitionId>,
     work: Work,
+    /// Ready when the store says that others have changed who owns what; none if it never does.
+    changes: Option<Changes>,
     /// When the next cycle begins, unless one is under way.
     next_cycle: Instant,
     /// When the one under way began, or the last one.
     cycle_began: Instant,
     /// Whether something has changed that the next cycle is to settle.
     unsettled: bool,
+    /// Whether others have changed something since the cycle began.
+    is_urgent: bool,
     /// When the first of the leases ends if none is renewed.
     leases_end: Option<Instant>,
     /// Spreads the cycles of relays that were started together.
@@ -45,6 +55,9 @@ pub(super) struct Sharing {
     /// Whether the store has ever answered.
     answered: bool,
 }
+
+/// The next change, with what tells of the one after that, unless there is none.
+type Changes = Pin<Box<dyn Future<Output = Option<watch::Receiver<u64>>> + Send>>;
 
 /// What is under way with the store.
 enum Work {
@@ -68,6 +81,7 @@ impl Sharing {
         options: &OwnershipOptions,
         relay: &RelayOptions,
         partitions: &[PartitionId],
+        changes: Option<watch::Receiver<u64>>,
         now: Instant,
     ) -> Self {
         let balancer = Balancer::new(relay.group.clone(), partitions.iter().copied(), options, relay.seed);
@@ -76,10 +90,13 @@ impl Sharing {
             options: options.clone(),
             balancer,
             held: BTreeMap::new(),
+            releasing: BTreeSet::new(),
             work: Work::Idle,
+            changes: changes.map(next_change),
             next_cycle: now,
             cycle_began: now,
             unsettled: false,
+            is_urgent: false,
             leases_end: None,
             random: Random::for_concern(name, CYCLES),
             answered: false,
@@ -113,6 +130,12 @@ impl Sharing {
         self.held.get(&partition).is_some_and(|lease| lease.is_valid(self.options.expire))
     }
 
+    /// The claim that gives a partition back that is held.
+    pub(super) fn give_back(&self, partition: PartitionId) -> Option<Ownership> {
+        let lease = self.held.get(&partition)?;
+        Some(self.balancer.give_back(partition, &lease.etag))
+    }
+
     /// A renewal of everything that is held.
     fn renewals(&self) -> Vec<Ownership> {
         self.held
@@ -129,14 +152,31 @@ impl Sharing {
         }
     }
 
-    fn look_at_leases(&mut self) {
+    /// A cycle is due if others have changed who owns what.
+    fn poll_changes(&mut self, context: &mut Context<'_>, now: Instant) {
+        while let Some(changes) = &mut self.changes
+            && let Poll::Ready(next) = changes.as_mut().poll(context)
+        {
+            self.changes = next.map(next_change);
+            self.unsettled = true;
+            self.is_urgent = true;
+            self.next_cycle = now;
+        }
+    }
+
+    pub(super) fn look_at_leases(&mut self) {
         let first = self.held.values().map(|lease| lease.renewed_at.monotonic()).min();
         self.leases_end = first.map(|first| (first + self.options.expire).into_std());
     }
 
     /// A cycle has ended; the next comes soon if there is more to be settled.
     fn rest(&mut self, now: Instant) {
-        let interval = if self.unsettled { self.options.renew / SOON } else { self.options.renew };
+        let interval = match self.unsettled {
+            // It came while the cycle was under way, and may have been too late for it.
+            _ if self.is_urgent => Duration::ZERO,
+            true => self.options.renew / SOON,
+            false => self.options.renew,
+        };
         self.unsettled = false;
         // Never later than the interval: renewals are counted on.
         self.next_cycle = now + interval.mul_f64(0.9 + 0.1 * self.random.unit());
@@ -175,9 +215,11 @@ impl Relay {
     pub(super) fn poll_sharing(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
         loop {
+            let now = self.now;
             let Some(sharing) = &mut self.sharing else {
                 return progress;
             };
+            sharing.poll_changes(context, now);
             let pending = match std::mem::replace(&mut sharing.work, Work::Idle) {
                 Work::Idle => {
                     if !self.begin_work() {
@@ -220,35 +262,20 @@ impl Relay {
     /// Begins whatever is to be done next; nothing if it is not time for anything.
     fn begin_work(&mut self) -> bool {
         let stopping = self.stop_by.is_some();
-        let partitions = &self.partitions;
-        let indices = &self.indices;
+        let finished = self.finished(stopping);
+        let returns = self.forget_finished(&finished, stopping);
         let Some(sharing) = &mut self.sharing else {
             return false;
         };
-        if stopping {
-            let finished = |partition: &PartitionId| {
-                let partition = &partitions[indices[partition]];
-                partition.in_flight.is_empty() && partition.progress.is_settled()
-            };
-            let returns: Vec<_> = sharing
-                .held
-                .iter()
-                .filter(|(partition, _)| finished(partition))
-                .map(|(&partition, lease)| sharing.balancer.give_back(partition, &lease.etag))
-                .collect();
-            if !returns.is_empty() {
-                for ownership in &returns {
-                    sharing.held.remove(&ownership.partition);
-                }
-                sharing.look_at_leases();
-                sharing.work = Work::Returning(self.store.claim_ownership(returns));
-                return true;
-            }
+        if !returns.is_empty() {
+            sharing.work = Work::Returning(self.store.claim_ownership(returns));
+            return true;
         }
         if self.now < sharing.next_cycle {
             return false;
         }
         sharing.cycle_began = self.now;
+        sharing.is_urgent = false;
         if !stopping {
             sharing.work = Work::Listing(self.store.list_ownership(&self.options.group));
         } else if sharing.held.is_empty() {
@@ -274,6 +301,12 @@ impl Relay {
                 self.fail(error.into());
                 return;
             }
+            // It will not be let in later either.
+            Err(error @ StoreError::Membership { .. }) => {
+                sharing.rest(now);
+                self.fail(RelayError::Sharing(error));
+                return;
+            }
             Err(error) => {
                 self.metrics.failed_renewals += sharing.held.len() as u64;
                 self.troubles.outage(Place::Ownership, Some(&error), now);
@@ -291,6 +324,9 @@ impl Relay {
         let plan = sharing.balancer.plan(store_now, &held, &listed);
         for &partition in &plan.lost {
             self.lose(partition, Loss::Taken, &"another relay has claimed it");
+        }
+        for &partition in &plan.asked_back {
+            self.begin_release(partition);
         }
         self.begin_claiming(plan.renewals, plan.claims, plan.returns);
     }
@@ -390,6 +426,7 @@ impl Relay {
         if sharing.held.remove(&partition).is_none() {
             return;
         }
+        sharing.releasing.remove(&partition);
         sharing.look_at_leases();
         sharing.hurry(now);
         self.metrics.count_loss(loss);
@@ -420,6 +457,10 @@ impl fmt::Debug for Sharing {
             .field("held", &self.held)
             .finish_non_exhaustive()
     }
+}
+
+fn next_change(mut changes: watch::Receiver<u64>) -> Changes {
+    Box::pin(async move { changes.changed().await.is_ok().then_some(changes) })
 }
 
 /// Why a partition is lost that nobody has taken.

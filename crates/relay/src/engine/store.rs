@@ -15,7 +15,7 @@ use connect::checkpoint::{
     Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
 };
 use connect::event::PartitionId;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::time::Instant;
 
 /// A store with a limit on the time of each call, for one consumer group.
@@ -150,6 +150,14 @@ impl CheckpointStore for TimedStore {
 
     fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
         self.limited(self.store.claim_ownership(claims))
+    }
+
+    fn ownership_changes(&self) -> Option<watch::Receiver<u64>> {
+        self.store.ownership_changes()
+    }
+
+    fn leave(&self) -> StoreFuture<()> {
+        self.limited(self.store.leave())
     }
 
     fn now(&self) -> SystemTime {

@@ -294,6 +294,7 @@ impl Cause for StoreError {
             Self::OffsetTooLong { .. } => "store:offset-too-long",
             Self::NotOwner { .. } => "store:not-owner",
             Self::NoCondition => "store:no-condition",
+            Self::Membership { .. } => "store:membership",
             Self::Unavailable { .. } => "store:unavailable",
             Self::Refused { .. } => "store:refused",
             Self::NoContainer { .. } => "store:no-container",
@@ -308,6 +309,7 @@ impl Cause for StoreError {
             | Self::InUse { .. }
             | Self::OffsetTooLong { .. }
             | Self::NoCondition
+            | Self::Membership { .. }
             | Self::Refused { .. }
             | Self::NoContainer { .. } => ErrorClass::Fatal,
         }

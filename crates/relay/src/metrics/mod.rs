@@ -129,6 +129,7 @@ impl Metrics {
             ClaimKind::Free => &mut self.claimed_free_partitions,
             ClaimKind::Expired => &mut self.claimed_expired_partitions,
             ClaimKind::Own => &mut self.claimed_own_partitions,
+            ClaimKind::Assigned => &mut self.claimed_assigned_partitions,
             ClaimKind::Stolen(_) => &mut self.stolen_partitions,
         } += 1;
     }

@@ -174,6 +174,8 @@ metrics! {
             claimed_expired_partitions: "expired";
             /// Partitions that were claimed because they bore this relay's name already.
             claimed_own_partitions: "own";
+            /// Partitions that were assigned to this relay by its consumer group.
+            claimed_assigned_partitions: "assigned";
             + stolen_partitions: "stolen";
         }
         "parshall_relay_ownership_losses" = "Partitions lost, by reason", "reason", 1.0 {

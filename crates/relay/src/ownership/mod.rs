@@ -8,6 +8,8 @@
 //!   every `renew`:  list the claims → Balancer::plan → renew, claim, steal → open what was won, close what was lost
 //! ```
 //!
+//! Where the store is told by others who owns what, as a consumer group of Kafka tells its members, the plan follows what it lists.
+//!
 //! * [`balancer`] is that decision, without clock or store.
 //! * [`lease`] is a relay's own view of a claim: valid until `expire` after its last renewal *began*, by a clock that goes
 //!   on while the process or the machine sleeps. It ends no later than others see the claim expire.
@@ -43,6 +45,8 @@ pub enum OwnershipMode {
     /// All that are missing to an equal share.
     #[default]
     Greedy,
+    /// What the store says, which is told so by others; nothing is claimed against it, and what it asks back is given up.
+    Assigned,
 }
 
 /// What is wrong with the options.

@@ -363,7 +363,20 @@ impl Connection<()> {
         version: i16,
         body: impl FnOnce(&mut Writer),
     ) -> Result<Answer, ServiceError> {
-        let patience = self.patience();
+        self.ask_within(key, version, self.patience(), body).await
+    }
+
+    /// The same, for an answer that may take so long.
+    ///
+    /// # Errors
+    /// As with [`ask`](Self::ask).
+    pub(super) async fn ask_within(
+        &mut self,
+        key: ApiKey,
+        version: i16,
+        patience: Duration,
+        body: impl FnOnce(&mut Writer),
+    ) -> Result<Answer, ServiceError> {
         self.submit_whole(key, version, patience, (), body);
         match poll_fn(|context| self.poll_done(context)).await? {
             Done::Answered((), answer) => Ok(answer),

@@ -1,4 +1,5 @@
-//! The broker that keeps the offsets of a consumer group, and what one who is no member asks of it.
+//! The broker that keeps the offsets of a consumer group, and what is asked of it about them. What its members ask besides is in
+//! `membership`.
 //!
 //! Which broker that is, is asked of those that are named; the connection to it is made when it is needed, and kept. A connection
 //! that has been idle may be gone, and the group may have moved: then the same is asked once more of the broker that has it now.
@@ -12,15 +13,17 @@ use kafka::messages::group::MemberRef;
 use kafka::messages::offset_commit::{CommittedOffset, OffsetCommitRequest};
 use kafka::messages::offset_fetch::{AskedGroup, OffsetFetchRequest, OffsetFetchResponse};
 use kafka::messages::outcome::PartitionOutcome;
+use kafka::write::Writer;
 use kafka::{ApiKey, ErrorCode, Malformed};
 use tokio::time::Instant;
 
-use super::connection::Connection;
+use super::connection::{Answer, Connection};
 use super::endpoint::Endpoint;
 use super::error::{malformed, refused};
 use super::find_coordinator::{self, NotFound};
 use crate::retry::RetryPolicy;
 use crate::service::ServiceError;
+use crate::service::error::LOST;
 
 /// See the module.
 #[derive(Debug)]
@@ -29,6 +32,19 @@ pub(crate) struct Coordinator {
     group_id: String,
     /// Not here while something is asked: a question that is given up takes the connection with it.
     connection: Option<Connection<()>>,
+}
+
+/// Who commits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committer<'a> {
+    pub(crate) generation: i32,
+    pub(crate) member_id: &'a str,
+    pub(crate) instance_id: Option<&'a str>,
+}
+
+impl Committer<'_> {
+    /// No member: those who assign partitions to themselves have no generation.
+    pub(crate) const NOBODY: Self = Self { generation: -1, member_id: "", instance_id: None };
 }
 
 /// Where a group goes on in a partition.
@@ -78,17 +94,19 @@ impl Coordinator {
         }
     }
 
-    /// Commits offsets, for a group without members. Those of one topic stand together. Says what became of each.
+    /// Commits offsets, as a member of the group or, if that has none, as [nobody](Committer::NOBODY). Those of one topic stand
+    /// together. Says what became of each.
     ///
     /// # Errors
     /// No broker can be reached, or the login or the group is refused.
     pub(crate) async fn commit(
         &mut self,
+        committer: Committer<'_>,
         offsets: &[CommittedOffset<'_>],
     ) -> Result<Vec<ErrorCode>, ServiceError> {
         let mut tries = self.tries();
         loop {
-            match self.try_commit(offsets).await {
+            match self.try_commit(committer, offsets).await {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(failure) => tries.next(failure, &self.group_id).await?,
             }
@@ -110,14 +128,15 @@ impl Coordinator {
         }
     }
 
-    async fn try_commit(&mut self, offsets: &[CommittedOffset<'_>]) -> Result<Vec<ErrorCode>, Failure> {
+    async fn try_commit(
+        &mut self,
+        Committer { generation, member_id, instance_id }: Committer<'_>,
+        offsets: &[CommittedOffset<'_>],
+    ) -> Result<Vec<ErrorCode>, Failure> {
         let (mut connection, is_new) = self.connected().await?;
         let version = connection.version(ApiKey::OffsetCommit, 2, 9)?;
-        let request = OffsetCommitRequest {
-            // No member: the generation of those who assign partitions to themselves.
-            member: MemberRef { group_id: &self.group_id, generation: -1, member_id: "", instance_id: None },
-            partitions: offsets.to_vec(),
-        };
+        let member = MemberRef { group_id: &self.group_id, generation, member_id, instance_id };
+        let request = OffsetCommitRequest { member, partitions: offsets.to_vec() };
         let answer = connection.ask(ApiKey::OffsetCommit, version, |writer| request.write(writer, version));
         let answer = answer.await.map_err(|error| Failure::of_connection(error, is_new))?;
         let response = OffsetCommitRequest::read_response(answer.reader(), version).map_err(malformed)?;
@@ -177,6 +196,54 @@ impl Coordinator {
         }
         let found = stable.iter().filter(|(_, offset)| **offset >= 0);
         Ok(found.map(|(index, offset)| NextOffset { index: *index, offset: *offset }).collect())
+    }
+
+    /// Asks once, within this time. The connection is kept: [`keep_unless_elsewhere`](Self::keep_unless_elsewhere) says whether it still is
+    /// of use.
+    ///
+    /// # Errors
+    /// There is no connection, or it broke, or the coordinator is not known.
+    pub(super) async fn ask(
+        &mut self,
+        key: ApiKey,
+        (oldest, newest): (i16, i16),
+        patience: Duration,
+        body: impl Fn(&mut Writer, i16),
+    ) -> Result<Answer, ServiceError> {
+        loop {
+            let (mut connection, is_new) = self.connected().await.map_err(|failure| self.unfound(failure))?;
+            let version = connection.version(key, oldest, newest)?;
+            match connection.ask_within(key, version, patience, |writer| body(writer, version)).await {
+                Ok(answer) => {
+                    self.connection = Some(connection);
+                    return Ok(answer);
+                }
+                // It may have been idle for long.
+                Err(error) if !is_new && error.condition == LOST => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Looks for the coordinator again if this says that it is another broker.
+    pub(super) fn keep_unless_elsewhere(&mut self, code: ErrorCode) {
+        if is_elsewhere(code) {
+            self.connection = None;
+        }
+    }
+
+    /// How long an answer may take that is not waited for by the coordinator itself.
+    pub(super) fn request_timeout(&self) -> Duration {
+        self.endpoint.settings.request_timeout
+    }
+
+    fn unfound(&self, failure: Failure) -> ServiceError {
+        match failure {
+            Failure::Error(error) | Failure::Stale(error) => error,
+            Failure::NotNow(code) => {
+                refused(code, format!("the coordinator of the consumer group {} is not known", self.group_id))
+            }
+        }
     }
 
     /// The connection, and whether it is a new one.

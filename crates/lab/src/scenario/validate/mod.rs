@@ -263,6 +263,10 @@ impl Rules<'_> {
     /// Where checkpoints and claims are kept, and for how long claims are good.
     fn ownership(&self, relay: &Relay, target: &Target) -> Result<(), SettingsError> {
         let is_shared = relay.ownership.is_shared();
+        if relay.ownership.is_membership() {
+            let reason = "instances of a scenario are no members of a group of Kafka";
+            return Err(self.document.mistake("relay.ownership", reason, "use `greedy` or `balanced`"));
+        }
         let impossible = match relay.checkpoint_store {
             CheckpointStore::Memory if is_shared => Some((
                 "claims in the memory of one instance are invisible to others",

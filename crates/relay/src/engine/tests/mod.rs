@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::route::Route;
 
+mod assigned;
 mod delivery;
 mod ending;
 mod failure;
@@ -249,6 +250,7 @@ fn check_accounts(metrics: &Metrics) {
     let claimed = metrics.claimed_free_partitions
         + metrics.claimed_expired_partitions
         + metrics.claimed_own_partitions
+        + metrics.claimed_assigned_partitions
         + metrics.stolen_partitions;
     assert_eq!(metrics.claimed_partitions, claimed);
     let lost = metrics.taken_partitions + metrics.expired_partitions;

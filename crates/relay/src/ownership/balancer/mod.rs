@@ -45,6 +45,8 @@ pub struct Plan {
     pub returns: Vec<Ownership>,
     /// Partitions that the relay believed to own, and that have been written by somebody else since.
     pub lost: Vec<PartitionId>,
+    /// Partitions of those that are renewed which are asked back: to be given back once what is under way of them is finished.
+    pub asked_back: Vec<PartitionId>,
     /// How many owners there are, this relay included.
     pub owners: usize,
 }
@@ -67,6 +69,8 @@ pub enum ClaimKind {
     Expired,
     /// It bears this relay's name already: from an earlier run, or lost sight of.
     Own,
+    /// It was assigned to this relay.
+    Assigned,
     /// It is taken away from this owner, who has more than its share.
     Stolen(String),
 }
@@ -77,6 +81,7 @@ impl fmt::Display for ClaimKind {
             Self::Free => f.write_str("it had no owner"),
             Self::Expired => f.write_str("its owner's claim has expired"),
             Self::Own => f.write_str("this relay already owned it"),
+            Self::Assigned => f.write_str("it was assigned to this relay"),
             Self::Stolen(owner) => write!(f, "stolen from {owner}, which has the most partitions"),
         }
     }
@@ -115,6 +120,8 @@ impl Balancer {
                 // Everybody has had the time to take all it lacks.
                 OwnershipMode::Greedy => 2 * options.renew,
                 OwnershipMode::Balanced => options.expire,
+                // Nobody takes what was not given.
+                OwnershipMode::Assigned => Duration::MAX,
             },
             partitions,
             random: Random::from_seed(mix(seed, name, CLAIMS)),
@@ -130,6 +137,9 @@ impl Balancer {
         held: &BTreeMap<PartitionId, ETag>,
         listed: &[Ownership],
     ) -> Plan {
+        if self.mode == OwnershipMode::Assigned {
+            return self.plan_assigned(held, listed);
+        }
         let mut plan = Plan::default();
         let mut survey = self.survey(now, held, listed, &mut plan);
         let owners = survey.others.len() + 1;
@@ -140,7 +150,7 @@ impl Balancer {
         let missing = most.saturating_sub(mine);
         let mut allowed = match self.mode {
             OwnershipMode::Balanced => missing.min(1),
-            OwnershipMode::Greedy => missing,
+            OwnershipMode::Greedy | OwnershipMode::Assigned => missing,
         };
         while allowed > 0
             && let Some(claim) = self.draw(&mut survey.free).or_else(|| self.steal(&mut survey.others, mine))
@@ -151,11 +161,37 @@ impl Balancer {
         }
         let allowed = match self.mode {
             OwnershipMode::Balanced => usize::from(missing == 0),
-            OwnershipMode::Greedy => usize::MAX,
+            OwnershipMode::Greedy | OwnershipMode::Assigned => usize::MAX,
         };
         let left_over = survey.free.into_iter().filter(|&(_, left_over)| left_over);
         let left_over = left_over.map(|(claim, _)| claim).take(allowed);
         plan.claims.extend(left_over);
+        plan
+    }
+
+    /// What to do where others say who owns what: only what is this relay's own is listed, without an owner if it is asked back.
+    fn plan_assigned(&self, held: &BTreeMap<PartitionId, ETag>, listed: &[Ownership]) -> Plan {
+        let mut plan = Plan::default();
+        let listed: BTreeMap<_, _> =
+            listed.iter().map(|ownership| (ownership.partition, ownership)).collect();
+        for &partition in &self.partitions {
+            let found = listed.get(&partition);
+            let etag = found.and_then(|found| found.etag.as_ref());
+            let is_asked_back = found.is_some_and(|found| found.owner_id.is_empty());
+            match held.get(&partition) {
+                Some(own) if etag == Some(own) => {
+                    plan.renewals.push(self.claim(partition, etag));
+                    plan.asked_back.extend(is_asked_back.then_some(partition));
+                }
+                // It may be this relay's again, but was another's in between.
+                Some(_) => plan.lost.push(partition),
+                None if found.is_some() && !is_asked_back => {
+                    let ownership = self.claim(partition, etag);
+                    plan.claims.push(Claim { ownership, kind: ClaimKind::Assigned });
+                }
+                None => {}
+            }
+        }
         plan
     }
 

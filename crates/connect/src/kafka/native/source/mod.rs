@@ -413,6 +413,15 @@ impl Source for KafkaSource {
         let reader = self.readers.get(partition.0 as usize);
         matches!(reader, Some(Some(reader)) if reader.is_attached)
     }
+
+    fn next_number(&self, partition: PartitionId) -> Option<i64> {
+        match self.readers.get(partition.0 as usize)?.as_ref()? {
+            Reader { place: Place::At(offset), is_attached: true, unreleased: 0, fetched, .. } => {
+                Some(*offset).filter(|_| fetched.records() == 0 && fetched.bytes() == 0)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for KafkaSource {

@@ -1,19 +1,38 @@
-//! How far the partitions of a hub reach, asked for at an interval.
+//! How far the partitions of a log reach, asked for at an interval.
 //!
 //! A hub can also send its end with every event, as annotations of about 130 bytes, which is more than a short event has
-//! itself. Asking costs a request of 0.5 KiB per partition and interval, whatever the traffic is, and it tells of partitions
-//! from which nothing comes. It has a connection of its own, so that it can't hold up the events.
+//! itself, and so can a topic with every answer that has records. Asking costs a request of 0.5 KiB per partition of a hub, or three
+//! requests per broker of a topic, and interval, whatever the traffic is, and it tells of partitions from which nothing comes. It has
+//! a connection of its own, so that it can't hold up the events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use connect::event::{EnqueuedTime, PartitionId};
-use connect::event_hubs::{EventHubsOptions, ManagementClient, PartitionProperties};
 use connect::service::ServiceError;
 
 use super::{PartitionProgress, Position};
 use crate::metrics::MetricsHandle;
+
+mod hub;
+mod topic;
+
+pub use hub::HubEnds;
+pub use topic::TopicEnds;
+
+/// What can be asked how far the partitions of a log reach.
+pub trait AskEnds: Send {
+    /// Asks how far these reach, and notes what it hears.
+    ///
+    /// # Errors
+    /// It can't be found out. What was heard before that is noted.
+    fn ask(
+        &mut self,
+        partitions: &[PartitionId],
+        ends: &LogEnds,
+    ) -> impl Future<Output = Result<(), ServiceError>> + Send;
+}
 
 /// What is known of the ends of partitions; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +47,8 @@ pub struct LogEnd {
     pub begin_sequence_number: i64,
     /// The sequence number of the newest event.
     pub last_sequence_number: i64,
-    /// When that was appended.
-    pub last_enqueued: EnqueuedTime,
+    /// When that was appended, if it is known.
+    pub last_enqueued: Option<EnqueuedTime>,
 }
 
 /// How far a partition's progress is behind its end.
@@ -98,12 +117,12 @@ impl LogEnds {
             let behind = newest.last_sequence_number.saturating_sub(done);
             u64::try_from(behind).unwrap_or(0)
         });
-        let age = events.map(|events| match events {
-            0 => Duration::ZERO,
+        let age = events.and_then(|events| match events {
+            0 => Some(Duration::ZERO),
             _ => {
                 let waiting = observed.ends[0].last_enqueued;
-                let oldest = progress.oldest_held.map_or(waiting, |held| held.min(waiting));
-                age(oldest, now)
+                let oldest = progress.oldest_held.into_iter().chain(waiting).min();
+                oldest.map(|oldest| age(oldest, now))
             }
         });
         Some(Lag { last_sequence_number: newest.last_sequence_number, events, age })
@@ -114,33 +133,25 @@ impl LogEnds {
     }
 }
 
-impl From<&PartitionProperties> for LogEnd {
-    fn from(properties: &PartitionProperties) -> Self {
-        Self {
-            begin_sequence_number: properties.begin_sequence_number,
-            last_sequence_number: properties.last_enqueued_sequence_number,
-            last_enqueued: properties.last_enqueued_time,
-        }
-    }
-}
-
 /// Asks for the ends of the relay's partitions at an interval, until the relay has ended. What it can't find out is absent
 /// from the metrics, and the log says once why.
-pub async fn watch(options: EventHubsOptions, handle: MetricsHandle) {
+pub async fn watch(mut asker: impl AskEnds, handle: MetricsHandle) {
     let ends = handle.log_ends();
-    let mut client = None;
     let mut is_told = false;
     while let Some(metrics) = handle.metrics().await {
         let partitions = metrics.health.partitions.iter();
         let partitions: Vec<_> = partitions.map(|progress| progress.partition).collect();
-        match ask(&options, &mut client, &ends, &partitions).await {
+        let asked = match partitions.is_empty() {
+            true => Ok(()),
+            false => asker.ask(&partitions, &ends).await,
+        };
+        match asked {
             Ok(()) if is_told => {
                 is_told = false;
                 tracing::info!("the lag of partitions is known again");
             }
             Ok(()) => {}
             Err(error) => {
-                client = None;
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(%error, "the lag of partitions is unknown");
                 }
@@ -148,27 +159,6 @@ pub async fn watch(options: EventHubsOptions, handle: MetricsHandle) {
         }
         tokio::time::sleep(INTERVAL).await;
     }
-}
-
-async fn ask(
-    options: &EventHubsOptions,
-    client: &mut Option<ManagementClient>,
-    ends: &LogEnds,
-    partitions: &[PartitionId],
-) -> Result<(), ServiceError> {
-    if partitions.is_empty() {
-        return Ok(());
-    }
-    let client = match client {
-        Some(client) => client,
-        None => client.insert(ManagementClient::connect(options.clone()).await?),
-    };
-    for &partition in partitions {
-        let properties = client.partition_properties(partition).await?;
-        ends.note(partition, LogEnd::from(&properties));
-        tokio::time::sleep(PAUSE).await;
-    }
-    Ok(())
 }
 
 fn age(appended: EnqueuedTime, now: SystemTime) -> Duration {
@@ -179,9 +169,6 @@ fn age(appended: EnqueuedTime, now: SystemTime) -> Duration {
 
 /// From one round to the next.
 const INTERVAL: Duration = Duration::from_secs(10);
-
-/// Between two requests: Event Hubs answers 50 per second to a whole consumer group.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// What was found out so long ago says nothing any more.
 const STALE_AFTER: Duration = Duration::from_secs(60);
@@ -197,7 +184,7 @@ mod tests {
         LogEnd {
             begin_sequence_number: 10,
             last_sequence_number: last,
-            last_enqueued: EnqueuedTime::from_unix_ms(enqueued_s * 1_000),
+            last_enqueued: Some(EnqueuedTime::from_unix_ms(enqueued_s * 1_000)),
         }
     }
 
@@ -228,6 +215,15 @@ mod tests {
         assert_eq!(lag(&ends, Position::After(120), None), (Some(60), Some(50)));
         assert_eq!(lag(&ends, Position::After(120), Some(940)), (Some(60), Some(60)));
         assert_eq!(lag(&ends, Position::After(150), None), (Some(30), Some(10)));
+    }
+
+    #[test]
+    fn where_nobody_says_when_the_end_was_appended_the_age_is_that_of_what_is_held() {
+        let ends = LogEnds::default();
+        ends.note(PartitionId(0), LogEnd { last_enqueued: None, ..end(100, 0) });
+        assert_eq!(lag(&ends, Position::After(90), None), (Some(10), None));
+        assert_eq!(lag(&ends, Position::After(90), Some(970)), (Some(10), Some(30)));
+        assert_eq!(lag(&ends, Position::After(100), None), (Some(0), Some(0)));
     }
 
     #[test]

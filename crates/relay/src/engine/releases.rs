@@ -1,0 +1,74 @@
+//! Partitions that are given back in good order: nothing more is taken up, what is under way is finished and written, and then
+//! they are given back. So a graceful stop does with all of them, and a relay with those that are to be another's.
+//!
+//! How long that may take is for the store to say, which asks them back: when it has waited long enough it lists them no more, and
+//! they are lost.
+
+use connect::checkpoint::Ownership;
+use connect::event::PartitionId;
+
+use super::Relay;
+use super::partition::State;
+use crate::metrics::Closing;
+
+impl Relay {
+    /// Takes up nothing more of a partition that is asked back.
+    pub(super) fn begin_release(&mut self, partition: PartitionId) {
+        let Some(sharing) = &mut self.sharing else {
+            return;
+        };
+        if !sharing.held.contains_key(&partition) || !sharing.releasing.insert(partition) {
+            return;
+        }
+        tracing::info!(
+            partition = partition.0,
+            "another one is to own the partition; what is under way is finished"
+        );
+        let index = self.indices[&partition];
+        if self.partitions[index].state.takes_batches() {
+            self.source.close(partition);
+            self.release_parked(index);
+            self.partitions[index].state = State::Ending;
+            self.metrics.count_closing(Closing::Loss);
+        } else if self.partitions[index].state != State::Ending {
+            self.partitions[index].state = State::Closed;
+        }
+        self.write_soon(index);
+    }
+
+    /// Partitions that can be given back now: all that are finished if the relay stops, else those that are asked back.
+    pub(super) fn finished(&self, stopping: bool) -> Vec<PartitionId> {
+        let Some(sharing) = &self.sharing else {
+            return Vec::new();
+        };
+        let is_finished = |partition: &PartitionId| {
+            let partition = &self.partitions[self.indices[partition]];
+            partition.in_flight.is_empty() && partition.progress.is_settled()
+        };
+        match stopping {
+            true => sharing.held.keys().copied().filter(is_finished).collect(),
+            false => sharing.releasing.iter().copied().filter(is_finished).collect(),
+        }
+    }
+
+    /// Forgets partitions that are finished. Returns the claims that give them back.
+    pub(super) fn forget_finished(&mut self, finished: &[PartitionId], stopping: bool) -> Vec<Ownership> {
+        let mut returns = Vec::with_capacity(finished.len());
+        let now = self.now;
+        for &partition in finished {
+            let Some(sharing) = &mut self.sharing else {
+                break;
+            };
+            returns.extend(sharing.give_back(partition));
+            sharing.held.remove(&partition);
+            sharing.releasing.remove(&partition);
+            sharing.look_at_leases();
+            if !stopping {
+                self.troubles.forget(partition, now);
+                let index = self.indices[&partition];
+                self.partitions[index].forget(State::Unowned);
+            }
+        }
+        returns
+    }
+}
