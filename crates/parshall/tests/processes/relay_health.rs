@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use access::TransportSecurity;
 use connect::event_hubs::{EventHubsOptions, Publisher};
 use connect::sink::SendToken;
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::TcpStream;
@@ -296,6 +297,45 @@ async fn without_its_sink_it_is_alive_but_not_ready_and_reports_its_lag_and_the_
             let of = |line: &&&String| line.contains(&format!("condition=\"{condition}\""));
             assert!(warnings.iter().filter(of).count() <= 1, "{said:#?}");
         }
+        service.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lag_of_a_topic_is_reported_while_its_events_can_not_be_sent() {
+    in_time(async {
+        let hubs = ["source", "destination"].map(|name| HubConfig::new(name, PARTITIONS));
+        let namespace = NamespaceConfig::with_hubs(hubs.into());
+        let service = Service::start(ServiceConfig::loopback(namespace).and(Protocol::Kafka)).await.unwrap();
+        let mut way = Switch::to(service.amqp_address());
+        let [port, by_way] =
+            [service.amqp_address(), way.address()].map(|address| address.port().to_string());
+        let sink = connection_string(&service).replace(&port, &by_way);
+        let of_kafka = service.connection_string_over(Protocol::Kafka, TransportSecurity::Plain, None);
+        let pipeline = format!(
+            "source:\n  kafka: {{connection_string: '{}', topic: source}}\n\
+             sink:\n  event_hubs: {{connection_string: '{sink}', hub: destination}}\n\
+             checkpoint: {{store: group}}\nownership: {{mode: group}}\nmetrics: 127.0.0.1:0\n",
+            of_kafka.unwrap().reveal()
+        );
+        publish(&service, 25).await;
+        let folder = tempfile::tempdir().unwrap();
+        let relay = Relaying::start(folder.path(), &pipeline).await;
+        relay.until_ready().await;
+        let lag = "parshall_relay_lag_events";
+        let even = relay.until("metrics", |answer| sum(answer, lag) == Some(0.0)).await;
+        assert_eq!(sum(&even, "parshall_relay_lag_seconds"), Some(0.0));
+        way.turn_off().await;
+        relay.until("ready", |answer| answer.starts_with("HTTP/1.1 503")).await;
+        publish(&service, 10).await;
+        let behind = relay.until("metrics", |answer| sum(answer, lag) == Some(40.0)).await;
+        assert_eq!(sum(&behind, "parshall_relay_last_enqueued_sequence_number"), Some(4.0 * 34.0));
+        let age = sum(&behind, "parshall_relay_lag_seconds").unwrap();
+        assert!(age > 0.0 && age < 4.0 * 120.0, "{age}");
+        way.turn_on();
+        relay.until("metrics", |answer| sum(answer, lag) == Some(0.0)).await;
+        relay.stop().await;
         service.stop().await;
     })
     .await;

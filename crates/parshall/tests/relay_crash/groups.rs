@@ -38,9 +38,9 @@ async fn members_that_give_up_everything_when_the_group_changes_neither_lose_nor
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_member_had_is_taken_over_after_its_session() {
     let test = async {
-        let duplicated = kill_one(Rig::start_with_members(SETTINGS, SESSION).await).await;
-        // No more than it had fetched of each of its partitions.
-        assert!(duplicated <= 3 * 400, "{duplicated} duplicates");
+        let (sent, duplicated) = kill_one(Rig::start_with_members(SETTINGS, SESSION).await).await;
+        // A commit takes a round trip, in which any number of batches may be done. Without commits a third would come again.
+        assert!(duplicated < sent / 6, "{duplicated} duplicates of {sent} events");
     };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }

@@ -75,8 +75,8 @@ async fn what_a_killed_relay_owned_is_taken_over_after_its_time() {
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
 
-/// Three relays, of which one is killed; nothing is lost. Gives how many events came again.
-pub(crate) async fn kill_one(mut rig: Rig) -> u64 {
+/// Three relays, of which one is killed; nothing is lost. Gives how many events there were, and how many came again.
+pub(crate) async fn kill_one(mut rig: Rig) -> (u64, u64) {
     let watcher = Watcher::start(&rig).await;
     let mut relays = vec![rig.relay(), rig.relay(), rig.relay()];
     until_owned(&mut relays, is_shared).await;
@@ -91,7 +91,7 @@ pub(crate) async fn kill_one(mut rig: Rig) -> u64 {
     let verdict = rig.verdict(&sends).await;
     assert!(verdict.is_intact(), "{verdict:?}");
     assert_eq!((verdict.sent, verdict.distinct), (sent, sent));
-    verdict.counts.duplicated
+    (sent, verdict.counts.duplicated)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,18 +12,17 @@ fn topic(number: u8) -> Arc<str> {
 /// Topics with partitions, and members that want some of them and say to have some.
 fn groups() -> impl Strategy<Value = (BTreeMap<Arc<str>, i32>, Vec<Candidate>)> {
     let counts = btree_map(0_u8..3, 0_i32..12, 1..4);
-    let members = vec((vec(any::<bool>(), 3), vec((0_u8..4, 0_i32..14), 0..10), -1_i32..3), 1..7);
+    let members = vec((any::<[bool; 3]>(), vec((0_u8..4, 0_i32..14), 0..10), -1_i32..3), 1..7);
     (counts, members).prop_map(|(counts, members)| {
         let counts = counts.into_iter().map(|(number, count)| (topic(number), count)).collect();
-        let member =
-            |(place, (wants, owned, generation)): (usize, (Vec<bool>, Vec<(u8, i32)>, i32))| Candidate {
-                member_id: format!("member-{place}"),
-                instance_id: None,
-                topics: (0..3).filter(|number| wants[usize::from(*number)]).map(topic).collect(),
-                owned: owned.into_iter().map(|(number, index)| (topic(number), index)).collect(),
-                generation,
-            };
-        (counts, members.into_iter().enumerate().map(member).collect())
+        let members = members.into_iter().enumerate().map(|(place, (wants, owned, generation))| Candidate {
+            member_id: format!("member-{place}"),
+            instance_id: None,
+            topics: (0..3).filter(|number| wants[usize::from(*number)]).map(topic).collect(),
+            owned: owned.into_iter().map(|(number, index)| (topic(number), index)).collect(),
+            generation,
+        });
+        (counts, members.collect())
     })
 }
 
