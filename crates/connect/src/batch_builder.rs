@@ -332,6 +332,17 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_are_skipped_are_not_forgotten_after_a_partition_was_discarded_that_had_no_batch() {
+        let now = Instant::now();
+        let mut builder = builder(1, Duration::ZERO);
+        builder.discard(PartitionId(0));
+        builder.skip(PartitionId(0), 7..8);
+        push(&mut builder, now, 0, 8);
+        let batch = builder.pop_sealed().expect("a full batch");
+        assert_eq!(batch.vacant_numbers(), std::slice::from_ref(&(7..8)));
+    }
+
+    #[test]
     fn recycled_batches_are_filled_again() {
         let now = Instant::now();
         let mut builder = builder(1, Duration::ZERO);

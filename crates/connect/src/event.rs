@@ -451,9 +451,10 @@ impl BatchPool {
         }
     }
 
-    /// Takes a batch back. Its chunks are let go at once; beyond the capacity the batch itself is dropped.
+    /// Takes a batch back. Its chunks are let go at once; beyond the capacity the batch itself is dropped, and so is one without memory,
+    /// which is what is left where a batch was taken away.
     pub fn give(&mut self, mut batch: EventBatch) {
-        if self.free.len() < self.capacity {
+        if self.free.len() < self.capacity && batch.has_memory() {
             batch.clear(PartitionId::default());
             self.free.push(batch);
         }

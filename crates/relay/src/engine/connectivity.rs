@@ -229,8 +229,9 @@ impl Relay {
             partition: partition.id,
             position: match (position, next) {
                 (Position::After(number), Some(next)) => Position::After(number.max(next - 1)),
-                (Position::Beginning | Position::Unknown, Some(next)) => Position::After(next - 1),
-                (position, None) => position,
+                (Position::Beginning | Position::Unknown, Some(next @ 1..)) => Position::After(next - 1),
+                (Position::Unknown, Some(_)) => Position::Beginning,
+                (position, _) => position,
             },
             oldest_held: oldest.and_then(|batch| batch.events().first()).map(|event| event.enqueued_time),
         }

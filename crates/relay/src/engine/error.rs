@@ -45,7 +45,7 @@ pub enum RelayError {
     #[error("the checkpoints cannot be read")]
     Store(#[from] StoreError),
     /// Those who share the partitions do not let this relay take part.
-    #[error("the partitions can't be shared any more")]
+    #[error("the partitions can't be shared")]
     Sharing(#[source] StoreError),
     /// The partitions cannot be shared in this way.
     #[error("the partitions cannot be shared")]

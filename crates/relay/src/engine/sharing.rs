@@ -296,15 +296,15 @@ impl Relay {
         };
         let listed = match listed {
             Ok(listed) => listed,
-            // Before anything was carried, nothing is lost by giving up.
-            Err(error) if !sharing.answered => {
-                self.fail(error.into());
-                return;
-            }
             // It will not be let in later either.
             Err(error @ StoreError::Membership { .. }) => {
                 sharing.rest(now);
                 self.fail(RelayError::Sharing(error));
+                return;
+            }
+            // Before anything was carried, nothing is lost by giving up.
+            Err(error) if !sharing.answered => {
+                self.fail(error.into());
                 return;
             }
             Err(error) => {
