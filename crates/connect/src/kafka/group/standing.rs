@@ -17,6 +17,8 @@ pub(crate) struct Standing {
     pub(crate) is_known: bool,
     /// What it has, by topic.
     pub(super) held: BTreeMap<Arc<str>, BTreeMap<i32, Held>>,
+    /// What keeps it at present from becoming a member again.
+    pub(crate) trouble: Option<String>,
     /// Why it can't be a member, now and later.
     pub(super) failure: Option<Failure>,
 }
@@ -31,9 +33,10 @@ pub(crate) struct Held {
 }
 
 impl Standing {
-    /// Whether others should look at what is had: it is more, less, or had in another way, or never will be.
+    /// Whether others should look at what is had: it is more, less, or had in another way, or can't be.
     pub(super) fn is_otherwise_held(&self, other: &Self) -> bool {
-        self.held != other.held || self.failure != other.failure
+        let is_other_trouble = self.trouble.is_some() != other.trouble.is_some();
+        self.held != other.held || is_other_trouble || self.failure != other.failure
     }
 
     /// Why it can't be a member, now and later.

@@ -43,8 +43,8 @@ pub(super) struct Task {
     count: watch::Sender<u64>,
     /// Questions in a row that came to nothing.
     failures: u32,
-    /// Whether the log knows of them.
-    is_told: bool,
+    /// What the last of them was, if they are many.
+    trouble: Option<String>,
 }
 
 /// Nothing more is to be done, but for this.
@@ -58,7 +58,7 @@ impl Task {
         count: watch::Sender<u64>,
     ) -> Self {
         let member = Member::new(options.clone(), Instant::now());
-        Self { options: Arc::new(options), member, coordinator, show, count, failures: 0, is_told: false }
+        Self { options: Arc::new(options), member, coordinator, show, count, failures: 0, trouble: None }
     }
 
     /// Is a member from the order to begin until that to leave, or until nobody can order any more.
@@ -114,10 +114,9 @@ impl Task {
             Err(error) => error,
         };
         self.failures += 1;
-        if self.failures >= TOLD_AFTER && !std::mem::replace(&mut self.is_told, true) {
-            tracing::warn!(%error, group_id = self.coordinator.group_id(), "the consumer group can't be taken part in");
-        } else {
-            tracing::debug!(%error, group_id = self.coordinator.group_id(), "a member asks again");
+        tracing::debug!(%error, group_id = self.coordinator.group_id(), "a member asks again");
+        if self.failures >= TROUBLE_AFTER {
+            self.trouble = Some(error.to_string());
         }
         let delay = RETRY.delay_after(self.failures, 0).unwrap_or(RETRY.max_delay);
         self.publish();
@@ -126,12 +125,7 @@ impl Task {
 
     fn succeed(&mut self) -> ControlFlow<End> {
         self.failures = 0;
-        if std::mem::take(&mut self.is_told) {
-            tracing::info!(
-                group_id = self.coordinator.group_id(),
-                "the consumer group is taken part in again"
-            );
-        }
+        self.trouble = None;
         ControlFlow::Continue(())
     }
 
@@ -146,7 +140,9 @@ impl Task {
 
     /// Shows how the member stands, if that has changed.
     fn publish(&self) {
-        let standing = self.member.standing();
+        let mut standing = self.member.standing();
+        // As long as the session lasts, nothing is wrong.
+        standing.trouble = self.trouble.clone().filter(|_| standing.generation < 0);
         let mut moved = false;
         self.show.send_if_modified(|shown| {
             let changed = *shown != standing;
@@ -249,8 +245,8 @@ const RETRY: RetryPolicy = RetryPolicy {
     seed: 0,
 };
 
-/// A broker that is started again is there before the log hears of it.
-const TOLD_AFTER: u32 = 5;
+/// A broker that is started again is there before anybody hears of it.
+const TROUBLE_AFTER: u32 = 5;
 
 /// For how long a member does nothing that has failed.
 const A_WHILE: Duration = Duration::from_secs(3_600);

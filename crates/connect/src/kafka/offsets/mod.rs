@@ -240,6 +240,12 @@ impl CheckpointStore for GroupOffsetStore {
         let mut written = Vec::new();
         {
             let standing = membership.standing();
+            if let Some(trouble) = &standing.trouble {
+                // Everything is lost by now, which the list has told.
+                let reason =
+                    format!("the consumer group {} can't be taken part in: {trouble}", self.group_id);
+                return Box::pin(std::future::ready(Err(StoreError::Unavailable { reason })));
+            }
             for claim in claims {
                 let Ok(index) = i32::try_from(claim.partition.0) else { continue };
                 let held = standing.held(&claim.group.hub, index);

@@ -184,6 +184,7 @@ impl Member {
             is_settled: matches!(self.phase, Phase::Settled) && self.generation >= 0,
             is_known: self.is_known,
             held,
+            trouble: None,
             failure: self.failure.clone(),
         }
     }
