@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use connect::event::{Encoding, EnqueuedTime, EventBatch, PartitionId};
-use connect::kafka::{connect_sink, connect_source, ends};
+use connect::kafka::{PartitionExtent, TopicExtents, connect_sink, connect_source, ends};
 use connect::sink::{ErrorClass, OutgoingBatch, SendToken};
 use connect::source::{SourceEvent, SourceOptions, StartPosition};
 use hub::namespace::{HubConfig, NamespaceConfig};
@@ -233,5 +233,34 @@ async fn tls_trusts_the_given_authority_and_no_other() {
     options.properties.set("security.protocol", "sasl_plaintext");
     let refused = within(connect_sink(&options)).await.unwrap_err();
     assert!(refused.to_string().contains("TLS"), "{refused}");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn how_far_partitions_reach_and_how_far_they_were_read_is_known() {
+    let service = serve().await;
+    let mut extents = TopicExtents::of(options(&service, &[]));
+    let empty = |extent: &PartitionExtent| (extent.start, extent.end, extent.last_time) == (0, 0, None);
+    assert!(within(extents.ask()).await.unwrap().iter().all(empty));
+    let mut to = sink(&service, &[]).await;
+    publish(&mut *to, 1, &records(&values(6, 16))).await;
+    let found = within(extents.ask()).await.unwrap();
+    assert_eq!(found.iter().map(|extent| extent.partition.0).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!((found[1].start, found[1].end), (0, 6));
+    assert!(found[1].last_time.is_some() && empty(&found[0]) && empty(&found[2]), "{found:?}");
+
+    let mut source = source(&service, &[], &StartPosition::Earliest).await;
+    let partition = PartitionId(1);
+    assert_eq!(source.next_number(partition), None, "nothing was asked yet");
+    let SourceEvent::Batch(batch) = within(poll_fn(|context| source.poll_batch(context))).await.unwrap()
+    else {
+        panic!("a batch");
+    };
+    assert_eq!((batch.partition(), batch.len()), (partition, 6));
+    assert_eq!(source.next_number(partition), None, "somebody has it");
+    source.release(batch);
+    assert_eq!(source.next_number(partition), Some(6));
+    source.close(partition);
+    assert_eq!(source.next_number(partition), None);
     service.stop().await;
 }
