@@ -14,8 +14,9 @@ pub struct MeasuredSystem {
     pub name: String,
     /// Whether it is our relay, over another transport than usual.
     pub ours: bool,
-    /// How it reached the service: `tcp`, `tls`, `web-socket` or `web-socket-tls`.
-    #[schemars(extend("enum" = ["tcp", "tls", "web-socket", "web-socket-tls"]))]
+    /// How it reached the service: `tcp`, `tls`, `web-socket` or `web-socket-tls` over AMQP, `kafka` or `kafka-tls`. Where its ends
+    /// differ, `kafka to tcp` and the like.
+    #[schemars(extend("pattern" = "^(tcp|tls|web-socket|web-socket-tls|kafka|kafka-tls)( to (tcp|tls|web-socket|web-socket-tls|kafka|kafka-tls))*$"))]
     pub transport: String,
 }
 

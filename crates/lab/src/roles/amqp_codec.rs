@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use connect::event::Encoding;
 
 use super::backend::{DecodedMessage, MessageCodec};
+use super::kafka_codec::as_written;
 use crate::payload::HEADER_PROPERTY;
 
 /// AMQP messages: the payload in a Data section, the header, if it travels beside it, in an application property.
@@ -55,7 +56,7 @@ fn property(map: &[u8]) -> Option<&[u8]> {
     let mut entries = Reader::new(map).map().ok()??;
     while let Some(reader) = entries.entry() {
         if reader.text().ok()? == Some(HEADER_PROPERTY) {
-            return reader.binary().ok()?;
+            return reader.binary().ok()?.map(as_written);
         }
         reader.skip().ok()?;
     }

@@ -37,7 +37,8 @@ pub(super) async fn open_source(
     Ok(OpenedSource { source: AnySource::ByCheckpoint(source), positions: positions.into_iter().collect() })
 }
 
-fn options(endpoint: &Endpoint, entity: &Entity) -> Result<KafkaOptions, BackendError> {
+/// How the topic is reached.
+pub(super) fn options(endpoint: &Endpoint, entity: &Entity) -> Result<KafkaOptions, BackendError> {
     let access = endpoint.kafka.as_ref().filter(|_| entity.is_log());
     let access = access.ok_or_else(|| BackendError::NoTopic(entity.name().to_owned()))?;
     let client = access.client.available().ok_or(BackendError::NoClient)?;

@@ -5,7 +5,7 @@ use connect::event::Encoding;
 use kafka::record_tail::RecordTail;
 
 use super::backend::{DecodedMessage, MessageCodec};
-use crate::payload::HEADER_PROPERTY;
+use crate::payload::{HEADER_PROPERTY, Header};
 
 /// Records without a key: the payload is the value, the header, if it travels beside it, a header.
 #[derive(Debug, Clone, Copy)]
@@ -35,9 +35,21 @@ impl MessageCodec for KafkaCodec {
         let tail = RecordTail::read(message).ok()?;
         let header = match tail.headers.count() {
             0 => None,
-            _ => tail.headers.iter().find(|(name, _)| *name == HEADER_PROPERTY).and_then(|(_, value)| value),
+            _ => {
+                let header = tail.headers.iter().find(|(name, _)| *name == HEADER_PROPERTY);
+                header.and_then(|(_, value)| value).map(as_written)
+            }
         };
         Some(DecodedMessage { header, payload: tail.value? })
+    }
+}
+
+/// The header of a payload as it was written. A property of AMQP becomes a header in the encoding that it had there, and may be
+/// made a property again.
+pub(super) fn as_written(property: &[u8]) -> &[u8] {
+    match property {
+        [VBIN8, _, value @ ..] if value.len() == Header::DETACHED_LENGTH => value,
+        _ => property,
     }
 }
 
@@ -57,6 +69,9 @@ fn put_varint(message: &mut BytesMut, value: i32) {
     }
     message.put_u8(rest as u8);
 }
+
+/// The format code of AMQP for binary of up to 255 bytes. A length follows it.
+const VBIN8: u8 = 0xa0;
 
 /// The length of a key that is not there.
 const NO_KEY: i32 = -1;
@@ -78,6 +93,14 @@ mod tests {
                 assert_eq!(KafkaCodec.decode(&message), None);
             }
         }
+    }
+
+    #[test]
+    fn a_header_that_was_a_property_of_amqp_is_what_it_was_there() {
+        let mut message = BytesMut::new();
+        KafkaCodec.encode(Some(b"\xa0\x10sixteen bytes   "), b"payload", &mut message);
+        let expected = DecodedMessage { header: Some(b"sixteen bytes   "), payload: b"payload" };
+        assert_eq!(KafkaCodec.decode(&message), Some(expected));
     }
 
     #[test]

@@ -12,7 +12,6 @@
 //! each are its own.
 
 pub mod amqp_codec;
-pub mod amqp_relay;
 pub mod backend;
 mod causes;
 mod channel;
@@ -25,6 +24,7 @@ mod lines;
 mod load;
 pub mod memory;
 pub mod network;
+pub mod our_relay;
 pub mod process;
 pub mod protocol;
 mod relay;

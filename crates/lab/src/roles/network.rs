@@ -17,10 +17,10 @@ use hub::service::StartError;
 use pipeline::ConnectError;
 
 use super::amqp_codec::AmqpCodec;
-use super::amqp_relay::{self, AmqpRelay};
 use super::backend::{Backend, DecodedMessage, MessageCodec, OpenedSource};
 use super::embedded::{self, EmbeddedService};
 use super::kafka_codec::KafkaCodec;
+use super::our_relay::{self, OurRelay};
 use super::protocol::{Endpoint, ReadFrom, RelayConfig, ServiceConfig};
 use super::{event_hubs, kafka, service_bus};
 use crate::scenario::{self, Entity, Protocol};
@@ -123,7 +123,7 @@ pub(super) const fn transport(endpoint: &Endpoint) -> Transport {
 
 impl Backend for Network {
     type Service = EmbeddedService;
-    type Relay = AmqpRelay;
+    type Relay = OurRelay;
     type Codec = NetworkCodec;
     type Error = BackendError;
 
@@ -138,8 +138,8 @@ impl Backend for Network {
         embedded::start(config).await
     }
 
-    async fn connect_relay(&self, config: &RelayConfig) -> Result<AmqpRelay, BackendError> {
-        amqp_relay::connect(config).await
+    async fn connect_relay(&self, config: &RelayConfig) -> Result<OurRelay, BackendError> {
+        our_relay::connect(config).await
     }
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<Box<dyn Sink>, BackendError> {

@@ -101,7 +101,8 @@ pub(super) fn collect(
         (Stage::Delivery, Role::Sink),
     ] {
         let has_one_clock = plan.is_embedded() && !is_elsewhere(Role::Service) && !is_elsewhere(role);
-        if !has_one_clock || plan.mode() == LoadMode::Backlog {
+        let is_dated = stage != Stage::InHub || plan.reads_dates_of_the_service();
+        if !has_one_clock || !is_dated || plan.mode() == LoadMode::Backlog {
             distributions.stages.remove(&stage);
         }
     }

@@ -98,6 +98,15 @@ impl<'a> TrialPlan<'a> {
         !self.is_external() && reads_a_log && self.parameters.relay.ownership.is_shared()
     }
 
+    /// Whether the dates by which the pipeline reads events are those of their append. Records of Kafka keep the date of whoever
+    /// sent them, and only readers of AMQP are not shown it.
+    pub(super) fn reads_dates_of_the_service(&self) -> bool {
+        let reads_records =
+            |pipeline: &scenario::Pipeline| pipeline.from.connection.protocol == Protocol::Kafka;
+        self.topology.load.connection.protocol == Protocol::Amqp
+            || !self.topology.pipeline.as_ref().is_some_and(reads_records)
+    }
+
     /// How many processes the relay's role has. A command is one, whatever it starts.
     pub(super) fn relay_processes(&self) -> u32 {
         match (&self.topology.pipeline, self.is_external()) {
@@ -544,13 +553,16 @@ fn time_of(ready: &Readiness, within: Duration) -> Duration {
 
 /// What is measured in the pipeline's place, unless it is our relay over plain TCP.
 fn system(sut: &SystemUnderTest, topology: &Topology) -> Option<MeasuredSystem> {
-    let connection = topology.pipeline.as_ref().map(|pipeline| pipeline.from.connection).unwrap_or_default();
-    let is_usual = sut.is_ours() && connection == Connection::default();
-    (!is_usual).then(|| MeasuredSystem {
-        name: sut.name.clone(),
-        ours: sut.is_ours(),
-        transport: transport_name(connection).to_owned(),
-    })
+    let pipeline = topology.pipeline.iter();
+    let ends = pipeline.flat_map(|pipeline| std::iter::once(&pipeline.from).chain(&pipeline.to));
+    let mut ways: Vec<&str> = ends.map(|end| transport_name(end.connection)).collect();
+    ways.dedup();
+    let transport = match ways.as_slice() {
+        [] => transport_name(Connection::default()).to_owned(),
+        ways => ways.join(" to "),
+    };
+    let is_usual = sut.is_ours() && transport == transport_name(Connection::default());
+    (!is_usual).then(|| MeasuredSystem { name: sut.name.clone(), ours: sut.is_ours(), transport })
 }
 
 /// What results call the way of a pipeline to the service.

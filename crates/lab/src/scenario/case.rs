@@ -105,10 +105,14 @@ impl Case {
     }
 }
 
-/// Hides the secrets among the properties of Kafka's clients in a part of a topology: an end, or a list of them.
+/// Hides the secrets among the properties of Kafka's clients in a part of a topology: an end, a list of them, or the pipeline,
+/// which has both.
 fn mask_properties(section: &mut Value) {
     if let Value::Array(ends) = section {
         return ends.iter_mut().for_each(mask_properties);
+    }
+    for key in ["from", "to"] {
+        section.get_mut(key).into_iter().for_each(mask_properties);
     }
     let Some(properties) = section.get_mut("properties") else {
         return;

@@ -4,6 +4,9 @@
 //! mapping: `load: {to: in, tls: true}`, `sink: {from: out, subscription: verify, transport: web-socket}`. One that speaks Kafka
 //! says so there, by which client, and with which properties:
 //! `load: {to: in, protocol: kafka, client: librdkafka, properties: {linger.ms: 0, acks: 1}}`.
+//!
+//! The ends of a pipeline are names or mappings, too: `from: {entity: in, protocol: kafka}`. What such a mapping leaves out is
+//! as the pipeline itself has it, for both of its ends.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -115,6 +118,42 @@ pub struct Receiving {
     /// The properties of that client.
     #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
     pub properties: KafkaProperties,
+}
+
+/// An end of a pipeline. The keys of its mapping; what is left out is as the pipeline has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineEnd {
+    /// The entity; of a topic that is read, with `/` and a subscription.
+    pub entity: String,
+    /// What is spoken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// Whether it is encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<bool>,
+    /// What carries the bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// Which client speaks Kafka.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<KafkaClient>,
+    /// The properties of that client.
+    #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
+    pub properties: KafkaProperties,
+}
+
+impl PipelineEnd {
+    /// How it is reached where the pipeline as a whole has this connection and this client.
+    pub(super) fn reached(&self, usual: Connection, client: KafkaClient) -> (Connection, KafkaEnd) {
+        let connection = Connection {
+            protocol: self.protocol.unwrap_or(usual.protocol),
+            tls: self.tls.unwrap_or(usual.tls),
+            transport: self.transport.unwrap_or(usual.transport),
+        };
+        let client = self.client.unwrap_or(client);
+        (connection, KafkaEnd { client, properties: self.properties.clone() })
+    }
 }
 
 impl End {
@@ -230,6 +269,25 @@ impl Named for Receiving {
     }
 }
 
+impl Named for PipelineEnd {
+    const EXPECTED: &'static str = "the name of an entity, or `{entity: in, protocol: kafka}`";
+
+    fn named(entity: String) -> Self {
+        Self {
+            entity,
+            protocol: None,
+            tls: None,
+            transport: None,
+            client: None,
+            properties: KafkaProperties::default(),
+        }
+    }
+
+    fn name(&self) -> Option<&str> {
+        (*self == Self::named(self.entity.clone())).then_some(&self.entity)
+    }
+}
+
 impl<T: Named + Serialize> Serialize for ByName<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.name() {
@@ -263,15 +321,15 @@ impl<'de, T: Named + Deserialize<'de>> Deserialize<'de> for ByName<T> {
     }
 }
 
-/// Names of entities: one, or a list of them.
+/// Ends of a pipeline: one, or a list of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OneOrMore(pub Vec<String>);
+pub struct OneOrMore(pub Vec<ByName<PipelineEnd>>);
 
 impl Serialize for OneOrMore {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.as_slice() {
-            [only] => serializer.serialize_str(only),
-            names => names.serialize(serializer),
+            [only] => only.serialize(serializer),
+            ends => ends.serialize(serializer),
         }
     }
 }
@@ -284,11 +342,16 @@ impl<'de> Deserialize<'de> for OneOrMore {
             type Value = OneOrMore;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("the name of an entity, or a list of names")
+                write!(formatter, "{}, or a list of such", PipelineEnd::EXPECTED)
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<OneOrMore, E> {
-                Ok(OneOrMore(vec![text.to_owned()]))
+                Ok(OneOrMore(vec![ByName(PipelineEnd::named(text.to_owned()))]))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<OneOrMore, A::Error> {
+                let end = PipelineEnd::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(OneOrMore(vec![ByName(end)]))
             }
 
             fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<OneOrMore, A::Error> {

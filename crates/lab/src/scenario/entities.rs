@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
-use super::TopologySection;
+use super::end::is_usual;
+use super::{Protocol, TopologySection};
 
 /// The entities of a case: the section `hubs`, or the section `queues` or `topology` in its place. For what they mean,
 /// see [`Topology`](super::Topology).
@@ -28,6 +29,9 @@ pub struct Hubs {
     pub source: Hub,
     /// Where the relay sends and the sink receives.
     pub destination: Hub,
+    /// What every role speaks with them.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub protocol: Protocol,
 }
 
 /// One hub. The embedded service creates it; in a namespace that exists it has the partitions that it has there.

@@ -11,8 +11,9 @@ use super::found;
 use super::glob::Glob;
 use super::sweep::{self, Point, Step, Sweep};
 use super::{
-    Axis, Case, Embedded, Entities, FoundHub, Hub, Hubs, Limits, Load, Parameters, Phases, Prices, Published,
-    Queues, Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, system, target, validate,
+    Axis, Case, Embedded, Entities, FoundHub, Hub, Hubs, Limits, Load, Parameters, Phases, Prices, Protocol,
+    Published, Queues, Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, system, target,
+    validate,
 };
 use crate::record::LatencyRecording;
 
@@ -518,6 +519,7 @@ struct File {
 struct HubsSection {
     source: HubSection,
     destination: HubSection,
+    protocol: Protocol,
 }
 
 #[derive(Default, Deserialize)]
@@ -536,6 +538,7 @@ impl File {
             (None, None) => Entities::Hubs(Hubs {
                 source: self.hubs.source.or_default("source", DEFAULT_SOURCE_PARTITIONS),
                 destination: self.hubs.destination.or_default("destination", self.relay.fan_out),
+                protocol: self.hubs.protocol,
             }),
         };
         Parameters {

@@ -215,14 +215,16 @@ fn left_behind(case: &Case, topology: &Topology) -> Vec<(&'static str, String)> 
     let sut = &case.parameters.sut;
     if !sut.is_ours() {
         lines.push(("", format!("whatever {} stores there itself", sut.name)));
-    } else if topology.of_pipeline().is_some_and(Entity::is_log) {
-        let place = match case.parameters.relay.checkpoint_store {
-            CheckpointStore::Memory => "in memory",
+    } else if let Some(Entity::Hub(source)) = topology.of_pipeline() {
+        let kept = |place: &str| format!("no checkpoints and no claims: the relay keeps them {place}");
+        let line = match case.parameters.relay.checkpoint_store {
+            CheckpointStore::Memory => kept("in memory"),
             CheckpointStore::File | CheckpointStore::Blob => {
-                "in files beneath the results, deleted after each trial"
+                kept("in files beneath the results, deleted after each trial")
             }
+            CheckpointStore::Group => format!("the committed offsets of the group {}", source.consumer_group),
         };
-        lines.push(("", format!("no checkpoints and no claims: the relay keeps them {place}")));
+        lines.push(("", line));
     }
     lines
 }

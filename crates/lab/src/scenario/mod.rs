@@ -37,7 +37,9 @@ mod validate;
 pub use crate::results::{Prices, Published};
 pub use capacity::{Capacity, Percent, PercentError, PurposefulFailures};
 pub use case::{Axis, Case};
-pub use end::{ByName, Connection, End, KafkaEnd, Named, OneOrMore, Protocol, Receiving, Sending, Transport};
+pub use end::{
+    ByName, Connection, End, KafkaEnd, Named, OneOrMore, PipelineEnd, Protocol, Receiving, Sending, Transport,
+};
 pub use entities::{Entities, Hub, Hubs, Queue, QueueName, Queues};
 pub use entity::{Entity, EntitySection, Topic};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};

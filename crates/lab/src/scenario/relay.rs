@@ -67,6 +67,8 @@ pub enum CheckpointStore {
     File,
     /// In blobs of the embedded service, as the official SDKs lay them out.
     Blob,
+    /// As committed offsets of the consumer group, where the source is read over Kafka.
+    Group,
 }
 
 impl Relay {

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use super::end::is_usual;
 use super::{
-    ByName, Connection, End, Entities, Entity, EntitySection, OneOrMore, Protocol, Queue, Receiving, Sending,
-    Transport,
+    ByName, Connection, End, Entities, Entity, EntitySection, KafkaClient, OneOrMore, PipelineEnd, Protocol,
+    Queue, Receiving, Sending, Transport,
 };
 use crate::results::{Noun, Role};
 
@@ -88,12 +88,13 @@ pub struct TopologySection {
     pub measure: Measured,
 }
 
-/// The section `topology.pipeline`. Both of its ends are reached in the same way.
+/// The section `topology.pipeline`. What it says of how the service is reached holds for both of its ends, unless an end says
+/// something else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineSection {
     /// What it reads: an entity, and of a topic a subscription after a `/`.
-    pub from: String,
+    pub from: ByName<PipelineEnd>,
     /// The entity that it sends to, or several, each of which gets every event; none where it forwards nothing.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub to: OneOrMore,
@@ -106,13 +107,16 @@ pub struct PipelineSection {
     /// What carries the bytes.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub transport: Transport,
+    /// Which client speaks Kafka.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub client: KafkaClient,
 }
 
 impl Topology {
     /// The graph that a form of it means. `tls` is whether the system under test is to use it, whatever the form says.
     pub(super) fn of(entities: &Entities, tls: bool) -> Self {
-        let straight = |source: Entity, destination: Entity| {
-            let usual = Connection::default();
+        let straight = |source: Entity, destination: Entity, protocol: Protocol| {
+            let usual = Connection { protocol, ..Connection::default() };
             let connection = Connection { tls, ..usual };
             Self {
                 entities: [(SOURCE.to_owned(), source), (DESTINATION.to_owned(), destination)].into(),
@@ -126,9 +130,11 @@ impl Topology {
             }
         };
         match entities {
-            Entities::Hubs(hubs) => {
-                straight(Entity::Hub(hubs.source.clone()), Entity::Hub(hubs.destination.clone()))
-            }
+            Entities::Hubs(hubs) => straight(
+                Entity::Hub(hubs.source.clone()),
+                Entity::Hub(hubs.destination.clone()),
+                hubs.protocol,
+            ),
             Entities::Queues(queues) => {
                 let queue = |name: &str| {
                     Entity::Queue(Queue {
@@ -138,7 +144,7 @@ impl Topology {
                         largest_message: queues.largest_message,
                     })
                 };
-                straight(queue(&queues.source.name), queue(&queues.destination.name))
+                straight(queue(&queues.source.name), queue(&queues.destination.name), Protocol::Amqp)
             }
             Entities::Topology(section) => {
                 let entities = section.entities.iter();
@@ -269,10 +275,20 @@ impl TopologySection {
 
 impl PipelineSection {
     fn resolve(&self, tls: bool) -> Pipeline {
-        let tls = tls || self.tls;
-        let connection = Connection { protocol: self.protocol, tls, transport: self.transport };
-        let to = self.to.0.iter().map(|to| End::of(to, connection)).collect();
-        Pipeline { from: End::read(&self.from, connection), to }
+        let usual = Connection { protocol: self.protocol, tls: self.tls, transport: self.transport };
+        let reached = |end: &PipelineEnd| {
+            let (connection, kafka) = end.reached(usual, self.client);
+            (Connection { tls: tls || connection.tls, ..connection }, kafka)
+        };
+        let written = |ByName(end): &ByName<PipelineEnd>| {
+            let (connection, kafka) = reached(end);
+            End { kafka, ..End::of(&end.entity, connection) }
+        };
+        let (connection, kafka) = reached(&self.from.0);
+        Pipeline {
+            from: End { kafka, ..End::read(&self.from.0.entity, connection) },
+            to: self.to.0.iter().map(written).collect(),
+        }
     }
 }
 

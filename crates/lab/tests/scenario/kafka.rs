@@ -1,6 +1,6 @@
 //! Ends that speak Kafka: how they are written, what they reach, and what they can't have.
 
-use lab::scenario::{CaseOptions, KafkaClient, Parameters, Protocol, Target};
+use lab::scenario::{CaseOptions, End, KafkaClient, Parameters, Protocol, Target};
 use serde_json::{Value, json};
 
 use super::topology::parameters;
@@ -82,13 +82,83 @@ fn what_a_client_refuses_is_refused_at_its_place() {
         let error = told(BOTH_ENDS, arguments);
         assert!(error.contains(message), "{arguments:?}: {error}");
     }
-    let pipeline = "topology:\n  entities: {in: {hub: a}, out: {hub: b}}\n  load: in\n  \
-                    pipeline: {from: in, to: out, protocol: kafka}\n  sink: out\n";
-    assert!(
-        told(pipeline, &[]).contains("`topology.pipeline.protocol`: the pipelines of scenarios speak AMQP")
-    );
     let short = told("hubs: {}\n", &["target={kafka: {bootstrap: a}}"]);
     assert!(short.contains("the ends of `hubs` and `queues` speak AMQP"), "{short}");
+}
+
+const RELAY: &str = "topology:
+  entities: {in: {hub: a, partitions: 4}, out: {hub: b, partitions: 4}, audit: {hub: c, partitions: 4}}
+  load: {to: in, protocol: kafka}
+  pipeline:
+    from: {entity: in, properties: {fetch.wait.max.ms: 100}}
+    to: [{entity: out, protocol: amqp}, {entity: audit, properties: {linger: {ms: 5}}}]
+    protocol: kafka
+  sinks: [out, {from: audit, protocol: kafka}]
+relay: {fan_out: 4, checkpoint_store: group}
+";
+
+#[test]
+fn each_end_of_a_pipeline_speaks_what_it_says_or_what_the_pipeline_does() {
+    let parameters = parameters(RELAY, &[]);
+    let pipeline = parameters.topology().pipeline.unwrap();
+    let spoken = |end: &End| end.connection.protocol;
+    assert_eq!(spoken(&pipeline.from), Protocol::Kafka);
+    assert_eq!(pipeline.to.iter().map(spoken).collect::<Vec<_>>(), [Protocol::Amqp, Protocol::Kafka]);
+    assert_eq!(pipeline.from.kafka.properties.get("fetch.wait.max.ms"), Some("100"));
+    assert_eq!(pipeline.to[1].kafka.properties.get("linger.ms"), Some("5"));
+    let json = serde_json::to_string(&parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), parameters);
+    for (arguments, message) in [
+        (
+            &["topology.pipeline.protocol=amqp"][..],
+            "`topology.pipeline.from.properties`: it is for ends that speak Kafka",
+        ),
+        (
+            &["topology.pipeline.from.properties.linger.mss=1"],
+            "`topology.pipeline.from.properties.linger.mss`: the native client does not know it",
+        ),
+        (
+            &["topology.pipeline.to={entity: out, transport: web-socket}", "topology.sinks=[out]"],
+            "`topology.pipeline.to.transport`: Kafka is spoken over TCP",
+        ),
+        (
+            &["topology.pipeline.from={entity: in, protocol: amqp}"],
+            "`relay.checkpoint_store`: only a group of Kafka commits offsets",
+        ),
+        (
+            &["relay.ownership=greedy"],
+            "`relay.checkpoint_store`: committed offsets can't be shared by claims",
+        ),
+        (
+            &["topology.pipeline.to=out", "topology.sinks=[out]", "sut={command: [x]}"],
+            "`topology.pipeline.protocol`: a command is told how it reaches the entities over AMQP",
+        ),
+    ] {
+        let error = told(RELAY, arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn secrets_of_a_pipeline_stay_out_of_the_results() {
+    let set = ["topology.pipeline.from.properties.sasl.password=hush".to_owned()];
+    let options = CaseOptions { set: set.to_vec(), ..CaseOptions::default() };
+    let case = cases(&format!("scenario: s\n{RELAY}"), &options).unwrap().remove(0);
+    let shown = format!("{case:?} {}", Value::Object(case.params()));
+    assert!(!shown.contains("hush") && shown.contains("***"), "{shown}");
+}
+
+#[test]
+fn hubs_are_topics_of_kafka_at_every_end() {
+    let topology = parameters("hubs: {protocol: kafka}\n", &[]).topology();
+    assert!(topology.ends().all(|end| end.connection.protocol == Protocol::Kafka));
+    let tls = parameters("hubs: {protocol: kafka}\nsut: {transport: tls}\n", &[]).topology();
+    let encrypted: Vec<bool> = tls.ends().map(|end| end.connection.tls).collect();
+    assert_eq!(encrypted, [false, true, true, false]);
+    let cluster = parameters("hubs: {protocol: kafka}\n", &["target={kafka: {bootstrap: a}}"]);
+    assert!(cluster.target.kafka().is_some());
+    let command = told("hubs: {protocol: kafka}\n", &["sut={command: [x]}"]);
+    assert!(command.contains("`hubs.protocol`: a command is told"), "{command}");
 }
 
 #[test]

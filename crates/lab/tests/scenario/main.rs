@@ -90,7 +90,7 @@ fn every_mode_of_the_study_is_one_argument_away() {
             assert_eq!(scenario.cases(&options).unwrap().len(), 4, "{mode}");
             let sweeps = all_sweeps().sweeps;
             let all = scenario.cases(&CaseOptions { sweeps, ..options });
-            assert_eq!(all.unwrap().len(), 25, "{mode}");
+            assert_eq!(all.unwrap().len(), 27, "{mode}");
         }
     }
 }

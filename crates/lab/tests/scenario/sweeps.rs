@@ -43,7 +43,7 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
     );
     assert_eq!(table("fan_out").len(), 4);
     assert_eq!(table("sut"), [("sut=java-5.17.1", 6_092.0), ("sut=java-5.18.0", 11_859.0)]);
-    assert_eq!(cases.len(), 25);
+    assert_eq!(cases.len(), 27);
     let case = |name: &str| {
         let found = cases.iter().find(|case| case.name == name).unwrap();
         &found.parameters

@@ -11,6 +11,7 @@ mod full_disk;
 mod honesty;
 mod kafka;
 mod kafka_latency;
+mod kafka_relay;
 mod lab_check;
 mod queue_forward;
 mod remote_roles;

@@ -4,6 +4,7 @@ use connect::kafka::PropertyError;
 use settings::SettingsError;
 
 use super::Rules;
+use super::topology::EndPlace;
 use pipeline::kafka::BOOTSTRAP;
 
 use crate::scenario::kafka;
@@ -25,25 +26,43 @@ impl Rules<'_> {
     /// Whether the target speaks what the ends of a short form do.
     pub(super) fn short_form(&self, parameters: &Parameters) -> Result<(), SettingsError> {
         let target = &parameters.target;
+        let protocol = match &parameters.entities {
+            Entities::Hubs(hubs) => hubs.protocol,
+            Entities::Queues(_) => Protocol::Amqp,
+            Entities::Topology(_) => return Ok(()),
+        };
         let speaks_amqp = *target == Target::Embedded || target.namespace().is_some();
-        if speaks_amqp || matches!(parameters.entities, Entities::Topology(_)) {
-            return Ok(());
+        if protocol == Protocol::Amqp && !speaks_amqp {
+            let reason = "it is a cluster of Kafka, and the ends of `hubs` and `queues` speak AMQP";
+            let advice =
+                "set `hubs.protocol` to `kafka`, or write a `topology` whose ends have `protocol: kafka`";
+            return Err(self.document.mistake("target", reason, advice));
         }
-        let reason = "it is a cluster of Kafka, and the ends of `hubs` and `queues` speak AMQP";
-        Err(self.document.mistake("target", reason, "write a `topology` whose ends have `protocol: kafka`"))
+        if protocol == Protocol::Kafka && matches!(target, Target::Command(_)) && target.kafka().is_none() {
+            return Err(self.document.mistake("target", SILENT_COMMAND, HOW_IT_SPEAKS));
+        }
+        if protocol == Protocol::Kafka && !parameters.sut.is_ours() {
+            let reason = "a command is told how it reaches the hubs over AMQP";
+            return Err(self.document.mistake(
+                "hubs.protocol",
+                reason,
+                "leave it out, or measure `sut: parshall`",
+            ));
+        }
+        Ok(())
     }
 
-    /// Whether what is spoken at an end, which stands at a path, fits the entity and the service.
+    /// Whether what is spoken at an end, which stands at a place, fits the entity and the service.
     pub(super) fn protocol(
         &self,
-        path: &str,
-        key: &str,
+        place: &EndPlace<'_>,
         end: &End,
         entity: &Entity,
         parameters: &Parameters,
     ) -> Result<(), SettingsError> {
+        let path = place.path;
         let mistake = |key: &str, reason: &str, advice: &str| {
-            Err(self.document.mistake(&format!("{path}.{key}"), reason, advice))
+            Err(self.document.mistake(&place.of_key(self.document, key), reason, advice))
         };
         let target = &parameters.target;
         if end.connection.protocol == Protocol::Amqp {
@@ -66,34 +85,29 @@ impl Rules<'_> {
             return mistake("transport", "Kafka is spoken over TCP", "leave it out");
         }
         if matches!(target, Target::Command(_)) && target.kafka().is_none() {
-            let reason = "nothing says where the command speaks Kafka";
-            return mistake(
-                "protocol",
-                reason,
-                "add `target.kafka`, such as `{bootstrap: \"127.0.0.1:{port}\"}`",
-            );
+            return mistake("protocol", SILENT_COMMAND, HOW_IT_SPEAKS);
         }
         self.names_no_brokers(path, &end.kafka.properties)?;
-        self.properties(path, key == "to", end, entity, parameters)
+        self.properties(place, end, entity, parameters)
     }
 
     /// Whether the client of an end takes its properties.
     fn properties(
         &self,
-        path: &str,
-        sends: bool,
+        place: &EndPlace<'_>,
         end: &End,
         entity: &Entity,
         parameters: &Parameters,
     ) -> Result<(), SettingsError> {
+        let path = place.path;
         let Some(client) = end.kafka.client.available() else {
             let reason = "this build has no librdkafka";
             let advice = "choose `native`, or build with the feature `librdkafka`";
-            return Err(self.document.mistake(&format!("{path}.client"), reason, advice));
+            return Err(self.document.mistake(&place.of_key(self.document, "client"), reason, advice));
         };
         let reached = reached(end, &parameters.target);
         let options = reached.overlaid(&end.kafka.properties).options(entity.name(), client);
-        let checked = if sends { options.check_sink() } else { options.check_source() };
+        let checked = if place.sends { options.check_sink() } else { options.check_source() };
         let Err(PropertyError { name, reason, advice }) = checked else {
             return Ok(());
         };
@@ -109,7 +123,7 @@ impl Rules<'_> {
             name if name == BOOTSTRAP && parameters.target.kafka().is_some() => {
                 "target.kafka.bootstrap".to_owned()
             }
-            name if name == "security.protocol" && end.connection.tls => format!("{path}.tls"),
+            name if name == "security.protocol" && end.connection.tls => place.of_key(self.document, "tls"),
             name => format!("{path}.properties.{name}"),
         };
         Err(self.document.mistake(&at, reason, advice))
@@ -140,3 +154,8 @@ fn reached(end: &End, target: &Target) -> KafkaProperties {
     let text = target.namespace().map_or_else(embedded, |it| it.connection_string.reveal().to_owned());
     text.parse().map(|parsed| kafka::of_namespace(&parsed, None)).unwrap_or_default()
 }
+
+/// What is wrong where a command is the service, and clients of Kafka can't know its port.
+const SILENT_COMMAND: &str = "nothing says where the command speaks Kafka";
+
+const HOW_IT_SPEAKS: &str = "add `target.kafka`, such as `{bootstrap: \"127.0.0.1:{port}\"}`";

@@ -17,8 +17,8 @@ use units::{ByteSize, Rate};
 
 use super::{
     Capacity, CheckpointPolicy, CheckpointStore, Dispatch, Entities, Entity, Hub, LoadMode, Ownership,
-    Parameters, Payload, Percent, Prefetch, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, ServiceCommand,
-    Target, Topology, roles, system,
+    Parameters, Payload, Percent, Prefetch, Protocol, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD,
+    ServiceCommand, Target, Topology, roles, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -187,6 +187,7 @@ impl Rules<'_> {
         self.duration("relay.retry.max_delay", relay.retry.max_delay, relay.retry.delay)?;
         self.duration("relay.restart_after", relay.restart_after, Duration::ZERO)?;
         self.ownership(relay, &parameters.target)?;
+        self.committed_offsets(relay, topology)?;
         if let CheckpointPolicy::Every(every) = relay.checkpoint {
             self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
         }
@@ -260,6 +261,17 @@ impl Rules<'_> {
         self.within("relay.fan_out", relay.fan_out, 1..=partitions)
     }
 
+    /// Whether there are offsets to commit, and a group that does.
+    fn committed_offsets(&self, relay: &Relay, topology: &Topology) -> Result<(), SettingsError> {
+        let from = topology.pipeline.as_ref().map(|pipeline| pipeline.from.connection.protocol);
+        if relay.checkpoint_store == CheckpointStore::Group && from != Some(Protocol::Kafka) {
+            let reason = "only a group of Kafka commits offsets, and the source is read over AMQP";
+            let advice = "choose `file`, `memory` or `blob`, or read with `protocol: kafka`";
+            return Err(self.document.mistake("relay.checkpoint_store", reason, advice));
+        }
+        Ok(())
+    }
+
     /// Where checkpoints and claims are kept, and for how long claims are good.
     fn ownership(&self, relay: &Relay, target: &Target) -> Result<(), SettingsError> {
         let is_shared = relay.ownership.is_shared();
@@ -270,6 +282,10 @@ impl Rules<'_> {
         let impossible = match relay.checkpoint_store {
             CheckpointStore::Memory if is_shared => Some((
                 "claims in the memory of one instance are invisible to others",
+                "choose `file` or `blob`, or leave `relay.ownership` at `static`",
+            )),
+            CheckpointStore::Group if is_shared => Some((
+                "committed offsets can't be shared by claims",
                 "choose `file` or `blob`, or leave `relay.ownership` at `static`",
             )),
             CheckpointStore::Blob if *target != Target::Embedded => Some((

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use settings::SettingsError;
+use settings::{Document, SettingsError};
 use units::ByteSize;
 
 use super::Rules;
@@ -71,11 +71,11 @@ impl Rules<'_> {
             }
         };
         let topology = parameters.topology();
-        self.end("topology.load", "to", &topology, &topology.load, parameters)?;
+        self.end(&EndPlace::of("topology.load", "to"), &topology, &topology.load, parameters)?;
         let written_sinks = if parameters.sut.done.is_some() { &[] } else { topology.sinks.as_slice() };
         for (index, sink) in written_sinks.iter().enumerate() {
             let path = if is_one { "topology.sink".to_owned() } else { format!("topology.sinks[{index}]") };
-            self.end(&path, "from", &topology, sink, parameters)?;
+            self.end(&EndPlace::of(&path, "from"), &topology, sink, parameters)?;
             if topology.sinks[..index].iter().any(|other| other.is_same_place(sink)) {
                 let reason = format!("`{sink}` has a sink already");
                 return Err(self.document.mistake(&path, reason, "name another entity or subscription"));
@@ -125,17 +125,16 @@ impl Rules<'_> {
         Ok(())
     }
 
-    /// An end of a role, which stands at a path: as a name, or as a mapping with its name under `key`.
+    /// An end of a role, which stands at a place: as a name, or as a mapping with its name.
     fn end(
         &self,
-        path: &str,
-        key: &str,
+        place: &EndPlace<'_>,
         topology: &Topology,
         end: &End,
         parameters: &Parameters,
     ) -> Result<(), SettingsError> {
-        let of_name = format!("{path}.{key}");
-        let at = if self.document.value(&of_name).is_some() { &of_name } else { path };
+        let of_name = format!("{}.{}", place.path, place.name);
+        let at = if self.document.value(&of_name).is_some() { &of_name } else { place.path };
         let Some(entity) = topology.entities.get(&end.entity) else {
             let known: Vec<&str> = topology.entities.keys().map(String::as_str).collect();
             let reason = format!("there is no entity `{}`", end.entity);
@@ -151,24 +150,24 @@ impl Rules<'_> {
                 };
                 return Err(self.document.mistake(at, reason, advice));
             }
-            None if key == "from" && !subscriptions.is_empty() => {
+            None if !place.sends && !subscriptions.is_empty() => {
                 let reason = format!("`{}` is a topic, which is read by a subscription", end.entity);
                 let advice = format!("such as `{}/{}`", end.entity, subscriptions[0]);
                 return Err(self.document.mistake(at, reason, advice));
             }
             Some(_) | None => {}
         }
-        self.connection(path, end.connection, parameters)?;
-        self.protocol(path, key, end, entity, parameters)
+        self.connection(place, end.connection, parameters)?;
+        self.protocol(place, end, entity, parameters)
     }
 
     fn connection(
         &self,
-        path: &str,
+        place: &EndPlace<'_>,
         connection: Connection,
         parameters: &Parameters,
     ) -> Result<(), SettingsError> {
-        let tls = format!("{path}.tls");
+        let tls = place.of_key(self.document, "tls");
         // What `sut.transport` asks for is not written here, and another target knows what it means.
         if self.document.value(&tls).is_some() && parameters.target != Target::Embedded {
             let reason = "only the embedded service is reached in both ways";
@@ -177,7 +176,8 @@ impl Rules<'_> {
         }
         if connection.transport == Transport::WebSocket && matches!(parameters.target, Target::Command(_)) {
             let reason = "a command that is the service has one port, for AMQP over TCP";
-            return Err(self.document.mistake(&format!("{path}.transport"), reason, "leave it out"));
+            let at = place.of_key(self.document, "transport");
+            return Err(self.document.mistake(&at, reason, "leave it out"));
         }
         Ok(())
     }
@@ -192,14 +192,13 @@ impl Rules<'_> {
         let mistake = |path: &str, reason: String, advice: &str| {
             Err(self.document.mistake(&format!("topology.pipeline{path}"), reason, advice))
         };
-        if pipeline.from.connection.protocol == Protocol::Kafka {
-            let reason = "the pipelines of scenarios speak AMQP";
-            return mistake(".protocol", reason.to_owned(), "leave it out; load and sinks may speak Kafka");
-        }
-        self.end(path, "from", topology, &pipeline.from, parameters)?;
+        let from = format!("{path}.from");
+        self.end(&EndPlace::of_pipeline(&from), topology, &pipeline.from, parameters)?;
         for (index, to) in pipeline.to.iter().enumerate() {
             let key = if pipeline.to.len() == 1 { "to".to_owned() } else { format!("to[{index}]") };
-            self.end(path, &key, topology, to, parameters)?;
+            let at = format!("{path}.{key}");
+            let place = EndPlace { sends: true, ..EndPlace::of_pipeline(&at) };
+            self.end(&place, topology, to, parameters)?;
             if pipeline.to[..index].iter().any(|other| other.entity == to.entity) {
                 let reason = format!("`{to}` is named twice");
                 return mistake(&format!(".{key}"), reason, "name another entity");
@@ -217,6 +216,11 @@ impl Rules<'_> {
             let reason = "the pipeline does not connect the load's entity with the sink's";
             let advice = "read from the load's entity, and send to the sink's; each destination needs a sink";
             return mistake("", reason.to_owned(), advice);
+        }
+        let mut ends = std::iter::once(&pipeline.from).chain(&pipeline.to);
+        if !parameters.sut.is_ours() && ends.any(|end| end.connection.protocol == Protocol::Kafka) {
+            let reason = "a command is told how it reaches the entities over AMQP";
+            return mistake(".protocol", reason.to_owned(), "leave it out; load and sinks may speak Kafka");
         }
         if !parameters.sut.is_ours() && pipeline.from.connection.transport == Transport::WebSocket {
             let reason = "a command chooses what carries its bytes";
@@ -323,6 +327,40 @@ impl Rules<'_> {
             return Err(self.document.mistake("embedded.log_per_hub", reason, advice));
         }
         Ok(())
+    }
+}
+
+/// Where an end stands in the document.
+pub(super) struct EndPlace<'a> {
+    /// The path of its name, or of its mapping.
+    pub(super) path: &'a str,
+    /// The key of the name in the mapping.
+    name: &'static str,
+    /// The section that says what the end leaves out.
+    section: Option<&'static str>,
+    /// Whether it is written to.
+    pub(super) sends: bool,
+}
+
+impl<'a> EndPlace<'a> {
+    /// The end of a load (`to`) or a sink (`from`).
+    fn of(path: &'a str, name: &'static str) -> Self {
+        Self { path, name, section: None, sends: name == "to" }
+    }
+
+    /// What a pipeline reads.
+    fn of_pipeline(path: &'a str) -> Self {
+        Self { path, name: "entity", section: Some("topology.pipeline"), sends: false }
+    }
+
+    /// Where a key stands that holds for the end, or where it would.
+    pub(super) fn of_key(&self, document: &Document, key: &str) -> String {
+        let own = format!("{}.{key}", self.path);
+        let of_section = self.section.map(|section| format!("{section}.{key}"));
+        match of_section {
+            Some(path) if document.value(&own).is_none() && document.value(&path).is_some() => path,
+            _ => own,
+        }
     }
 }
 

@@ -7,6 +7,6 @@ mod deaths;
 mod missed;
 mod overload;
 mod ownership;
-mod rig;
+pub(crate) mod rig;
 mod stalls;
 mod throttling;

@@ -5,28 +5,32 @@ use std::sync::Arc;
 use access::ConnectionString;
 use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{Checkpoint, ConsumerGroup};
+use connect::event::PartitionId;
 use connect::service_bus::ReceiveOptions;
 use connect::sink::SendUnit;
 use connect::source::{SourceOptions, StartPosition};
+use pipeline::kafka::BOOTSTRAP;
 use pipeline::{
-    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
-    ReadingConfig, ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, KafkaSinkConfig, KafkaSourceConfig,
+    Partitions, PipelineConfig, ReadingConfig, ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig,
+    SourceConfig,
 };
 use relay::metrics::MetricsHandle;
 use relay::{Relay, RelayError, RelayOptions};
 
 use super::backend::{RelayMetrics, RelayPipeline, RelayReading};
 use super::event_hubs::ends;
+use super::kafka;
 use super::network::{BackendError, transport};
 use super::protocol::{CHECKPOINT_CONTAINER, Endpoint, ReadFrom, RelayConfig};
-use super::relay_reading::reading;
+use super::relay_reading::reading as reading_of;
 use super::service_bus;
 use crate::clock::RunClock;
-use crate::scenario::{CheckpointStore, Entity, Prefetch};
+use crate::scenario::{CheckpointStore, Entity, Prefetch, Protocol};
 
 /// The relay between the two ends of a case.
 #[derive(Debug)]
-pub struct AmqpRelay {
+pub struct OurRelay {
     relay: Relay,
     clock: RunClock,
 }
@@ -38,7 +42,7 @@ pub struct RelayReader {
     clock: RunClock,
 }
 
-impl RelayPipeline for AmqpRelay {
+impl RelayPipeline for OurRelay {
     type Metrics = RelayReader;
     type Error = RelayError;
 
@@ -49,43 +53,47 @@ impl RelayPipeline for AmqpRelay {
     async fn run(self, stop: impl Future<Output = ()>) -> Result<RelayReading, RelayError> {
         let Self { relay, clock } = self;
         let summary = relay.run(stop).await?;
-        Ok(reading(&summary.metrics, clock))
+        Ok(reading_of(&summary.metrics, clock))
     }
 }
 
 impl RelayMetrics for RelayReader {
     async fn read(&self) -> Option<RelayReading> {
         let metrics = self.handle.metrics().await?;
-        Some(reading(&metrics, self.clock))
+        Some(reading_of(&metrics, self.clock))
     }
 }
 
 /// Connects the pipeline that a role is to run, whichever service is at its ends.
-pub(super) async fn connect(config: &RelayConfig) -> Result<AmqpRelay, BackendError> {
+pub(super) async fn connect(config: &RelayConfig) -> Result<OurRelay, BackendError> {
     let pipeline = pipeline(config)?;
     let open = pipeline.open().await?;
-    if let (Some(store), ReadFrom::Now, SourceConfig::EventHubs(source)) =
-        (open.store(), config.read_from, &pipeline.source)
-    {
-        pass_over_what_is_there(source, pipeline.group(), store).await?;
+    if let (Some(store), ReadFrom::Now) = (open.store(), config.read_from) {
+        pass_over_what_is_there(&pipeline.source, pipeline.group(), store).await?;
     }
     let relay = open.connect(&format!("instance-{}", config.instance)).await?;
-    Ok(AmqpRelay { relay, clock: config.clock })
+    Ok(OurRelay { relay, clock: config.clock })
 }
 
-/// What lay in the hub before the run counts as done.
+/// What lay in the hub or topic before the run counts as done.
 async fn pass_over_what_is_there(
-    source: &EventHubsSourceConfig,
+    source: &SourceConfig,
     group: &ConsumerGroup,
     store: &Arc<dyn connect::checkpoint::CheckpointStore>,
 ) -> Result<(), BackendError> {
-    for (partition, sequence_number) in ends(source.client_options()?).await? {
-        if source.reading.partitions.contains(partition.0) {
-            let sequence_number = Some(sequence_number);
-            let group = group.clone();
-            let checkpoint = Checkpoint { group, partition, sequence_number, offset: None, etag: None };
-            store.update_checkpoint(checkpoint).await?;
-        }
+    let ends = match source {
+        SourceConfig::EventHubs(source) => ends(source.client_options()?).await?,
+        SourceConfig::Kafka(source) => connect::kafka::ends(&source.options).await?,
+        SourceConfig::ServiceBus(_) => Vec::new(),
+    };
+    let is_read = |partition: PartitionId| {
+        source.reading().is_some_and(|reading| reading.partitions.contains(partition.0))
+    };
+    for (partition, sequence_number) in ends.into_iter().filter(|(partition, _)| is_read(*partition)) {
+        let sequence_number = Some(sequence_number);
+        let group = group.clone();
+        let checkpoint = Checkpoint { group, partition, sequence_number, offset: None, etag: None };
+        store.update_checkpoint(checkpoint).await?;
     }
     Ok(())
 }
@@ -110,46 +118,46 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
         restart_after: scenario.restart_after,
         ..RelayOptions::default()
     };
-    let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
-    let certificate_authority = config.source.certificate_authority.clone();
-    let source = match &config.source.entity {
-        Entity::Hub(hub) => {
+    let source = match (config.source.protocol, &config.source.entity) {
+        (Protocol::Kafka, entity) => {
+            let options = kafka::options(&config.source, entity)?;
+            let Entity::Hub(hub) = entity else { return Err(BackendError::NoTopic(options.topic)) };
+            let group = hub.consumer_group.clone();
+            let cluster = options.properties.get(BOOTSTRAP).unwrap_or_default();
+            relay.group = ConsumerGroup::new(cluster, &hub.name, &group);
+            // How much is on its way, the properties say.
+            let reading = ReadingConfig { adapt_prefetch: None, ..reading(config)? };
+            SourceConfig::Kafka(Box::new(KafkaSourceConfig { options, group, reading }))
+        }
+        (Protocol::Amqp, Entity::Hub(hub)) => {
+            let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
             relay.group =
                 ConsumerGroup::new(connection_string.endpoint.host(), &hub.name, &hub.consumer_group);
             let is_adaptive = scenario.prefetch == Prefetch::Adaptive;
+            let adapt_prefetch = is_adaptive.then_some(relay.max_held_bytes);
             SourceConfig::EventHubs(Box::new(EventHubsSourceConfig {
                 connection_string,
                 hub: hub.name.clone(),
                 consumer_group: hub.consumer_group.clone(),
                 transport: transport(&config.source),
-                certificate_authority,
-                reading: ReadingConfig {
-                    partitions: match scenario.ownership.is_shared() {
-                        true => Partitions::All,
-                        false => Partitions::EveryNth { first: config.instance, step: scenario.instances },
-                    },
-                    options: SourceOptions {
-                        batch: (&scenario.batch).into(),
-                        prefetch: scenario.prefetch.initial(),
-                    },
-                    adapt_prefetch: is_adaptive.then_some(relay.max_held_bytes),
-                    checkpoint_store: checkpoint_store(config)?,
-                    ownership: scenario.ownership.clone(),
-                },
+                certificate_authority: config.source.certificate_authority.clone(),
+                reading: ReadingConfig { adapt_prefetch, ..reading(config)? },
             }))
         }
-        Entity::Queue(_) | Entity::Topic(_) => SourceConfig::ServiceBus(Box::new(ServiceBusSourceConfig {
-            connection_string,
-            entity: service_bus::entity(&config.source),
-            receive: ReceiveOptions {
-                concurrency: scenario.messages_at_once(),
-                // A scenario that reads a queue has a number.
-                prefetch: scenario.prefetch.events().unwrap_or(0),
-                ..ReceiveOptions::default()
-            },
-            transport: transport(&config.source),
-            certificate_authority,
-        })),
+        (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {
+            SourceConfig::ServiceBus(Box::new(ServiceBusSourceConfig {
+                connection_string: config.source.connection_string.reveal().parse()?,
+                entity: service_bus::entity(&config.source),
+                receive: ReceiveOptions {
+                    concurrency: scenario.messages_at_once(),
+                    // A scenario that reads a queue has a number.
+                    prefetch: scenario.prefetch.events().unwrap_or(0),
+                    ..ReceiveOptions::default()
+                },
+                transport: transport(&config.source),
+                certificate_authority: config.source.certificate_authority.clone(),
+            }))
+        }
     };
     let fans_out = config.destinations.iter().any(|destination| destination.entity.is_log());
     let fan_out = fans_out.then_some(scenario.fan_out);
@@ -157,7 +165,26 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
     Ok(PipelineConfig { source, sinks, fan_out, metrics: None, relay })
 }
 
+/// How the partitions of a log are read.
+fn reading(config: &RelayConfig) -> Result<ReadingConfig, BackendError> {
+    let scenario = &config.relay;
+    Ok(ReadingConfig {
+        partitions: match scenario.ownership.is_shared() {
+            true => Partitions::All,
+            false => Partitions::EveryNth { first: config.instance, step: scenario.instances },
+        },
+        options: SourceOptions { batch: (&scenario.batch).into(), prefetch: scenario.prefetch.initial() },
+        adapt_prefetch: None,
+        checkpoint_store: checkpoint_store(config)?,
+        ownership: scenario.ownership.clone(),
+    })
+}
+
 fn sink(destination: &Endpoint) -> Result<SinkConfig, BackendError> {
+    if destination.protocol == Protocol::Kafka {
+        let options = kafka::options(destination, &destination.entity)?;
+        return Ok(SinkConfig::Kafka(Box::new(KafkaSinkConfig { options })));
+    }
     let connection_string: ConnectionString = destination.connection_string.reveal().parse()?;
     let transport = transport(destination);
     let certificate_authority = destination.certificate_authority.clone();
@@ -184,6 +211,7 @@ fn sink(destination: &Endpoint) -> Result<SinkConfig, BackendError> {
 fn checkpoint_store(config: &RelayConfig) -> Result<CheckpointStoreConfig, BackendError> {
     Ok(match config.relay.checkpoint_store {
         CheckpointStore::Memory => CheckpointStoreConfig::Memory,
+        CheckpointStore::Group => CheckpointStoreConfig::Group,
         CheckpointStore::File => CheckpointStoreConfig::Files(config.checkpoints.clone()),
         CheckpointStore::Blob => {
             let storage = config.storage.as_ref().ok_or(BackendError::NoStorage)?;
