@@ -90,6 +90,12 @@ pub trait Sink: fmt::Debug + Send {
         None
     }
 
+    /// How often the service has taken what was sent and asked to be left alone for a while, since a quota is used up. What it
+    /// refuses for that reason is an outcome, and not among these.
+    fn slowed_down(&self) -> u64 {
+        0
+    }
+
     /// What the client's library has measured of its own work, if it does.
     fn client_statistics(&self) -> Option<ClientStatistics> {
         None

@@ -63,7 +63,7 @@ impl Counters {
         self.batches_refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A batch was refused because the namespace's quota was used up.
+    /// A batch was refused, or kept waiting, because the namespace's quota was used up.
     pub fn throttled(&self) {
         self.batches_throttled.fetch_add(1, Ordering::Relaxed);
     }

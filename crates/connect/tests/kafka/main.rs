@@ -5,5 +5,7 @@
 
 mod carrying;
 mod failing;
+mod leaders;
+mod proxy;
 mod service;
 mod transactions;

@@ -51,7 +51,7 @@ pub struct LoadCounts {
     /// Sends, of one or more events each, that the service refused.
     #[serde(default)]
     pub refused: u64,
-    /// Those of them that it refused because a quota was exhausted.
+    /// Those of them that it refused because a quota was exhausted, and how often it asked to be left alone for that reason.
     #[serde(default)]
     pub throttled: u64,
 }

@@ -145,7 +145,7 @@ pub struct Lead {
 pub struct Refusals {
     /// Sends that the service refused (load, relay), partitions that it closed (sink).
     pub refused: u64,
-    /// Of these, because a quota was exhausted.
+    /// Of these, because a quota was exhausted; over Kafka also how often the service took a send and asked to be left alone then.
     pub throttled: u64,
     /// Of how many; absent where that says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,7 +166,7 @@ pub struct EntityCounters {
     /// Their payload bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outgoing_bytes: Option<u64>,
-    /// Sends refused with `server-busy`.
+    /// Sends refused with `server-busy`; over Kafka, sends that a quota kept waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<u64>,
     /// Queues: messages that receivers completed.

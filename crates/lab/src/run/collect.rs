@@ -468,7 +468,7 @@ fn refusals(supervisor: &Supervisor, relay: Option<&RelayActivity>) -> BTreeMap<
         };
         all.insert(Role::Relay, refusals);
     }
-    all.retain(|_, refusals| refusals.refused > 0);
+    all.retain(|_, refusals| refusals.refused > 0 || refusals.throttled > 0);
     all
 }
 

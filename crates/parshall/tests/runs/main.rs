@@ -10,12 +10,15 @@ mod far_services;
 mod full_disk;
 mod honesty;
 mod kafka;
+mod kafka_faults;
 mod kafka_latency;
 mod kafka_relay;
 mod lab_check;
 mod queue_forward;
 mod remote_roles;
 mod run;
+#[path = "../serving/mod.rs"]
+mod serving;
 #[path = "../stop_signals/mod.rs"]
 mod stop_signals;
 mod sweeps;

@@ -145,6 +145,18 @@ fn refused(topic: &str, index: i32, error: ErrorCode, error_message: Option<Stri
     ProduceResult { topic, index, error_code, base_offset: -1, log_start_offset: -1, error_message }
 }
 
+/// Counts the batches of a request that was kept waiting by a quota.
+pub(super) fn count_throttled(front: &KafkaFront, session: &Session, request: &ProduceRequest<'_>) {
+    let mut topics = Topics::new(&front.namespace, session, Right::Send);
+    for partition in &request.partitions {
+        if let Ok(hub) = topics.find(TopicRef::Name(partition.topic))
+            && let Ok(found) = topics::partition(&hub, partition.index)
+        {
+            found.counters().throttled();
+        }
+    }
+}
+
 fn append(
     hub: &Hub,
     request: &ProduceRequest<'_>,

@@ -1,7 +1,8 @@
 //! What the service profile makes of a request to produce.
 //!
 //! What exceeds the quota is not refused, as over AMQP, but waits, with everything behind it on its connection. If it would wait
-//! for longer than the client does, it is refused, as the service has it.
+//! for longer than the client does, it is refused, as the service has it. The answer says how long it waited (`throttle_time_ms`), and
+//! the counters of the partitions that it was kept waiting.
 
 use std::time::Duration;
 
@@ -11,6 +12,15 @@ use kafka::record_batch::RecordBatch;
 use tokio::time::Instant;
 
 use crate::profile::{Fate, Shaper};
+
+/// What a request came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shaped {
+    /// What becomes of it.
+    pub(super) fate: Shaping,
+    /// For how long it waited because a quota is used up.
+    pub(super) throttled: Duration,
+}
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +36,7 @@ pub(super) enum Shaping {
 }
 
 /// Waits for as long as the profile has a request wait, and says what becomes of it.
-pub(super) async fn shape(shaper: &mut Shaper, request: &ProduceRequest<'_>) -> Shaping {
+pub(super) async fn shape(shaper: &mut Shaper, request: &ProduceRequest<'_>) -> Shaped {
     let entity = request.partitions.first().map_or("", |first| first.topic);
     let bytes = request.partitions.iter().map(|partition| partition.records.len() as u64).sum();
     let events = || {
@@ -37,12 +47,12 @@ pub(super) async fn shape(shaper: &mut Shaper, request: &ProduceRequest<'_>) -> 
     let mut waited = Duration::ZERO;
     loop {
         let shaped = shaper.send(Instant::now(), entity, bytes, events);
-        let shaping = match shaped.fate {
+        let fate = match shaped.fate {
             Fate::Throttled(throttled) => {
                 let pause = throttled.retry_after.max(SHORTEST_PAUSE);
                 waited += pause;
                 if waited > patience {
-                    return Shaping::Refused(ErrorCode::PolicyViolation);
+                    return Shaped { fate: Shaping::Refused(ErrorCode::PolicyViolation), throttled: waited };
                 }
                 tokio::time::sleep(pause).await;
                 continue;
@@ -57,7 +67,7 @@ pub(super) async fn shape(shaper: &mut Shaper, request: &ProduceRequest<'_>) -> 
             let mut timer = shaper.timer();
             std::future::poll_fn(|cx| timer.poll(cx, at)).await;
         }
-        return shaping;
+        return Shaped { fate, throttled: waited };
     }
 }
 

@@ -388,7 +388,9 @@ impl<C: MessageCodec> Generator<C> {
     }
 
     fn counters(&self, now: RunTime) -> LoadCounters {
-        LoadCounters { events: self.accounting.counts(), held_us: self.schedule.held_us(now) }
+        let mut events = self.accounting.counts();
+        events.throttled += self.sink.slowed_down();
+        LoadCounters { events, held_us: self.schedule.held_us(now) }
     }
 }
 

@@ -62,6 +62,7 @@ impl KafkaSink {
         let Some(milliseconds) = u64::try_from(throttle_time_ms).ok().filter(|time| *time > 0) else {
             return;
         };
+        self.slowed_down += 1;
         let retry_after = Duration::from_millis(milliseconds).min(QUIET_MAX);
         self.quiet_until[broker] = Some(Instant::now() + retry_after);
         self.throttled = Some(ServiceError {

@@ -59,6 +59,8 @@ pub(crate) struct KafkaSink {
     /// By broker: until when it wants to be left alone.
     quiet_until: Vec<Option<Instant>>,
     throttled: Option<ServiceError>,
+    /// How often a broker asked for that.
+    slowed_down: u64,
     outcomes: Vec<SendOutcome>,
     /// Whether a send was refused, and nothing has happened since then that could change it.
     is_blocked: bool,
@@ -106,6 +108,7 @@ impl KafkaSink {
             gate: None,
             quiet_until: Vec::new(),
             throttled: None,
+            slowed_down: 0,
             outcomes: Vec::new(),
             is_blocked: false,
             spare_bytes: Vec::new(),
@@ -425,6 +428,10 @@ impl Sink for KafkaSink {
 
     fn outage(&self) -> Option<&ServiceError> {
         self.cluster.outage().or(self.throttled.as_ref())
+    }
+
+    fn slowed_down(&self) -> u64 {
+        self.slowed_down
     }
 }
 

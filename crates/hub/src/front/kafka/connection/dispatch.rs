@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use access::TransportSecurity;
 use kafka::fetch::FetchRequest;
@@ -21,10 +21,10 @@ use crate::front::kafka::admin::AdminRequests;
 use crate::front::kafka::fetch::Fetch;
 use crate::front::kafka::group_requests::{GroupRequests, Waiting};
 use crate::front::kafka::partition_requests::PartitionRequests;
-use crate::front::kafka::produce::Outcomes;
+use crate::front::kafka::produce::{Outcomes, count_throttled};
 use crate::front::kafka::requests::{SUPPORTED, is_open, supported};
 use crate::front::kafka::session::{MECHANISMS, State};
-use crate::front::kafka::shaping::{self, Shaping};
+use crate::front::kafka::shaping::{self, Shaped, Shaping};
 use crate::front::kafka::transaction_requests::TransactionRequests;
 use crate::front::kafka::{offsets, topics};
 use crate::front::listener;
@@ -137,14 +137,18 @@ impl ConnectionTask<'_> {
             return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
         }
         let request = ProduceRequest::read(body, header.version)?;
-        let fate = match &mut self.shaper {
-            None => Shaping::Succeeds,
+        let Shaped { fate, throttled } = match &mut self.shaper {
+            None => Shaped { fate: Shaping::Succeeds, throttled: Duration::ZERO },
             Some(shaper) => {
                 // Answers that are there do not wait with it.
                 self.output.write_to(&mut self.stream).await?;
                 shaping::shape(shaper, &request).await
             }
         };
+        if !throttled.is_zero() {
+            count_throttled(self.front, &self.session, &request);
+        }
+        let throttle_time_ms = i32::try_from(throttled.as_millis()).unwrap_or(i32::MAX);
         let append =
             || Outcomes::append(self.front, &self.session, &request, SystemTime::now().into(), self.input_at);
         let outcomes = match fate {
@@ -171,12 +175,13 @@ impl ConnectionTask<'_> {
                 correlation_id: header.correlation_id,
                 partitions: partitions.map(|(topic, index)| (topic.to_owned(), index)).collect(),
                 outcomes,
+                throttle_time_ms,
             });
             return Ok(());
         }
         let results = outcomes.results(&partitions.collect::<Vec<_>>(), None);
         self.answer(header, ApiKey::Produce, |writer| {
-            produce::write_response(writer, header.version, &results, 0);
+            produce::write_response(writer, header.version, &results, throttle_time_ms);
         });
         Ok(())
     }

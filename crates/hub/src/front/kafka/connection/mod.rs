@@ -83,6 +83,7 @@ struct Produced {
     correlation_id: i32,
     partitions: Vec<(String, i32)>,
     outcomes: Outcomes,
+    throttle_time_ms: i32,
 }
 
 /// Why a connection ends before the client ends it.
@@ -233,7 +234,7 @@ impl<'f> ConnectionTask<'f> {
             }
             let results = first.outcomes.results(&partitions, commits);
             self.output.answer(ApiKey::Produce, first.version, first.correlation_id, |writer| {
-                produce::write_response(writer, first.version, &results, 0);
+                produce::write_response(writer, first.version, &results, first.throttle_time_ms);
             });
             self.produced.pop_front();
         }

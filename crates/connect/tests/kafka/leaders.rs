@@ -1,0 +1,72 @@
+//! Brokers that lead a partition no longer, or not yet, and brokers that want to be left alone: a client goes on.
+
+use connect::event::Encoding;
+use connect::kafka::{connect_sink, connect_source};
+use connect::sink::ErrorClass;
+use connect::source::{BatchOptions, SourceOptions, StartPosition};
+
+use crate::proxy::Proxy;
+use crate::service::{publish, receive, records, serve, sink, source, values, within};
+
+const LEADER_NOT_AVAILABLE: i16 = 5;
+const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+
+#[tokio::test]
+async fn a_sink_sends_again_what_a_broker_refused_that_does_not_lead() {
+    let service = serve().await;
+    let proxy = Proxy::start(&service).await;
+    let mut to = within(connect_sink(&proxy.options(&service, &[]))).await.unwrap();
+    for error in [NOT_LEADER_OR_FOLLOWER, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER] {
+        proxy.change(|changes| changes.produce_errors.push_back(error));
+        publish(&mut *to, 1, &records(&values(10, 16))).await;
+    }
+    assert!(proxy.is_done(), "every refusal was said");
+    let mut from = source(&service, &[], &StartPosition::Earliest).await;
+    let received = receive(&mut *from, 30).await;
+    assert!(received.iter().map(|(_, number, _)| *number).eq(0..30), "once and in order: {received:?}");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_source_goes_on_where_it_was_when_a_broker_does_not_lead() {
+    let service = serve().await;
+    let proxy = Proxy::start(&service).await;
+    let mut to = sink(&service, &[]).await;
+    let batch = BatchOptions { max_events: 50, max_wait: std::time::Duration::from_millis(1) };
+    let options = proxy.options(&service, &[]);
+    let connecting = connect_source(&options, SourceOptions { batch, prefetch: 200 }, Encoding::Kafka);
+    let mut from = within(connecting).await.unwrap();
+    for partition in from.partitions() {
+        from.open(partition, StartPosition::Earliest);
+    }
+    let mut next = 0;
+    for error in [NOT_LEADER_OR_FOLLOWER, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER] {
+        proxy.change(|changes| changes.fetch_errors.push_back(error));
+        publish(&mut *to, 0, &records(&values(10, 16))).await;
+        let received = receive(&mut *from, 10).await;
+        assert!(received.iter().map(|(_, number, _)| *number).eq(next..next + 10), "{received:?}");
+        next += 10;
+    }
+    assert!(proxy.is_done(), "every refusal was said");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_wants_to_be_left_alone_is_and_it_is_counted() {
+    let service = serve().await;
+    let proxy = Proxy::start(&service).await;
+    let mut to = within(connect_sink(&proxy.options(&service, &[]))).await.unwrap();
+    assert_eq!((to.slowed_down(), to.outage()), (0, None));
+    proxy.change(|changes| changes.throttle_ms.extend([50, 50]));
+    let began = tokio::time::Instant::now();
+    for _ in 0..3 {
+        publish(&mut *to, 0, &records(&values(10, 16))).await;
+    }
+    assert!(began.elapsed().as_millis() >= 100, "{:?}", began.elapsed());
+    assert_eq!(to.slowed_down(), 2);
+    proxy.change(|changes| changes.throttle_ms.push_back(10_000));
+    publish(&mut *to, 0, &records(&values(10, 16))).await;
+    let outage = to.outage().unwrap();
+    assert!(matches!(outage.class, ErrorClass::Throttled { .. }), "{outage}");
+    service.stop().await;
+}
