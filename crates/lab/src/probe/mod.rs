@@ -7,7 +7,7 @@
 //!
 //! * `hiccup` is how late the machine wakes a thread.
 //! * `machine` is about all that runs, whoever started it.
-//! * `tree` adds up the processes of a command that is not ours, which may be many and come and go.
+//! * `tree` adds up the processes of a command or of clients that are not ours, which may be many and come and go.
 
 mod hiccup;
 mod machine;
@@ -65,6 +65,8 @@ pub enum Scope {
     Itself,
     /// Everything below it, and not itself.
     Below,
+    /// Itself and everything below it.
+    Whole,
     /// The process itself, on another machine, as it reports.
     Reported,
 }
@@ -166,6 +168,7 @@ impl RoleProbe {
         let of: fn(u32) -> Option<ProcessSample> = match self.scope {
             Scope::Itself => ProcessSample::of,
             Scope::Below => tree::sample_below,
+            Scope::Whole => tree::sample_whole,
             Scope::Reported => return self.present,
         };
         let samples = self.process_ids.iter().map(|process_id| of(*process_id)).collect();

@@ -61,6 +61,19 @@ pub(super) fn sample_below(root: u32) -> Option<ProcessSample> {
     Some(sum)
 }
 
+/// The same with the process `root` itself.
+pub(super) fn sample_whole(root: u32) -> Option<ProcessSample> {
+    let (own, below) = (ProcessSample::of(root)?, sample_below(root)?);
+    Some(ProcessSample {
+        cpu: own.cpu + below.cpu,
+        memory_bytes: own.memory_bytes + below.memory_bytes,
+        memory_peak_bytes: own.memory_peak_bytes + below.memory_peak_bytes,
+        threads: own.threads + below.threads,
+        context_switches: own.context_switches + below.context_switches,
+        file_calls: own.file_calls + below.file_calls,
+    })
+}
+
 /// What its children had used that have ended and that it waited for, in clock ticks.
 fn waited_for(stat: &Stat) -> u64 {
     u64::try_from(stat.cutime).unwrap_or(0) + u64::try_from(stat.cstime).unwrap_or(0)
@@ -134,6 +147,8 @@ mod tests {
         let sample = sample_below(child.id()).expect("the shell lives");
         assert!(sample.cpu >= Duration::from_millis(20), "{:?}", sample.cpu);
         assert!(sample.memory_bytes > 100_000 && sample.threads >= 1);
+        let whole = sample_whole(child.id()).expect("the shell lives");
+        assert!(whole.memory_bytes > sample.memory_bytes && whole.threads == sample.threads + 1);
         drop(child.stdin.take());
         child.wait().expect("it ends");
     }

@@ -60,6 +60,9 @@ pub struct OpenedSource {
     pub source: AnySource,
     /// Every partition, with where it begins as of the moment at which the source was made.
     pub positions: Vec<(PartitionId, StartPosition)>,
+    /// Whether the receipt of a batch is the instant of the run, in microseconds, at which its events arrived. Otherwise they
+    /// arrive when they are handed over.
+    pub is_stamped: bool,
 }
 
 /// A running service.

@@ -35,7 +35,7 @@ pub(super) async fn open_source(
         }
     }
     let positions = positions.into_iter().collect();
-    Ok(OpenedSource { source: AnySource::by_checkpoint(source), positions })
+    Ok(OpenedSource { source: AnySource::by_checkpoint(source), positions, is_stamped: false })
 }
 
 /// The newest event of each partition that has one.

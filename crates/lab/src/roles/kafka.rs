@@ -1,19 +1,23 @@
-//! Ends at topics of Kafka, which are hubs of the topology.
+//! Ends at topics of Kafka, which are hubs of the topology, by a client of ours or by one that is a program.
 
 use std::collections::BTreeMap;
 
 use connect::event::Encoding;
-use connect::kafka::{self, KafkaOptions};
+use connect::kafka::{self, Client, KafkaOptions};
 use connect::sink::Sink;
-use connect::source::{AnySource, SourceOptions, StartPosition};
+use connect::source::{AnySource, Source, SourceOptions, StartPosition};
 
 use super::backend::OpenedSource;
+use super::client_program;
 use super::network::BackendError;
 use super::protocol::{Endpoint, ReadFrom};
-use crate::scenario::Entity;
+use crate::scenario::{EndClient, Entity};
 
 /// Connects a worker that sends to the topic.
 pub(super) async fn open_sink(endpoint: &Endpoint, entity: &Entity) -> Result<Box<dyn Sink>, BackendError> {
+    if let Some(topic) = client_program::Topic::of(endpoint)? {
+        return Ok(Box::new(client_program::ProgramSink::start(&topic).await?));
+    }
     Ok(kafka::connect_sink(&options(endpoint, entity)?).await?)
 }
 
@@ -25,7 +29,11 @@ pub(super) async fn open_source(
     read_from: ReadFrom,
 ) -> Result<OpenedSource, BackendError> {
     let options = options(endpoint, entity)?;
-    let source = kafka::connect_source(&options, options_of_source, Encoding::Kafka).await?;
+    let program = client_program::Topic::of(endpoint)?;
+    let source: Box<dyn Source> = match &program {
+        Some(topic) => Box::new(client_program::ProgramSource::start(topic).await?),
+        None => kafka::connect_source(&options, options_of_source, Encoding::Kafka).await?,
+    };
     let partitions = source.partitions().into_iter();
     let mut positions: BTreeMap<_, _> =
         partitions.map(|partition| (partition, StartPosition::Earliest)).collect();
@@ -34,13 +42,22 @@ pub(super) async fn open_source(
             positions.insert(partition, StartPosition::AfterSequenceNumber(offset));
         }
     }
-    Ok(OpenedSource { source: AnySource::ByCheckpoint(source), positions: positions.into_iter().collect() })
+    Ok(OpenedSource {
+        source: AnySource::ByCheckpoint(source),
+        positions: positions.into_iter().collect(),
+        is_stamped: program.is_some(),
+    })
 }
 
-/// How the topic is reached.
+/// How the topic is reached by a client of ours, which asks for ends even where a program does the rest.
 pub(super) fn options(endpoint: &Endpoint, entity: &Entity) -> Result<KafkaOptions, BackendError> {
     let access = endpoint.kafka.as_ref().filter(|_| entity.is_log());
     let access = access.ok_or_else(|| BackendError::NoTopic(entity.name().to_owned()))?;
-    let client = access.client.available().ok_or(BackendError::NoClient)?;
-    Ok(access.properties.options(entity.name(), client))
+    match &access.client {
+        EndClient::Ours(client) => {
+            let client = client.available().ok_or(BackendError::NoClient)?;
+            Ok(access.properties.options(entity.name(), client))
+        }
+        EndClient::Program(_) => Ok(access.reached.options(entity.name(), Client::default())),
+    }
 }

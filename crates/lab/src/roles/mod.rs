@@ -15,6 +15,7 @@ pub mod amqp_codec;
 pub mod backend;
 mod causes;
 mod channel;
+mod client_program;
 pub mod embedded;
 mod event_hubs;
 mod external;
@@ -40,6 +41,7 @@ mod workers;
 
 pub(crate) use channel::SILENCE;
 pub use channel::{ChannelError, Reporter, RoleChannel};
+pub use client_program::ProgramError;
 pub use external::CommandError;
 
 use std::{

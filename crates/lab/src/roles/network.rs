@@ -18,6 +18,7 @@ use pipeline::ConnectError;
 
 use super::amqp_codec::AmqpCodec;
 use super::backend::{Backend, DecodedMessage, MessageCodec, OpenedSource};
+use super::client_program::ProgramError;
 use super::embedded::{self, EmbeddedService};
 use super::kafka_codec::KafkaCodec;
 use super::our_relay::{self, OurRelay};
@@ -74,6 +75,9 @@ pub enum BackendError {
     /// What is to be reached over Kafka is no hub, or nothing says how.
     #[error("{0} can't be reached over Kafka")]
     NoTopic(String),
+    /// The program that is the client can't be used.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// This build has no such client of Kafka.
     #[error("this build has no librdkafka")]
     NoClient,

@@ -30,7 +30,7 @@ pub(super) async fn open_source(
     };
     let source = ServiceBusSource::connect(client_options(endpoint)?, receive).await?;
     let source = AnySource::by_settlement(source);
-    Ok(OpenedSource { source, positions: vec![(PartitionId(0), StartPosition::Earliest)] })
+    Ok(OpenedSource { source, positions: vec![(PartitionId(0), StartPosition::Earliest)], is_stamped: false })
 }
 
 fn client_options(endpoint: &Endpoint) -> Result<ClientOptions, BackendError> {

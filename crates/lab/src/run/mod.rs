@@ -124,7 +124,7 @@ pub async fn run<L: RoleLauncher>(
     for (index, case) in cases.iter().enumerate() {
         let plan = case_plan(case);
         let obstacle = case.obstacle(available_cores());
-        if let Some(reason) = obstacle.or_else(|| peers.obstacle(&case.parameters.sut)) {
+        if let Some(reason) = obstacle.or_else(|| peers.obstacle_of(&case.parameters)) {
             runner.keep(results::Case::skipped(&plan, reason));
             continue;
         }

@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::scenario::SystemUnderTest;
+use crate::{
+    roles::protocol::{Endpoint, KafkaAccess},
+    scenario::{EndClient, Parameters, SystemUnderTest},
+};
 
 /// The folders in which programs are looked for.
 #[derive(Debug, Clone, Default)]
@@ -41,12 +44,41 @@ impl Peers {
         found.unwrap_or_else(|| program.to_owned())
     }
 
+    /// Finds the program that is the client of an endpoint, if one is.
+    pub(super) fn find_client(&self, endpoint: &mut Endpoint) {
+        if let Some(KafkaAccess { client: EndClient::Program(client), .. }) = &mut endpoint.kafka
+            && let Some(program) = client.command.first_mut()
+        {
+            *program = self.program(program);
+        }
+    }
+
+    /// Why a case can't run here: its system, or a client of its roles, says what it needs, and that is missing.
+    pub(super) fn obstacle_of(&self, parameters: &Parameters) -> Option<String> {
+        let topology = parameters.topology();
+        let clients = topology.ends().filter_map(|end| end.kafka.client.program());
+        let mut missing = clients.filter_map(|client| {
+            self.missing(&client.name, &client.command, &client.requires, client.build.as_deref())
+        });
+        self.obstacle(&parameters.sut).or_else(|| missing.next())
+    }
+
     /// Why the system can't run here, if it says what it needs and that is missing. A command that says nothing of the
     /// kind is tried.
-    pub(super) fn obstacle(&self, system: &SystemUnderTest) -> Option<String> {
-        let program = system.command.as_ref()?.first();
-        let programs = program.filter(|_| system.build.is_some()).into_iter();
-        let missing = programs.chain(&system.requires).find(|name| self.find(name).is_none())?;
+    fn obstacle(&self, system: &SystemUnderTest) -> Option<String> {
+        let command = system.command.as_ref()?;
+        self.missing(&system.name, command, &system.requires, system.build.as_deref())
+    }
+
+    fn missing(
+        &self,
+        name: &str,
+        command: &[String],
+        requires: &[String],
+        build: Option<&str>,
+    ) -> Option<String> {
+        let programs = command.first().filter(|_| build.is_some()).into_iter();
+        let missing = programs.chain(requires).find(|name| self.find(name).is_none())?;
         let place = match kind(missing) {
             Kind::OnPath => "on the path".to_owned(),
             Kind::Peer => {
@@ -55,9 +87,8 @@ impl Peers {
             }
             Kind::Plain => "there".to_owned(),
         };
-        let name = &system.name;
         let mut reason = format!("{name} needs `{missing}`, which is not {place}");
-        if let Some(build) = system.build.as_ref().filter(|_| kind(missing) != Kind::OnPath) {
+        if let Some(build) = build.filter(|_| kind(missing) != Kind::OnPath) {
             reason.push_str(&format!("; `{build}` builds it"));
         }
         Some(reason)

@@ -175,6 +175,16 @@ impl<'a> TrialPlan<'a> {
         }
     }
 
+    /// Whether a role starts programs that are its clients.
+    pub(super) fn has_client_programs(&self, role: Role) -> bool {
+        let is_program = |end: &End| end.kafka.client.program().is_some();
+        match role {
+            Role::Load => is_program(&self.topology.load),
+            Role::Sink => self.topology.sinks.iter().any(is_program),
+            Role::Relay | Role::Service => false,
+        }
+    }
+
     /// Whether the processes of a role are those of a command.
     pub(super) fn is_command(&self, role: Role) -> bool {
         match role {
@@ -429,8 +439,10 @@ impl<'a> TrialPlan<'a> {
             None => entry_point(&self.parameters.target, end.connection),
         };
         let kafka = (end.connection.protocol == Protocol::Kafka).then(|| KafkaAccess {
-            client: end.kafka.client,
-            properties: reached.kafka.overlaid(&end.kafka.properties),
+            client: end.kafka.client.clone(),
+            properties: reached.kafka.clone().overlaid(&end.kafka.properties),
+            reached: reached.kafka,
+            clock: self.clock,
         });
         Endpoint {
             protocol: end.connection.protocol,
@@ -529,13 +541,10 @@ fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
 /// How load and sink speak Kafka, where both do and nothing is between them.
 fn kafka_shape(topology: &Topology) -> Option<KafkaShape> {
     let client = |end: &End| {
-        let client = match end.kafka.client {
-            scenario::KafkaClient::Native => "native",
-            scenario::KafkaClient::Librdkafka => "librdkafka",
-        };
         let properties = end.kafka.properties.masked();
         let properties = properties.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let shape = ClientShape { client: client.to_owned(), properties: properties.collect() };
+        let shape =
+            ClientShape { client: end.kafka.client.name().to_owned(), properties: properties.collect() };
         (end.connection.protocol == Protocol::Kafka).then_some(shape)
     };
     let sink = topology.sinks.first().filter(|_| topology.pipeline.is_none())?;

@@ -180,10 +180,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let own = self.start_service(&data, &tls, &peers).await?;
         let own = own.as_ref();
         let plan = self.plan;
-        self.launch(Role::Load, 0, |clock| {
-            RoleConfig::Load(Box::new(LoadConfig { clock, ..plan.load(own) }))
-        })
-        .await?;
+        let mut load = plan.load(own);
+        peers.find_client(&mut load.source);
+        self.launch(Role::Load, 0, |clock| RoleConfig::Load(Box::new(LoadConfig { clock, ..load }))).await?;
         for instance in 0..self.plan.relay_processes() {
             if let Some(config) = plan.external(own, &checkpoints, &peers) {
                 self.launch(Role::Relay, instance, |_| RoleConfig::External(Box::new(config))).await?;
@@ -192,7 +191,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
                 self.launch(Role::Relay, instance, config).await?;
             }
         }
-        for (instance, config) in (0..).zip(plan.sinks(own)) {
+        for (instance, mut config) in (0..).zip(plan.sinks(own)) {
+            peers.find_client(&mut config.destination);
             let config = |clock| RoleConfig::Sink(Box::new(SinkConfig { clock, ..config }));
             self.launch(Role::Sink, instance, config).await?;
         }
@@ -202,9 +202,10 @@ impl<L: RoleLauncher> Trial<'_, L> {
             if self.supervisor.of(role).next().is_some() {
                 let (limit, cores) = allowed(role, &self.supervisor, &self.groups);
                 let cores = limit.cores.unwrap_or_else(|| f64::from(cores));
-                let scope = match self.plan.is_command(role) {
-                    true => Scope::Below,
-                    false => Scope::Itself,
+                let scope = match (self.plan.is_command(role), self.plan.has_client_programs(role)) {
+                    (true, _) => Scope::Below,
+                    (false, true) => Scope::Whole,
+                    (false, false) => Scope::Itself,
                 };
                 self.monitor.watch(role, self.supervisor.probe(role, scope), cores);
             }

@@ -114,6 +114,12 @@ fn mask_properties(section: &mut Value) {
     for key in ["from", "to"] {
         section.get_mut(key).into_iter().for_each(mask_properties);
     }
+    // How a client is started is nobody's matter; what it is called, is.
+    if let Some(client) = section.get_mut("client")
+        && let Some(name) = client.get_mut("name").map(Value::take)
+    {
+        *client = name;
+    }
     let Some(properties) = section.get_mut("properties") else {
         return;
     };

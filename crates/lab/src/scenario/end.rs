@@ -15,6 +15,8 @@ use pipeline::kafka::{KafkaClient, KafkaProperties};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::EndClient;
+
 /// One end of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
@@ -32,7 +34,7 @@ pub struct End {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KafkaEnd {
     /// Which client does.
-    pub client: KafkaClient,
+    pub client: EndClient,
     /// What that is told besides how the service is reached.
     pub properties: KafkaProperties,
 }
@@ -88,7 +90,7 @@ pub struct Sending {
     pub transport: Transport,
     /// Which client speaks Kafka.
     #[serde(default, skip_serializing_if = "is_usual")]
-    pub client: KafkaClient,
+    pub client: EndClient,
     /// The properties of that client.
     #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
     pub properties: KafkaProperties,
@@ -114,7 +116,7 @@ pub struct Receiving {
     pub transport: Transport,
     /// Which client speaks Kafka.
     #[serde(default, skip_serializing_if = "is_usual")]
-    pub client: KafkaClient,
+    pub client: EndClient,
     /// The properties of that client.
     #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
     pub properties: KafkaProperties,
@@ -151,7 +153,7 @@ impl PipelineEnd {
             tls: self.tls.unwrap_or(usual.tls),
             transport: self.transport.unwrap_or(usual.transport),
         };
-        let client = self.client.unwrap_or(client);
+        let client = self.client.unwrap_or(client).into();
         (connection, KafkaEnd { client, properties: self.properties.clone() })
     }
 }
@@ -196,7 +198,7 @@ impl From<&Sending> for End {
     fn from(sending: &Sending) -> Self {
         let Sending { to, protocol, tls, transport, client, properties } = sending;
         let connection = Connection { protocol: *protocol, tls: *tls, transport: *transport };
-        let kafka = KafkaEnd { client: *client, properties: properties.clone() };
+        let kafka = KafkaEnd { client: client.clone(), properties: properties.clone() };
         Self { kafka, ..Self::of(to, connection) }
     }
 }
@@ -210,7 +212,7 @@ impl From<&Receiving> for End {
             Some(_) => Self { subscription: subscription.clone(), ..Self::of(from, connection) },
             None => Self::read(from, connection),
         };
-        Self { kafka: KafkaEnd { client: *client, properties: properties.clone() }, ..end }
+        Self { kafka: KafkaEnd { client: client.clone(), properties: properties.clone() }, ..end }
     }
 }
 
@@ -239,7 +241,7 @@ impl Named for Sending {
             protocol: Protocol::default(),
             tls: false,
             transport: Transport::default(),
-            client: KafkaClient::default(),
+            client: EndClient::default(),
             properties: KafkaProperties::default(),
         }
     }
@@ -259,7 +261,7 @@ impl Named for Receiving {
             protocol: Protocol::default(),
             tls: false,
             transport: Transport::default(),
-            client: KafkaClient::default(),
+            client: EndClient::default(),
             properties: KafkaProperties::default(),
         }
     }

@@ -12,7 +12,7 @@ use super::glob::Glob;
 use super::sweep::{self, Point, Step, Sweep};
 use super::{
     Axis, Case, Embedded, Entities, FoundHub, Hub, Hubs, Limits, Load, Parameters, Phases, Prices, Protocol,
-    Published, Queues, Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, system, target,
+    Published, Queues, Relay, Roles, Sink, SystemUnderTest, Target, TopologySection, client, system, target,
     validate,
 };
 use crate::record::LatencyRecording;
@@ -29,6 +29,8 @@ pub struct Scenario {
     systems: Option<Node>,
     /// The section `targets`.
     targets: Option<Node>,
+    /// The section `clients`.
+    clients: Option<Node>,
     sweeps: Vec<Sweep>,
     published: Vec<Published>,
     prices: Option<Prices>,
@@ -230,6 +232,10 @@ impl Scenario {
         if let Some(targets) = &targets {
             target::check_definitions(targets)?;
         }
+        let clients = document.take("clients");
+        if let Some(clients) = &clients {
+            client::check_definitions(clients)?;
+        }
         let published = document.take("published");
         document.take("prices");
         if let Some(quick) = &quick {
@@ -247,6 +253,7 @@ impl Scenario {
             quick,
             systems,
             targets,
+            clients,
             sweeps,
             published: head.published,
             prices: head.prices,
@@ -326,6 +333,7 @@ impl Scenario {
             // A mistake here is found again for each case.
             let resolved = system::resolve(&mut document, self.systems.as_ref());
             let resolved = resolved.and_then(|_| target::resolve(&mut document, self.targets.as_ref()));
+            let resolved = resolved.and_then(|()| client::resolve(&mut document, self.clients.as_ref()));
             let _ = document.fill_in_environment();
             let typed = resolved.and_then(|()| document.typed::<File>());
             let mistake = typed.as_ref().err().and_then(SettingsError::mistake);
@@ -391,6 +399,7 @@ impl Scenario {
         }
         let system = system::resolve(&mut document, self.systems.as_ref())?;
         target::resolve(&mut document, self.targets.as_ref())?;
+        client::resolve(&mut document, self.clients.as_ref())?;
         document.fill_in_environment()?;
         let mut parameters = document.typed::<File>()?.into_parameters();
         parameters.sut = parameters.sut.named(system);
@@ -586,8 +595,8 @@ const FAILURE_RATIO: &str = "relay.failure_ratio";
 const DEFAULT_SOURCE_PARTITIONS: u32 = 32;
 
 /// Keys at the top of the file that describe the scenario and not one of its cases.
-const NO_PARAMETERS: [&str; 8] =
-    ["scenario", "description", "quick", "suts", "targets", "sweeps", "published", "prices"];
+const NO_PARAMETERS: [&str; 9] =
+    ["scenario", "description", "quick", "suts", "targets", "clients", "sweeps", "published", "prices"];
 
 /// The scenarios that are part of this program.
 const EMBEDDED: [(&str, &str); 3] = [

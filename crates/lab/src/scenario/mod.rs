@@ -15,6 +15,7 @@
 
 mod capacity;
 mod case;
+mod client;
 mod end;
 mod entities;
 mod entity;
@@ -37,6 +38,7 @@ mod validate;
 pub use crate::results::{Prices, Published};
 pub use capacity::{Capacity, Percent, PercentError, PurposefulFailures};
 pub use case::{Axis, Case};
+pub use client::{ClientProgram, EndClient};
 pub use end::{
     ByName, Connection, End, KafkaEnd, Named, OneOrMore, PipelineEnd, Protocol, Receiving, Sending, Transport,
 };

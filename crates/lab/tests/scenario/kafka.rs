@@ -1,6 +1,6 @@
 //! Ends that speak Kafka: how they are written, what they reach, and what they can't have.
 
-use lab::scenario::{CaseOptions, End, KafkaClient, Parameters, Protocol, Target};
+use lab::scenario::{CaseOptions, End, EndClient, KafkaClient, Parameters, Protocol, Target};
 use serde_json::{Value, json};
 
 use super::topology::parameters;
@@ -22,7 +22,7 @@ fn an_end_has_a_client_and_its_properties() {
     let topology = parameters.topology();
     let ends = [&topology.load, &topology.sinks[0]];
     assert!(ends.iter().all(|end| end.connection.protocol == Protocol::Kafka));
-    assert!(ends.iter().all(|end| end.kafka.client == KafkaClient::Native));
+    assert!(ends.iter().all(|end| end.kafka.client == EndClient::default()));
     assert_eq!(
         topology.load.kafka.properties.iter().collect::<Vec<_>>(),
         [("acks", "1"), ("linger.ms", "0")]
@@ -161,6 +161,54 @@ fn hubs_are_topics_of_kafka_at_every_end() {
     assert!(command.contains("`hubs.protocol`: a command is told"), "{command}");
 }
 
+const CLIENTS: &str = "clients:
+  mine: {command: [./client, --fast], env: {TOKEN: hush}, requires: [java], build: make client}
+";
+
+#[test]
+fn a_program_is_the_client_that_its_name_chooses() {
+    let text = format!(
+        "scenario: s\n{BOTH_ENDS}{CLIENTS}sweeps:\n  client: {{topology.load.client: [native, {{value: mine, \
+         topology.sink.client: mine}}]}}\n"
+    );
+    let cases = cases(&text, &CaseOptions::default()).unwrap();
+    assert_eq!(names(&cases), ["client=native", "client=mine"]);
+    let topology = cases[1].parameters.topology();
+    let programs = [&topology.load, &topology.sinks[0]].map(|end| end.kafka.client.program().unwrap());
+    for program in programs {
+        assert_eq!((program.name.as_str(), program.build.as_deref()), ("mine", Some("make client")));
+        assert_eq!(program.command, ["./client", "--fast"]);
+    }
+    assert_eq!(topology.load.kafka.properties.get("acks"), Some("1"), "a program takes the same");
+    let params = cases[1].params();
+    assert_eq!(params["topology"]["load"]["client"], json!("mine"));
+    assert!(!format!("{:?} {}", cases[1], Value::Object(params)).contains("hush"));
+    let json = serde_json::to_string(&cases[1].parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), cases[1].parameters);
+    let text = format!("{BOTH_ENDS}{CLIENTS}");
+    for (arguments, message) in [
+        (&["topology.load.client=yours"][..], "`topology.load.client`: no client is called `yours`"),
+        (
+            &["topology.load.client=mine", "load.payload={replay: lines}"],
+            "`topology.load.client`: a client that is a program sends and receives values alone",
+        ),
+        (
+            &["topology.load.client=mine", "roles.load.launch=[ssh, there]"],
+            "`topology.load.client`: the program is on the lab's machine",
+        ),
+    ] {
+        let error = told(&text, arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+    for (clients, message) in [
+        ("clients: {native: {command: [x]}}\n", "`clients.native`: a name consists of"),
+        ("clients: {a: b}\n", "`clients.a`: must be a mapping"),
+    ] {
+        let error = told(&format!("{BOTH_ENDS}{clients}"), &[]);
+        assert!(error.contains(message), "{clients}: {error}");
+    }
+}
+
 #[test]
 fn a_cluster_is_a_target_whose_secrets_stay_out_of_the_results() {
     let set = [CLUSTER, "topology.measure=load", "topology.load.properties.sasl.password=hush"];
@@ -215,7 +263,7 @@ fn librdkafka_reads_its_own_properties() {
     let client = "topology.load.client=librdkafka";
     let topology =
         parameters(BOTH_ENDS, &[client, "topology.load.properties.socket.nagle.disable=true"]).topology();
-    assert_eq!(topology.load.kafka.client, KafkaClient::Librdkafka);
+    assert_eq!(topology.load.kafka.client, EndClient::Ours(KafkaClient::Librdkafka));
     for (argument, message) in [
         (
             "topology.load.properties.linger.mss=1",

@@ -72,7 +72,9 @@ fn every_other_sweep_changes_one_thing() {
     assert_eq!(of_sweep("partitions"), ["partitions=1", "partitions=32"]);
     assert_eq!(of_sweep("load"), ["mode=burst", "mode=one-by-one", "mode=open"]);
     assert_eq!(of_sweep("service").len(), 4);
-    assert_eq!(of_sweep("client"), ["client=librdkafka", "client=native"]);
+    let clients =
+        ["librdkafka", "native", "kafka-clients", "confluent-kafka"].map(|name| format!("client={name}"));
+    assert_eq!(of_sweep("client"), clients);
     for case in cases.iter().filter(|case| !["study", "load"].contains(&case.sweep.as_deref().unwrap())) {
         assert_eq!(case.parameters.load.mode, LoadMode::Open, "{}", case.name);
         assert!(case.published.is_none(), "{}", case.name);

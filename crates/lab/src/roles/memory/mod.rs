@@ -263,7 +263,7 @@ impl Backend for MemoryBackend {
         _: ReadFrom,
     ) -> Result<OpenedSource, SinkError> {
         let source = AnySource::by_checkpoint(self.source(endpoint, options)?);
-        Ok(OpenedSource { source, positions: positions(endpoint) })
+        Ok(OpenedSource { source, positions: positions(endpoint), is_stamped: false })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     record::LatencyRecording,
     results::Role,
     roles::{protocol::DoneBy, service_config::ServiceConfig},
-    scenario::{self, Entity, KafkaClient, KafkaProperties, Payload, Protocol, Readiness, Secret, Transport},
+    scenario::{self, EndClient, Entity, KafkaProperties, Payload, Protocol, Readiness, Secret, Transport},
     verify::Expectation,
 };
 
@@ -64,7 +64,12 @@ pub struct Endpoint {
 pub struct KafkaAccess {
     /// By which client.
     #[serde(default)]
-    pub client: KafkaClient,
+    pub client: EndClient,
+    /// What it is told of how the service is reached, without what the end says.
+    #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
+    pub reached: KafkaProperties,
+    /// The time of the run on the lab's machine, where clients that are programs run.
+    pub clock: RunClock,
     /// All that it is told.
     pub properties: KafkaProperties,
 }

@@ -46,7 +46,7 @@ impl<C: MessageCodec> DeadLetters<C> {
             .open_source(endpoint, options, ReadFrom::Beginning)
             .await
             .map_err(RoleError::connect("connecting to the dead-letter queue"))?;
-        let OpenedSource { mut source, positions } = opened;
+        let OpenedSource { mut source, positions, .. } = opened;
         for (partition, position) in positions {
             source.open(partition, position);
         }

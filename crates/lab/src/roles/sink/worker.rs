@@ -110,6 +110,7 @@ pub(super) async fn work<B: Backend>(
         codec: backend.codec(config.destination.protocol),
         dead_letters,
         undone: config.done_by.is_some().then(|| Undone::of_one_worker(config.workers)),
+        is_stamped: opened.is_stamped,
         source: opened.source,
         positions: own.collect(),
         channel,
@@ -135,6 +136,8 @@ struct Receiver<C> {
     config: SinkConfig,
     codec: C,
     source: AnySource,
+    /// Whether the source says when events arrived.
+    is_stamped: bool,
     dead_letters: Option<DeadLetters<C>>,
     /// What a consumer has before it, where one is watched.
     undone: Option<Undone>,
@@ -325,7 +328,10 @@ impl<C: MessageCodec> Receiver<C> {
             *quiet = Instant::now() + QUIET;
         }
         // One reading for all of them: they have been here since the same read of the socket.
-        let now = self.config.clock.now();
+        let now = match self.is_stamped {
+            true => RunTime::from_micros(batch.receipt().0),
+            false => self.config.clock.now(),
+        };
         let wall = WallClock::at(now);
         let partition = batch.partition();
         let destination = u16::try_from(partition.0).unwrap_or(u16::MAX);

@@ -1,5 +1,7 @@
 //! Ends that speak Kafka, and clusters as targets.
 
+use std::time::Duration;
+
 use connect::kafka::PropertyError;
 use settings::SettingsError;
 
@@ -7,10 +9,11 @@ use super::Rules;
 use super::topology::EndPlace;
 use pipeline::kafka::BOOTSTRAP;
 
+use crate::results::Role;
 use crate::scenario::kafka;
 use crate::scenario::{
-    End, Entities, Entity, KafkaCluster, KafkaProperties, Parameters, Protocol, ServiceCommand, Target,
-    Transport,
+    ClientProgram, End, EndClient, Entities, Entity, KafkaCluster, KafkaProperties, Parameters, Payload,
+    Protocol, ServiceCommand, Target, Transport,
 };
 
 impl Rules<'_> {
@@ -100,7 +103,12 @@ impl Rules<'_> {
         parameters: &Parameters,
     ) -> Result<(), SettingsError> {
         let path = place.path;
-        let Some(client) = end.kafka.client.available() else {
+        let client = match &end.kafka.client {
+            EndClient::Ours(client) => client.available(),
+            // What it takes, only it knows.
+            EndClient::Program(program) => return self.client_program(place, program, parameters),
+        };
+        let Some(client) = client else {
             let reason = "this build has no librdkafka";
             let advice = "choose `native`, or build with the feature `librdkafka`";
             return Err(self.document.mistake(&place.of_key(self.document, "client"), reason, advice));
@@ -127,6 +135,47 @@ impl Rules<'_> {
             name => format!("{path}.properties.{name}"),
         };
         Err(self.document.mistake(&at, reason, advice))
+    }
+
+    /// Whether a program can be the client of an end.
+    fn client_program(
+        &self,
+        place: &EndPlace<'_>,
+        program: &ClientProgram,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        let path = format!("{}.client", place.path);
+        if program.command.first().is_none_or(String::is_empty)
+            || program.command.iter().any(|word| word.contains('\0'))
+        {
+            let reason = "must be a program and its arguments";
+            return Err(self.document.mistake(&path, reason, "such as `command: [./client, --fast]`"));
+        }
+        for (name, value) in &program.env {
+            if name.is_empty() || name.contains(['=', '\0']) || value.reveal().contains('\0') {
+                let reason = format!("`{name}` can't be in an environment");
+                return Err(self.document.mistake(&path, reason, "such as `env: {LEVEL: warn}`"));
+            }
+            if name.starts_with("PARSHALL_") {
+                let reason = "variables with this prefix tell the client what to do";
+                return Err(self.document.mistake(&path, reason, "change the parameter behind it"));
+            }
+        }
+        if matches!(parameters.load.payload, Payload::Replay { .. }) {
+            let reason =
+                "a client that is a program sends and receives values alone, and replayed lines have headers";
+            return Err(self.document.mistake(
+                &path,
+                reason,
+                "choose a payload of a size, or a client of ours",
+            ));
+        }
+        let role = if place.sends { Role::Load } else { Role::Sink };
+        if parameters.roles.of(role).is_some() {
+            let reason = "the program is on the lab's machine, and the role on another";
+            return Err(self.document.mistake(&path, reason, "choose a client of ours"));
+        }
+        self.duration(&format!("{path}.ready_within"), program.ready_within, Duration::from_millis(100))
     }
 
     /// Where brokers are, the target says.
