@@ -86,6 +86,11 @@ impl KafkaSource {
                 let reason = "topics are looked for by Parshall's own client only";
                 return Err(document.mistake(&format!("{section}.client"), reason, "leave it out"));
             }
+            if self.properties.get("group.instance.id").is_some() {
+                let path = format!("{section}.properties.group.instance.id");
+                let reason = "with `topics` there is a member for each topic, and all would have this name";
+                return Err(document.mistake(&path, reason, "leave it out"));
+            }
             topics.check(document, &format!("{section}.topics"))?;
         }
         self.written().check(document, section, KafkaOptions::check_source)?;

@@ -127,7 +127,7 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
             relay.group = ConsumerGroup::new(cluster, &hub.name, &group);
             // How much is on its way, the properties say.
             let reading = ReadingConfig { adapt_prefetch: None, ..reading(config)? };
-            SourceConfig::Kafka(Box::new(KafkaSourceConfig { options, group, reading }))
+            SourceConfig::Kafka(Box::new(KafkaSourceConfig { options, topics: None, group, reading }))
         }
         (Protocol::Amqp, Entity::Hub(hub)) => {
             let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
