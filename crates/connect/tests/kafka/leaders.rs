@@ -10,6 +10,8 @@ use crate::service::{publish, receive, records, serve, sink, source, values, wit
 
 const LEADER_NOT_AVAILABLE: i16 = 5;
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+const COORDINATOR_LOADS: i16 = 14;
+const COORDINATOR_NOT_AVAILABLE: i16 = 15;
 
 #[tokio::test]
 async fn a_sink_sends_again_what_a_broker_refused_that_does_not_lead() {
@@ -24,6 +26,23 @@ async fn a_sink_sends_again_what_a_broker_refused_that_does_not_lead() {
     let mut from = source(&service, &[], &StartPosition::Earliest).await;
     let received = receive(&mut *from, 30).await;
     assert!(received.iter().map(|(_, number, _)| *number).eq(0..30), "once and in order: {received:?}");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_has_just_started_is_asked_again_for_a_producer_id() {
+    let service = serve().await;
+    let proxy = Proxy::start(&service).await;
+    proxy.change(|changes| changes.producer_errors.extend([COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE]));
+    let mut to = within(connect_sink(&proxy.options(&service, &[]))).await.unwrap();
+    publish(&mut *to, 0, &records(&values(10, 16))).await;
+    assert!(proxy.is_done(), "every refusal was said");
+
+    // Not for ever.
+    let hasty = proxy.options(&service, &[("socket.connection.setup.timeout.ms", "1000")]);
+    proxy.change(|changes| changes.producer_errors.extend([COORDINATOR_LOADS; 1_000]));
+    let error = within(connect_sink(&hasty)).await.unwrap_err();
+    assert_eq!(error.condition, "COORDINATOR_LOAD_IN_PROGRESS", "{error}");
     service.stop().await;
 }
 

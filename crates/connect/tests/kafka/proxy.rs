@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use connect::kafka::KafkaOptions;
 use hub::service::{Protocol, Service};
 use kafka::ApiKey;
-use kafka_protocol::messages::{FetchResponse, MetadataResponse, ProduceResponse};
+use kafka_protocol::messages::{FetchResponse, InitProducerIdResponse, MetadataResponse, ProduceResponse};
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -30,7 +30,9 @@ pub(crate) struct Changes {
     pub(crate) produce_errors: VecDeque<i16>,
     /// The same of answers to Fetch, which have no records then.
     pub(crate) fetch_errors: VecDeque<i16>,
-    /// The time that each answer of both kinds asks to be left alone for.
+    /// The same of answers to InitProducerId, which give no producer then.
+    pub(crate) producer_errors: VecDeque<i16>,
+    /// The time that each answer to Produce or Fetch asks to be left alone for.
     pub(crate) throttle_ms: VecDeque<i32>,
 }
 
@@ -68,7 +70,8 @@ impl Proxy {
     /// Whether all changes have been made.
     pub(crate) fn is_done(&self) -> bool {
         let changes = self.changes.lock().unwrap();
-        changes.produce_errors.is_empty() && changes.fetch_errors.is_empty() && changes.throttle_ms.is_empty()
+        let errors = [&changes.produce_errors, &changes.fetch_errors, &changes.producer_errors];
+        errors.iter().all(|errors| errors.is_empty()) && changes.throttle_ms.is_empty()
     }
 }
 
@@ -112,6 +115,13 @@ fn change(key: ApiKey, version: i16, mut body: Bytes, changes: &mut Changes, add
             for broker in &mut answer.brokers {
                 broker.host = StrBytes::from_string(address.ip().to_string());
                 broker.port = address.port().into();
+            }
+            answer.encode(&mut changed, version).unwrap();
+        }
+        ApiKey::InitProducerId => {
+            let mut answer = InitProducerIdResponse::decode(&mut body, version).unwrap();
+            if let Some(error) = changes.producer_errors.pop_front() {
+                (answer.error_code, answer.producer_id, answer.producer_epoch) = (error, (-1).into(), -1);
             }
             answer.encode(&mut changed, version).unwrap();
         }

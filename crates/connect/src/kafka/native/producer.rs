@@ -3,8 +3,9 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use kafka::ApiKey;
 use kafka::messages::producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use kafka::{ApiKey, ErrorCode};
+use tokio::time::Instant;
 
 use super::cluster;
 use super::endpoint::Endpoint;
@@ -38,11 +39,31 @@ impl Producer {
     }
 }
 
+/// Asks for an id that nobody has. A broker that has just started gives none yet: it is asked again for as long as a connection may take.
+///
+/// # Errors
+/// No broker can be reached, or they give none.
+pub(super) async fn first_producer(endpoint: &Arc<Endpoint>) -> Result<(i64, i16), ServiceError> {
+    let is_starting = |error: &ServiceError| {
+        let codes = [ErrorCode::CoordinatorLoadInProgress, ErrorCode::CoordinatorNotAvailable];
+        codes.iter().any(|code| error.condition == code.name())
+    };
+    let give_up = Instant::now() + endpoint.settings.connect_timeout;
+    loop {
+        match new_producer(endpoint).await {
+            Err(error) if is_starting(&error) && Instant::now() + endpoint.reconnect.delay < give_up => {
+                tokio::time::sleep(endpoint.reconnect.delay).await;
+            }
+            answered => return answered,
+        }
+    }
+}
+
 /// Asks for an id that nobody has.
 ///
 /// # Errors
 /// No broker can be reached, or they give none.
-pub(super) async fn new_producer(endpoint: &Arc<Endpoint>) -> Result<(i64, i16), ServiceError> {
+async fn new_producer(endpoint: &Arc<Endpoint>) -> Result<(i64, i16), ServiceError> {
     let mut connection = cluster::connect_any(endpoint, &endpoint.settings.bootstrap).await?;
     let version = connection.version(ApiKey::InitProducerId, 0, 4)?;
     let request = InitProducerIdRequest {

@@ -81,7 +81,7 @@ impl KafkaSink {
         let cluster = Cluster::find(Arc::clone(&endpoint)).await?;
         let settings = &endpoint.settings.produce;
         let producer = match settings.is_idempotent() {
-            true => match producer::new_producer(&endpoint).await {
+            true => match producer::first_producer(&endpoint).await {
                 Ok(producer) => Producer::Known(producer),
                 // Nobody has asked for it by name, and old services don't have it.
                 Err(error) if settings.idempotence.is_none() && error.class == ErrorClass::Fatal => {
