@@ -327,6 +327,40 @@ async fn a_service_that_comes_back_is_gone_on_with() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_was_open_for_too_long_is_aborted_and_comes_again() {
+    let service = serve().await;
+    let properties = [("transaction.timeout.ms", "1000"), ("request.timeout.ms", "500")];
+    let mut to = try_connect(&service, &properties, transactions("mover")).await.unwrap();
+    let mut from = source(&service, &[], &StartPosition::Earliest).await;
+    let mut plain = sink(&service, &[]).await;
+    let held = || service.namespace().hub(TOPIC).unwrap().counters().events_in;
+    for first in [0, 10, 20] {
+        send(&mut *to, &events(0, first..first + 10)).await.unwrap();
+        // Left alone when its events are there, which no one has told it.
+        let before = held();
+        while held() == before {
+            poll_fn(|context| {
+                assert!(to.poll_outcomes(context, &mut Vec::new()).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            tokio::task::yield_now().await;
+        }
+        // What comes behind an open transaction is not read before that is aborted.
+        publish(&mut *plain, 0, &records(&[b"behind".to_vec()])).await;
+        while receive(&mut *from, 1).await.iter().all(|(.., value)| value != b"behind") {}
+        let aborted = outcomes(&mut *to, 1).await.remove(0).result.unwrap_err();
+        assert_eq!((aborted.class, &*aborted.condition), (ErrorClass::Fatal, "TRANSACTION_ABORTED"));
+        assert_eq!(carry(&mut *to, 0, first..first + 10).await, Ok(()));
+        assert_eq!(committed(&service).await, [(0, first + 10)]);
+    }
+    let mut found = found(&service).await.remove(0);
+    found.retain(|value| value != "behind");
+    assert_eq!(found, values(0, 0..30));
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn a_producer_whose_id_is_forgotten_begins_anew() {
     let config = |address| {
         let mut config = ServiceConfig::loopback(namespace());

@@ -15,6 +15,46 @@ pub fn read_describe<'a>(mut reader: Reader<'a>) -> Result<Vec<&'a str>, Malform
     Ok(ids)
 }
 
+/// Writes the body of a request to describe these.
+pub fn write_describe(writer: &mut Writer, ids: &[&str]) {
+    writer.array_length(ids.len());
+    ids.iter().for_each(|id| writer.string(id));
+    writer.tagged_fields_end();
+}
+
+/// Who has a transactional id, as far as a client reads of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundTransaction<'a> {
+    /// Why there is nothing to say, if there is not.
+    pub error: ErrorCode,
+    /// The id.
+    pub transactional_id: &'a str,
+    /// Kafka's word for what it is at.
+    pub state: &'a str,
+    /// The producer; -1 if there is none.
+    pub producer_id: i64,
+    /// The producer's epoch.
+    pub producer_epoch: i16,
+}
+
+/// Reads the body of the response.
+pub fn read_describe_response(mut reader: Reader<'_>) -> Result<Vec<FoundTransaction<'_>>, Malformed> {
+    let _throttle_time = reader.i32("throttle time")?;
+    let mut found = Vec::new();
+    for _ in 0..reader.array_length("transactional ids")? {
+        let error = ErrorCode::of(reader.i16("error")?);
+        let transactional_id = reader.string("transactional id")?;
+        let state = reader.string("state")?;
+        let (_timeout, _started_at) = (reader.i32("timeout")?, reader.i64("time of the start")?);
+        let (producer_id, producer_epoch) = (reader.i64("producer id")?, reader.i16("producer epoch")?);
+        let _partitions = by_topic::read(&mut reader, |reader, _topic| reader.i32("partition"))?;
+        reader.skip_tagged_fields("transactional id")?;
+        found.push(FoundTransaction { error, transactional_id, state, producer_id, producer_epoch });
+    }
+    reader.skip_tagged_fields("response")?;
+    Ok(found)
+}
+
 /// What there is to say of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescribedTransaction {
@@ -166,6 +206,29 @@ mod tests {
             ("Ongoing", &[1, 2][..])
         );
         assert_eq!((second.error_code, second.topics.len()), (105, 0));
+        let read = |reader: Reader<'_>| {
+            let found = read_describe_response(reader)?;
+            let told = |it: &FoundTransaction<'_>| {
+                (
+                    it.error,
+                    it.transactional_id.to_owned(),
+                    it.state.to_owned(),
+                    it.producer_id,
+                    it.producer_epoch,
+                )
+            };
+            Ok(found.iter().map(told).collect::<Vec<_>>())
+        };
+        reference::read_message(ApiKey::DescribeTransactions, 0, &response, read, |it| {
+            let none = ErrorCode::None;
+            assert_eq!(it[0], (none, "mover".to_owned(), "Ongoing".to_owned(), 9, 2));
+            assert_eq!(it[1].0, ErrorCode::TransactionalIdNotFound);
+        });
+        let written: DescribeTransactionsRequest =
+            reference::message(ApiKey::DescribeTransactions, 0, |writer| {
+                write_describe(writer, &["mover", "other"]);
+            });
+        assert_eq!(written, request);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use super::KafkaSink;
 use crate::kafka::native::connection::Answer;
 use crate::kafka::native::error::{is_about_leaders, malformed, refused, refused_for_good};
 use crate::kafka::native::sent::Sent;
-use crate::kafka::native::transaction::fenced;
 use crate::service::ServiceError;
 use crate::service::error::TIMEOUT;
 use crate::sink::{ErrorClass, SendError, SendOutcome};
@@ -134,10 +133,6 @@ impl KafkaSink {
                 if is_numbered && (destination.has_gap() || !destination.again.is_empty()) =>
             {
                 self.go_again(sent);
-            }
-            ErrorCode::InvalidProducerEpoch | ErrorCode::ProducerFenced if let Some(gate) = &self.gate => {
-                let what = fenced(&gate.transactional_id, &self.endpoint);
-                return Err(refused_for_good(code, what));
             }
             ErrorCode::OutOfOrderSequenceNumber
             | ErrorCode::UnknownProducerId

@@ -11,6 +11,7 @@ use kafka::messages::group::MemberRef;
 use kafka::messages::offset_commit::CommittedOffset;
 use kafka::messages::outcome::{Outcome, PartitionOutcomes};
 use kafka::messages::producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use kafka::messages::transaction_admin::{self, FoundTransaction};
 use kafka::messages::transactions::{
     AddOffsetsRequest, AddPartitionsRequest, EndTransactionRequest, TransactionRef,
     TransactionalOffsetsRequest,
@@ -49,6 +50,8 @@ pub(super) enum Step {
     AddOffsets(Vec<(PartitionId, i64)>),
     /// End it.
     End { commits: bool },
+    /// After the cluster has aborted a transaction that was open for too long, be the one that may [begin](Self::Begin) next.
+    TakeUp,
 }
 
 /// Why a step is not done.
@@ -58,6 +61,8 @@ pub(super) enum Trouble {
     Again(ServiceError),
     /// The transaction can't commit.
     Abort(ServiceError),
+    /// The epoch is over: another one has begun, or the cluster has aborted the transaction by itself.
+    Fenced(ServiceError),
     /// The producer is of no use any more.
     Fail(ServiceError),
 }
@@ -102,6 +107,7 @@ impl Coordinators {
                 self.add_offsets(offsets).await
             }
             Step::End { commits } => self.end(*commits).await,
+            Step::TakeUp => self.take_up().await,
         }
     }
 
@@ -202,6 +208,38 @@ impl Coordinators {
         }
     }
 
+    /// A transaction that the cluster aborts leaves the next epoch, and nobody has that unless another one has begun since. If one does so at
+    /// the same time, one of both fails: that it is this epoch and no other is said again when the producer begins.
+    async fn take_up(&mut self) -> Result<(), Trouble> {
+        let (producer_id, epoch) = self.producer;
+        let (id, of_id, endpoint) = (&self.options.id, &mut self.of_id, &self.endpoint);
+        let write = |writer: &mut Writer, _version| transaction_admin::write_describe(writer, &[id]);
+        let aborted = |it: &FoundTransaction<'_>| {
+            let is_aborted = ["PrepareEpochFence", "PrepareAbort", "CompleteAbort"].contains(&it.state);
+            (it.producer_id == producer_id && is_aborted).then_some(it.producer_epoch)
+        };
+        let read = |answer: &Answer| {
+            let found = transaction_admin::read_describe_response(answer.reader())?;
+            let found = found.first().ok_or(Malformed("transactional ids: there is none"))?;
+            Ok(match found.error {
+                ErrorCode::None => Ok(aborted(found)),
+                error => Err(error),
+            })
+        };
+        match of_id.ask(endpoint, ApiKey::DescribeTransactions, (0, 0), write, read).await {
+            Ok(Ok(Some(next))) if Some(next) == epoch.checked_add(1) => {
+                self.producer = (producer_id, next);
+                Ok(())
+            }
+            Ok(Err(code)) if code.is_retriable() => {
+                Err(Trouble::Again(refused(code, "who has the transactional id is not known")))
+            }
+            Err(Trouble::Again(error)) => Err(Trouble::Again(error)),
+            // Old brokers don't say, and others say that it is somebody else.
+            Ok(_) | Err(_) => Err(Trouble::Fail(self.fenced(ErrorCode::ProducerFenced))),
+        }
+    }
+
     fn check(&self, code: ErrorCode, what: &str) -> Result<(), Trouble> {
         match code {
             ErrorCode::None => Ok(()),
@@ -209,13 +247,21 @@ impl Coordinators {
         }
     }
 
+    /// What a producer is told whose epoch is over.
+    fn fenced(&self, code: ErrorCode) -> ServiceError {
+        let what = format!(
+            "another relay has begun with the transactional id {}; what is committed is whole, and a relay that is started again goes on \
+             behind it",
+            self.options.id
+        );
+        refused_for_good(code, what)
+    }
+
     /// What a refusal means.
     fn trouble(&self, code: ErrorCode, what: &str) -> Trouble {
         let TransactionOptions { id, group, .. } = &*self.options;
         match code {
-            ErrorCode::ProducerFenced | ErrorCode::InvalidProducerEpoch => {
-                Trouble::Fail(refused_for_good(code, fenced(id, &self.endpoint)))
-            }
+            ErrorCode::ProducerFenced | ErrorCode::InvalidProducerEpoch => Trouble::Fenced(self.fenced(code)),
             ErrorCode::InvalidProducerIdMapping
             | ErrorCode::TransactionCoordinatorFenced
             | ErrorCode::TransactionalIdAuthorizationFailed
@@ -298,6 +344,12 @@ impl Answered for Outcome {
     }
 }
 
+impl Answered for Result<Option<i16>, ErrorCode> {
+    fn says_elsewhere(&self) -> bool {
+        self.is_err_and(|code| code.says_elsewhere())
+    }
+}
+
 impl Answered for InitProducerIdResponse {
     fn says_elsewhere(&self) -> bool {
         self.producer.is_err_and(|code| code.says_elsewhere())
@@ -315,15 +367,6 @@ impl From<ServiceError> for Trouble {
 
 /// No producer.
 const NOBODY: (i64, i16) = (-1, -1);
-
-/// What a producer is told whose epoch is over.
-pub(in crate::kafka::native) fn fenced(transactional_id: &str, endpoint: &Endpoint) -> String {
-    let timeout = endpoint.settings.produce.transaction_timeout;
-    format!(
-        "another relay has begun with the transactional id {transactional_id}, or the cluster has aborted a transaction that was \
-         open for {timeout:?} (transaction.timeout.ms); what is committed is whole, and a relay that is started again goes on behind it"
-    )
-}
 
 fn transaction(id: &str, (producer_id, producer_epoch): (i64, i16)) -> TransactionRef<'_> {
     TransactionRef { transactional_id: id, producer_id, producer_epoch }

@@ -23,7 +23,6 @@ mod sink;
 
 use std::time::Duration;
 
-pub(super) use coordinators::fenced;
 pub(super) use gate::Gate;
 pub(crate) use sink::TransactionalSink;
 

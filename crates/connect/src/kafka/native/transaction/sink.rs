@@ -31,6 +31,8 @@ pub(crate) struct TransactionalSink {
     since: Option<Instant>,
     /// Why the transaction can't commit. Nothing is taken up until it is aborted.
     failure: Option<SendError>,
+    /// Whether the cluster has aborted it already.
+    is_aborted: bool,
     /// Sends that were refused because of what they are.
     too_large: Vec<(SendToken, SendError)>,
     /// Tries in a row that a step has come to nothing.
@@ -82,6 +84,7 @@ impl TransactionalSink {
             work: Work::Idle(Box::new(coordinators)),
             since: None,
             failure: None,
+            is_aborted: false,
             too_large: Vec::new(),
             futile: 0,
             outage: None,
@@ -141,6 +144,12 @@ impl TransactionalSink {
             }
             Err(Trouble::Fail(error)) => return Err(error),
             Err(Trouble::Abort(error)) => self.fail(error),
+            // It may have come to this by the time that it took.
+            Err(Trouble::Fenced(error)) if step != Step::Begin && self.has_lasted(2 * self.patience) => {
+                self.is_aborted = true;
+                self.fail(error);
+            }
+            Err(Trouble::Fenced(error)) => return Err(error),
             Err(Trouble::Again(error)) => self.take_again(step, error),
         }
         Ok(true)
@@ -156,7 +165,7 @@ impl TransactionalSink {
                 self.outcomes.extend(self.progress.commit().into_iter().map(accepted));
                 self.begin_anew();
             }
-            Step::End { commits: false } => self.take(Step::Begin),
+            Step::End { commits: false } | Step::TakeUp => self.take(Step::Begin),
             Step::Begin => {
                 if let Work::Idle(coordinators) = &self.work {
                     self.inner.go_on_as(coordinators.producer());
@@ -170,7 +179,7 @@ impl TransactionalSink {
     /// A step has come to nothing, and is taken again, unless the transaction may be aborted instead and has waited for long enough.
     fn take_again(&mut self, step: Step, error: ServiceError) {
         self.futile = self.futile.saturating_add(1);
-        let may_be_left = !matches!(step, Step::End { .. } | Step::Begin);
+        let may_be_left = matches!(step, Step::AddPartitions(_) | Step::AddOffsets(_));
         if may_be_left && (self.failure.is_some() || self.has_lasted(self.patience)) {
             self.fail(error);
             return;
@@ -193,7 +202,10 @@ impl TransactionalSink {
             self.inner.forget_waiting();
             // What is under way could come late, into the next transaction.
             if self.inner.is_quiet() {
-                self.take(Step::End { commits: false });
+                self.take(match self.is_aborted {
+                    true => Step::TakeUp,
+                    false => Step::End { commits: false },
+                });
                 return true;
             }
             return false;
@@ -269,7 +281,7 @@ impl TransactionalSink {
     }
 
     fn begin_anew(&mut self) {
-        self.since = None;
+        (self.since, self.is_aborted) = (None, false);
         self.inner.gate().begin_anew();
         self.inner.unblock();
     }
@@ -429,7 +441,7 @@ async fn begin(coordinators: &mut Coordinators, patience: Duration) -> Result<()
                 }
                 tokio::time::sleep(delay).await;
             }
-            Err(Trouble::Abort(error) | Trouble::Fail(error)) => return Err(error),
+            Err(Trouble::Abort(error) | Trouble::Fenced(error) | Trouble::Fail(error)) => return Err(error),
         }
     }
     Ok(())
