@@ -24,8 +24,9 @@ use super::{KILLS, PATIENCE, Rig, kill_at_random_moments, stop_and_start_again};
 async fn killed_between_topics_it_loses_nothing_and_repeats_what_was_not_committed() {
     let start = async |settings: &str| Rig::start_with_topics(settings).await;
     let (sent, duplicated) = kill_at_random_moments(20_261_123, start).await;
-    // A commit takes a round trip, in which any number of batches may be done. Without commits each relay would begin anew.
-    assert!(duplicated < sent, "{duplicated} duplicates of {sent} events");
+    // A commit takes a round trip, in which any number of batches may be done. Without commits each relay would begin anew, and repeat half of
+    // everything.
+    assert!(duplicated < sent * KILLS / 4, "{duplicated} duplicates of {sent} events");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
