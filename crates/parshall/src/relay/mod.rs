@@ -103,9 +103,9 @@ From topic to topic, events and progress can be committed together:
 
 Otherwise delivery is at least once. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gracefully: events
 in flight are finished, progress is written, and the exit status is 0. A second signal exits
-immediately with status 130. Nothing is lost either way. Permanent errors, such as a missing permission,
-hub or consumer group, exit with status 3. All other errors are retried; /ready reports why
-events stall. Logs go to standard error; PARSHALL_LOG sets the level, such as
+immediately with status 130. Nothing is lost either way. Permanent errors, such as a missing
+permission, hub or consumer group, exit with status 3. All other errors are retried; /ready
+reports why events stall. Logs go to standard error; PARSHALL_LOG sets the level, such as
 PARSHALL_LOG=debug.")]
 pub(crate) struct RelayArguments {
     /// The file that describes the pipeline: source, sink, and everything between them
