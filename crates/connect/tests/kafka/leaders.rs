@@ -13,11 +13,14 @@ const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 const COORDINATOR_LOADS: i16 = 14;
 const COORDINATOR_NOT_AVAILABLE: i16 = 15;
 
+/// So that nothing goes on because a request is overdue: what has to be done has to be done by itself.
+const PATIENT: [(&str, &str); 1] = [("request.timeout.ms", "300000")];
+
 #[tokio::test]
 async fn a_sink_sends_again_what_a_broker_refused_that_does_not_lead() {
     let service = serve().await;
     let proxy = Proxy::start(&service).await;
-    let mut to = within(connect_sink(&proxy.options(&service, &[]))).await.unwrap();
+    let mut to = within(connect_sink(&proxy.options(&service, &PATIENT))).await.unwrap();
     for error in [NOT_LEADER_OR_FOLLOWER, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER] {
         proxy.change(|changes| changes.produce_errors.push_back(error));
         publish(&mut *to, 1, &records(&values(10, 16))).await;
@@ -52,7 +55,7 @@ async fn a_source_goes_on_where_it_was_when_a_broker_does_not_lead() {
     let proxy = Proxy::start(&service).await;
     let mut to = sink(&service, &[]).await;
     let batch = BatchOptions { max_events: 50, max_wait: std::time::Duration::from_millis(1) };
-    let options = proxy.options(&service, &[]);
+    let options = proxy.options(&service, &PATIENT);
     let connecting = connect_source(&options, SourceOptions { batch, prefetch: 200 }, Encoding::Kafka);
     let mut from = within(connecting).await.unwrap();
     for partition in from.partitions() {

@@ -31,6 +31,8 @@ pub(super) struct Cluster<T> {
     /// By partition.
     leaders: Vec<Leader>,
     refresh: Refresh,
+    /// Whether nobody has waited for that yet.
+    is_unwatched: bool,
     /// Refreshes in a row that failed or changed nothing.
     futile: u32,
     /// When who leads what is asked though nothing has failed.
@@ -149,6 +151,7 @@ impl<T> Cluster<T> {
             brokers: Vec::new(),
             leaders: Vec::new(),
             refresh: Refresh::Idle,
+            is_unwatched: false,
             futile: 0,
             refresh_at: Instant::now() + REFRESH_INTERVAL,
             jitter: name.bytes().fold(0, |hash, byte| mix(hash, u64::from(byte), 0)),
@@ -224,7 +227,14 @@ impl<T> Cluster<T> {
             let delay =
                 self.endpoint.reconnect.delay_after(self.futile.max(1), self.jitter).unwrap_or_default();
             self.refresh = Refresh::Due(Box::pin(tokio::time::sleep(delay)));
+            self.is_unwatched = true;
         }
+    }
+
+    /// Whether it was said since the last [`poll_refresh`](Self::poll_refresh) that leaders are to be asked for, so that the task is
+    /// not woken for it before the next one.
+    pub(super) const fn has_unwatched_refresh(&self) -> bool {
+        self.is_unwatched
     }
 
     /// Ready once a broker is connected: at once if it is, else after the delay that is due and an attempt. After a failed
@@ -276,6 +286,7 @@ impl<T> Cluster<T> {
     /// What makes it useless to go on: the login is refused. A topic that is gone may come back.
     pub(super) fn poll_refresh(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         loop {
+            self.is_unwatched = false;
             match &mut self.refresh {
                 Refresh::Idle if Instant::now() < self.refresh_at => return Poll::Pending,
                 Refresh::Idle => self.refresh = self.ask(),

@@ -137,7 +137,8 @@ impl KafkaSink {
             for broker in 0..self.quiet_until.len() {
                 self.poll_broker(context, broker)?;
             }
-            if self.poll_timer(context).is_pending() {
+            // An answer may have said that somebody else leads.
+            if !self.cluster.has_unwatched_refresh() && self.poll_timer(context).is_pending() {
                 return Ok(());
             }
         }

@@ -168,7 +168,8 @@ impl KafkaSource {
                 self.builder.handle_timeout(now);
             }
         }
-        if self.builder.has_sealed() || !self.closed.is_empty() {
+        // An answer may have said that somebody else leads, which the next turn waits for.
+        if self.builder.has_sealed() || !self.closed.is_empty() || self.cluster.has_unwatched_refresh() {
             return Poll::Ready(Ok(()));
         }
         self.poll_timer(context).map(Ok)
