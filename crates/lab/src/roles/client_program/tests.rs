@@ -122,3 +122,17 @@ async fn a_program_that_ends_ends_the_sink_and_the_source() {
         assert!(error.to_string().contains(reason), "{error}");
     }
 }
+
+#[tokio::test]
+async fn the_document_names_the_variables_that_a_program_gets() {
+    let document = include_str!("../../../../../docs/external-clients.md");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `PARSHALL_")?.split('`').next());
+    let documented: Vec<String> = rows.map(|name| format!("PARSHALL_{name}")).collect();
+    assert_eq!(documented.len(), 5);
+    let script = r#"for name in $(env | sed -n 's/^\(PARSHALL_[A-Z_]*\)=.*/\1/p' | sort); do all="$all $name"; done
+        echo "error$all""#;
+    let error = sink(script).await.expect_err("it says them in place of a reason").to_string();
+    let (_, told) = error.split_once(": ").expect("a reason");
+    let told: Vec<&str> = told.split(' ').collect();
+    assert!(documented.iter().all(|name| told.contains(&name.as_str())), "{told:?}");
+}
