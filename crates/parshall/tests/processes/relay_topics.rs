@@ -124,3 +124,29 @@ async fn a_copy_that_would_be_copied_again_is_refused() {
     assert!(said.contains("mine.yaml:2"), "{said}");
     service.stop().await;
 }
+
+#[tokio::test]
+async fn each_topic_is_copied_exactly_once_by_transactions_of_its_own() {
+    let service = service(&["orders-a", "orders-b", "copy-orders-a", "copy-orders-b"]).await;
+    publish(&service, "orders-a", 3).await;
+    publish(&service, "orders-b", 4).await;
+    let folder = tempfile::tempdir().unwrap();
+    let bootstrap = service.address(Protocol::Kafka).unwrap();
+    let pipeline = format!(
+        "source:\n  kafka: {{bootstrap: '{bootstrap}', topics: {{match: 'orders-.*'}}, group: mirror}}\n\
+         sink:\n  kafka: {{bootstrap: '{bootstrap}', topic: 'copy-{{topic}}'}}\n\
+         delivery: exactly-once\nroute: same-partition\nmetrics: 127.0.0.1:0\n"
+    );
+    // The second one begins behind what the first has committed.
+    for (of_a, of_b) in [(4, 5), (1, 1)] {
+        let relay = Relaying::start(folder.path(), &pipeline).await;
+        relay.until("ready", |answer| answer.starts_with("HTTP/1.1 200")).await;
+        publish(&service, "orders-a", 1).await;
+        publish(&service, "orders-b", 1).await;
+        relay.until("metrics", completed("orders-a", of_a)).await;
+        relay.until("metrics", completed("orders-b", of_b)).await;
+        relay.stop().await;
+    }
+    assert!(service.namespace().hub("copy-orders-a").unwrap().counters().events_in >= 5);
+    service.stop().await;
+}
