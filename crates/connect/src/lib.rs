@@ -8,6 +8,7 @@
 //!
 //! [`fakes`] holds a memory source, a scripted sink and more for tests of whatever is built on these traits.
 
+mod alarm;
 pub mod batch_builder;
 mod certificates;
 pub mod checkpoint;

@@ -108,6 +108,16 @@ pub trait Sink: fmt::Debug + Send {
     }
 }
 
+/// Moves all outcomes, as [`Sink::poll_outcomes`] hands them over: ready if there was any.
+pub(crate) fn hand_over(from: &mut Vec<SendOutcome>, to: &mut Vec<SendOutcome>) -> Poll<()> {
+    let any = !from.is_empty();
+    to.append(from);
+    match any {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    }
+}
+
 /// What one send carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendUnit {

@@ -14,18 +14,18 @@
 //! for: it doubles whenever the service ran out of credit, up to a bound in bytes.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use amqp::connection::{Deliveries, Event, LinkId, LinkOptions};
 use amqp::performative::{self, DeliveryState, ErrorCondition, Target};
 use amqp::{Symbol, Value};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::delivered;
 use super::management::hub_properties;
 use super::options::EventHubsOptions;
 use super::selector::start_filter;
+use crate::alarm::Alarm;
 use crate::batch_builder::BatchBuilder;
 use crate::event::{Encoding, EventBatch, PartitionId};
 use crate::service::Endpoint;
@@ -59,9 +59,7 @@ pub struct EventHubsSource {
     closed: VecDeque<(PartitionId, ServiceError)>,
     /// Whether a link was ever attached: then hub and consumer group were there.
     has_worked: bool,
-    timer: Pin<Box<Sleep>>,
-    /// What the timer is set to, until it has fired.
-    armed: Option<std::time::Instant>,
+    alarm: Alarm,
 }
 
 /// An open partition.
@@ -119,8 +117,7 @@ impl EventHubsSource {
             builder: BatchBuilder::new(source.batch, count),
             closed: VecDeque::new(),
             has_worked: false,
-            timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
-            armed: None,
+            alarm: Alarm::new(),
         })
     }
 
@@ -233,18 +230,7 @@ impl EventHubsSource {
 
     /// Ready when the next open batch may be due.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.builder.next_deadline() else {
-            return Poll::Pending;
-        };
-        // Under load each batch is full before its time: the timer is left to fire early now and then, since setting it
-        // costs more than that.
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.armed = Some(deadline);
-            self.timer.as_mut().reset(Instant::from_std(deadline));
-        }
-        ready!(self.timer.as_mut().poll(context));
-        self.armed = None;
-        Poll::Ready(())
+        self.alarm.poll(context, self.builder.next_deadline().map(Instant::from_std))
     }
 
     /// Takes what has been read. An error says that the connection is of no more use.

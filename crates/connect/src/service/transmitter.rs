@@ -18,7 +18,7 @@ use super::forwarded::format_of;
 use super::outstanding::Outstanding;
 use super::reconnecting::Reconnecting;
 use crate::event::Message;
-use crate::sink::{ErrorClass, SendError, SendOutcome, SendToken, SinkBusy};
+use crate::sink::{self, ErrorClass, SendError, SendOutcome, SendToken, SinkBusy};
 
 /// Sends to a fixed list of addresses.
 #[derive(Debug)]
@@ -143,13 +143,9 @@ impl Transmitter {
         outcomes: &mut Vec<SendOutcome>,
     ) -> Poll<Result<(), ServiceError>> {
         let driven = self.drive(context);
-        let any = !self.outcomes.is_empty();
-        outcomes.append(&mut self.outcomes);
+        let any = sink::hand_over(&mut self.outcomes, outcomes);
         driven?;
-        match any {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
-        }
+        any.map(Ok)
     }
 
     /// Closes the connection in good order, without waiting for outcomes. Dropping it just ends it.

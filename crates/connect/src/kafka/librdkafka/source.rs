@@ -21,11 +21,12 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::client::{blocking, connect_consumer, service_error, setup_timeout};
 use super::context::{ClientEar, Heard};
 use super::headers::{put, put_bytes};
+use crate::alarm::Alarm;
 use crate::batch_builder::BatchBuilder;
 use crate::event::{Encoding, EnqueuedTime, EventBatch, EventParts, PartitionId};
 use crate::kafka::{ClientStatistics, KafkaOptions};
@@ -52,9 +53,7 @@ pub(in crate::kafka) struct RdKafkaSource {
     closed: VecDeque<(PartitionId, ServiceError)>,
     outage: Option<ServiceError>,
     records: Records,
-    timer: Pin<Box<Sleep>>,
-    /// What the timer is set to, until it has fired.
-    armed: Option<Instant>,
+    alarm: Alarm,
 }
 
 /// An open partition.
@@ -108,8 +107,7 @@ impl RdKafkaSource {
             closed: VecDeque::new(),
             outage: None,
             records: Records::default(),
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            armed: None,
+            alarm: Alarm::new(),
         })
     }
 
@@ -258,16 +256,7 @@ impl RdKafkaSource {
 
     /// Ready when the next open batch may be due.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.builder.next_deadline().map(Instant::from_std) else {
-            return Poll::Pending;
-        };
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.armed = Some(deadline);
-            self.timer.as_mut().reset(deadline);
-        }
-        ready!(self.timer.as_mut().poll(context));
-        self.armed = None;
-        Poll::Ready(())
+        self.alarm.poll(context, self.builder.next_deadline().map(Instant::from_std))
     }
 }
 

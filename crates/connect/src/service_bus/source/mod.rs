@@ -18,19 +18,18 @@ mod settling;
 mod waiting;
 
 use std::collections::{HashMap, VecDeque};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use amqp::connection::{Deliveries, Event, LinkId};
 use amqp::performative::ErrorCondition;
-use tokio::time::Sleep;
 use waiting::Waiting;
 
 use super::delivered;
 use super::locks::{Lock, LockToken, Locks};
 use super::management_requests::{ManagementRequests, remaining, unix_ms};
 use super::options::ReceiveOptions;
+use crate::alarm::Alarm;
 use crate::event::{BatchPool, Encoding, EventBatch, PartitionId, Receipt};
 use crate::service::error::{PROTOCOL, TIMEOUT};
 use crate::service::{ClientOptions, Endpoint, Reconnecting, ServiceConnection, ServiceError};
@@ -71,9 +70,7 @@ pub struct ServiceBusSource {
     next_renewal: Option<Instant>,
     events: VecDeque<SourceEvent>,
     pool: BatchPool,
-    timer: Pin<Box<Sleep>>,
-    /// What the timer is set to, until it has fired.
-    armed: Option<Instant>,
+    alarm: Alarm,
 }
 
 /// Where the link stands.
@@ -126,8 +123,7 @@ impl ServiceBusSource {
             next_renewal: None,
             events: VecDeque::new(),
             pool: BatchPool::new(POOLED_BATCHES),
-            timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
-            armed: None,
+            alarm: Alarm::new(),
         };
         let attached = std::future::poll_fn(|context| source.poll_attached(context));
         tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
@@ -202,17 +198,8 @@ impl ServiceBusSource {
             _ => None,
         };
         let deadlines = [self.next_renewal, self.requests.deadline(), self.answers_due, backing_off];
-        let Some(deadline) = deadlines.into_iter().flatten().min() else {
-            return Poll::Pending;
-        };
-        // The timer is left to fire early now and then, since setting it costs more than that.
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.armed = Some(deadline);
-            self.timer.as_mut().reset(tokio::time::Instant::from_std(deadline));
-        }
-        ready!(self.timer.as_mut().poll(context));
-        self.armed = None;
-        Poll::Ready(())
+        let deadline = deadlines.into_iter().flatten().min();
+        self.alarm.poll(context, deadline.map(tokio::time::Instant::from_std))
     }
 
     /// Takes what has been read. An error says that the connection is of no more use.

@@ -20,15 +20,15 @@ mod gated;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use kafka::producer_batch::{ProducerBatch, RECORD_HEAD_MAX};
 use kafka::record_batch::RecordBatch;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
+use crate::alarm::Alarm;
 use crate::event::Encoding;
 use crate::kafka::native::cluster::Cluster;
 use crate::kafka::native::connection::Done;
@@ -38,7 +38,7 @@ use crate::kafka::native::producer::{self, Producer};
 use crate::kafka::native::sent::{Destination, Sent};
 use crate::kafka::native::transaction::Gate;
 use crate::service::ServiceError;
-use crate::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
+use crate::sink::{self, ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 
 /// A [`Sink`] whose destinations are the partitions of a topic, in the order of their numbers.
 pub(crate) struct KafkaSink {
@@ -67,9 +67,7 @@ pub(crate) struct KafkaSink {
     /// Memory of batches that are done.
     spare_bytes: Vec<Vec<u8>>,
     spare_tokens: Vec<Vec<SendToken>>,
-    timer: Pin<Box<Sleep>>,
-    /// What the timer is set to, until it has fired.
-    armed: Option<Instant>,
+    alarm: Alarm,
 }
 
 impl KafkaSink {
@@ -113,8 +111,7 @@ impl KafkaSink {
             is_blocked: false,
             spare_bytes: Vec::new(),
             spare_tokens: Vec::new(),
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            armed: None,
+            alarm: Alarm::new(),
         }
     }
 
@@ -146,16 +143,8 @@ impl KafkaSink {
 
     /// Ready when something that waits may be due.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.next_deadline() else {
-            return Poll::Pending;
-        };
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.armed = Some(deadline);
-            self.timer.as_mut().reset(deadline);
-        }
-        std::task::ready!(self.timer.as_mut().poll(context));
-        self.armed = None;
-        Poll::Ready(())
+        let deadline = self.next_deadline();
+        self.alarm.poll(context, deadline)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -418,13 +407,9 @@ impl Sink for KafkaSink {
         outcomes: &mut Vec<SendOutcome>,
     ) -> Poll<Result<(), SinkError>> {
         let driven = self.drive(context);
-        let any = !self.outcomes.is_empty();
-        outcomes.append(&mut self.outcomes);
+        let any = sink::hand_over(&mut self.outcomes, outcomes);
         driven?;
-        match any {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
-        }
+        any.map(Ok)
     }
 
     fn outage(&self) -> Option<&ServiceError> {

@@ -17,15 +17,14 @@ mod requests;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use kafka::ErrorCode;
 use kafka::messages::list_offsets::OffsetSpec;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
+use crate::alarm::Alarm;
 use crate::batch_builder::BatchBuilder;
 use crate::event::{Encoding, EventBatch, PartitionId};
 use crate::kafka::native::cluster::Cluster;
@@ -53,9 +52,7 @@ pub(crate) struct KafkaSource {
     exchanges: Vec<Exchange>,
     builder: BatchBuilder,
     closed: VecDeque<(PartitionId, ServiceError)>,
-    timer: Pin<Box<Sleep>>,
-    /// What the timer is set to, until it has fired.
-    armed: Option<Instant>,
+    alarm: Alarm,
 }
 
 /// An open partition.
@@ -140,8 +137,7 @@ impl KafkaSource {
             exchanges: Vec::new(),
             builder: BatchBuilder::new(options.batch, count),
             closed: VecDeque::new(),
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            armed: None,
+            alarm: Alarm::new(),
         })
     }
 
@@ -179,18 +175,7 @@ impl KafkaSource {
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let due = self.builder.next_deadline().map(Instant::from_std);
         let quiet = self.exchanges.iter().filter_map(|exchange| exchange.quiet_until).min();
-        let Some(deadline) = [due, quiet].into_iter().flatten().min() else {
-            return Poll::Pending;
-        };
-        // Under load each batch is full before its time: the timer is left to fire early now and then, since setting it
-        // costs more than that.
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.armed = Some(deadline);
-            self.timer.as_mut().reset(deadline);
-        }
-        ready!(self.timer.as_mut().poll(context));
-        self.armed = None;
-        Poll::Ready(())
+        self.alarm.poll(context, [due, quiet].into_iter().flatten().min())
     }
 
     /// Asks a broker for what is wanted of it, and takes what it answers. An error is one that trying again can't change.

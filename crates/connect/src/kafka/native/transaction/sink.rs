@@ -3,15 +3,16 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::TransactionOptions;
 use super::coordinators::{Coordinators, Step, Trouble};
 use super::gate::Gate;
 use super::progress::Progress;
+use crate::alarm::Alarm;
 use crate::event::Encoding;
 use crate::kafka::native::cluster::Cluster;
 use crate::kafka::native::endpoint::Endpoint;
@@ -19,7 +20,9 @@ use crate::kafka::native::sink::KafkaSink;
 use crate::retry::RetryPolicy;
 use crate::service::ServiceError;
 use crate::service::error::TIMEOUT;
-use crate::sink::{ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
+use crate::sink::{
+    self, ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError,
+};
 
 /// A [`Sink`] whose destinations are the partitions of a topic, in the order of their numbers. Events have to come in the order of their
 /// offsets, those of a partition of the source in one send at a time.
@@ -45,9 +48,7 @@ pub(crate) struct TransactionalSink {
     interval: Duration,
     /// How long it may be open before its end is asked for.
     patience: Duration,
-    timer: Pin<Box<Sleep>>,
-    /// What the timer is set to, until it has fired.
-    armed: Option<Instant>,
+    alarm: Alarm,
 }
 
 /// What is asked of the coordinators.
@@ -92,8 +93,7 @@ impl TransactionalSink {
             outcomes: Vec::new(),
             interval: options.interval,
             patience: endpoint.settings.produce.transaction_timeout / 2,
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            armed: None,
+            alarm: Alarm::new(),
         })
     }
 
@@ -298,13 +298,7 @@ impl TransactionalSink {
         };
         let is_interval = self.progress.has_acknowledged() && !self.has_lasted(self.interval);
         let deadline = since + if is_interval { self.interval } else { self.patience };
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.armed = Some(deadline);
-            self.timer.as_mut().reset(deadline);
-        }
-        ready!(self.timer.as_mut().poll(context));
-        self.armed = None;
-        Poll::Ready(())
+        self.alarm.poll(context, Some(deadline))
     }
 
     /// Whether sends are refused as busy.
@@ -373,13 +367,9 @@ impl Sink for TransactionalSink {
         outcomes: &mut Vec<SendOutcome>,
     ) -> Poll<Result<(), SinkError>> {
         let driven = self.drive(context);
-        let any = !self.outcomes.is_empty();
-        outcomes.append(&mut self.outcomes);
+        let any = sink::hand_over(&mut self.outcomes, outcomes);
         driven?;
-        match any {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
-        }
+        any.map(Ok)
     }
 
     fn outage(&self) -> Option<&ServiceError> {
