@@ -211,6 +211,7 @@ pub(crate) fn begun() -> Results {
         load_average: Some([0.31, 0.25, 0.18]),
         huge_pages: Some("madvise".to_owned()),
         clock_source: Some("tsc".to_owned()),
+        chrony: None,
         scheduling_delay_us: None,
         limits: None,
     };

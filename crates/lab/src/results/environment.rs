@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::date::iso_date;
 
-use super::LatencySummary;
+use super::{Chrony, LatencySummary};
 use crate::limits::{available_cores, outer_limits};
 
 /// The machine, the build and the command. No host name, no user, no credential.
@@ -49,6 +49,9 @@ pub struct Environment {
     /// What the system's clock is read from, such as `tsc`; others than that make every look at the clock dear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_source: Option<String>,
+    /// Its wall clock, where chrony runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chrony: Option<Chrony>,
     /// How late the machine woke a thread that slept for a millisecond at a time before the first trial, in microseconds. A latency
     /// that is shorter can't be told from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,6 +113,7 @@ impl Environment {
             load_average: load_average(&text("/proc/loadavg")),
             huge_pages: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
             clock_source: Some(text(CLOCK_SOURCE).trim().to_owned()).filter(|source| !source.is_empty()),
+            chrony: Chrony::of_this_machine(),
             scheduling_delay_us: None,
             limits: outer_limits(),
         }

@@ -16,6 +16,7 @@
 mod activity;
 mod capacity;
 mod case;
+mod chrony;
 mod cost;
 mod course;
 mod cross_case;
@@ -50,6 +51,7 @@ pub use activity::{
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use case::{Case, CasePlan, OrderExpectation, PublishedRatio, Status};
+pub use chrony::Chrony;
 pub use cost::{Cost, Prices, RoleCost, ServiceCost};
 pub use course::{Lag, LatencyInterval};
 pub use cross_case::CrossCaseFinding;

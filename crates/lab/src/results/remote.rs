@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Role, environment};
+use super::{Chrony, Role, environment};
 use crate::limits::{available_cores, outer_limits};
 
 /// A role that was started by a command of the scenario.
@@ -39,6 +39,9 @@ pub struct Machine {
     pub memory_limit_bytes: Option<u64>,
     /// Operating system and kernel release.
     pub kernel: String,
+    /// Its wall clock, where chrony runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chrony: Option<Chrony>,
 }
 
 /// How far the monotonic clock of a role's machine was ahead of that of the lab's in the measured phase. Machines count
@@ -71,6 +74,7 @@ impl Machine {
             memory_bytes: environment::own_memory_bytes(),
             memory_limit_bytes: limits.memory_bytes,
             kernel: environment::own_kernel(),
+            chrony: Chrony::of_this_machine(),
         }
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn remote_roles(supervisor: &Supervisor, phase: Option<(RunTime, RunT
 pub(super) fn clock_finding(called: &str, remote: &RemoteRole) -> Option<Finding> {
     let clock = remote.clock?;
     let direction = if clock.offset_us < 0.0 { "behind" } else { "ahead of" };
-    let message = format!(
+    let mut message = format!(
         "the clock of {called} was {} {direction} the lab's, ± {} ({} exchanges, shortest round trip {}); it drifted by {} \
          in the measured phase",
         offset(clock.offset_us),
@@ -122,6 +122,14 @@ pub(super) fn clock_finding(called: &str, remote: &RemoteRole) -> Option<Finding
         figure::duration_us(clock.round_trip_us),
         figure::duration_us(clock.drift_us.abs()),
     );
+    if let Some(chrony) = &remote.machine.chrony {
+        message.push_str(&format!(
+            "; chrony there takes the wall clock to be off by {}, and its reference by {} (stratum {})",
+            figure::duration_us(chrony.offset_us),
+            figure::duration_us(chrony.root_distance_us),
+            chrony.stratum,
+        ));
+    }
     Some(Finding::new(Severity::Note, FindingKind::ClockOffset, message))
 }
 
@@ -163,7 +171,7 @@ mod tests {
         let remote = |offset_us| RemoteRole {
             role: Role::Sink,
             instance: 1,
-            machine: crate::results::Machine::of_this_process(),
+            machine: crate::results::Machine { chrony: None, ..crate::results::Machine::of_this_process() },
             clock: Some(crate::results::ClockOffset {
                 offset_us,
                 bound_us: 21.5,
@@ -178,6 +186,12 @@ mod tests {
             "the clock of the sink was 50.0 ms behind the lab's, ± 21.5 µs (600 exchanges, shortest round trip 40 µs); \
              it drifted by 3 µs in the measured phase"
         );
+        let mut disciplined = remote(1.0);
+        disciplined.machine.chrony =
+            Some(crate::results::Chrony { stratum: 3, offset_us: 21.5, root_distance_us: 12_300.0 });
+        let message_of = clock_finding("the sink", &disciplined).expect("a finding").message;
+        let expected = "; chrony there takes the wall clock to be off by 21.5 µs, and its reference by 12.3 ms (stratum 3)";
+        assert!(message_of.ends_with(expected), "{message_of}");
         assert!(message(86_400e6).contains("was 86,400 s ahead of the lab's"), "{}", message(86_400e6));
     }
 }
