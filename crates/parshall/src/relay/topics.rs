@@ -156,6 +156,8 @@ impl<'a> Topics<'a> {
         // Events are carried whether or not standard output can be written.
         let _ = output::print("\nRunning.\n");
         let mut failure = None;
+        // Whether a signal has come: the next one does not wait.
+        let mut is_asked = false;
         let mut refresh: Option<Refresh<'a>> = None;
         let mut next_refresh = Instant::now() + self.pattern.refresh();
         loop {
@@ -163,7 +165,7 @@ impl<'a> Topics<'a> {
             tokio::select! {
                 biased;
                 _ = signals.next() => {
-                    if is_stopping && failure.is_none() {
+                    if std::mem::replace(&mut is_asked, true) {
                         return Ok(Exit::Interrupted);
                     }
                     tracing::info!("stopping; another signal exits immediately");
