@@ -7,13 +7,11 @@ use connect::kafka::{connect_sink, connect_source};
 use connect::sink::ErrorClass;
 use connect::source::{SourceOptions, StartPosition};
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
-use hub::profile::{FailureConfig, ProfileConfig, Ratio};
 use hub::service::{Listener, Protocol, Service, ServiceConfig};
-use units::Rate;
 
 use crate::service::{
-    TOPIC, closed, options, outcomes, publish, receive, records, send, serve, sink, source, start, values,
-    within,
+    TOPIC, breaking_connections, closed, options, outcomes, publish, receive, records, send, serve, sink,
+    source, start, values, within,
 };
 
 #[tokio::test]
@@ -74,16 +72,7 @@ async fn a_partition_that_is_not_there_and_a_position_beyond_the_end_are_refused
 #[tokio::test]
 async fn connections_that_break_lose_and_double_nothing() {
     let mut namespace = NamespaceConfig::with_hubs(vec![HubConfig::new(TOPIC, 2)]);
-    namespace.profile = ProfileConfig {
-        failures: FailureConfig {
-            acknowledgement_ratio: Ratio::new(0.1).unwrap(),
-            detach_ratio: Ratio::new(0.1).unwrap(),
-            disconnect_ratio: Ratio::new(0.1).unwrap(),
-            disconnect_per_s: Rate::per_second(4.0).ok(),
-            ..FailureConfig::default()
-        },
-        ..ProfileConfig::default()
-    };
+    namespace.profile = breaking_connections();
     let service = start(namespace).await;
     let mut to = sink(&service, &[]).await;
     let mut from = source(&service, &[], &StartPosition::Earliest).await;

@@ -9,7 +9,9 @@ use connect::kafka::{KafkaOptions, Properties, connect_sink, connect_source};
 use connect::sink::{OutgoingBatch, SendOutcome, SendToken, Sink};
 use connect::source::{BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 use hub::namespace::{HubConfig, NamespaceConfig};
+use hub::profile::{FailureConfig, ProfileConfig, Ratio};
 use hub::service::{Protocol, Service, ServiceConfig};
+use units::Rate;
 
 pub(crate) async fn serve() -> Service {
     start(NamespaceConfig::with_hubs(vec![HubConfig::new(TOPIC, PARTITIONS as u16)])).await
@@ -158,3 +160,17 @@ pub(crate) fn values(count: u32, length: usize) -> Vec<Vec<u8>> {
 
 pub(crate) const TOPIC: &str = "orders";
 pub(crate) const PARTITIONS: u32 = 3;
+
+/// Answers that are lost, and connections that break, now and then.
+pub(crate) fn breaking_connections() -> ProfileConfig {
+    ProfileConfig {
+        failures: FailureConfig {
+            acknowledgement_ratio: Ratio::new(0.1).unwrap(),
+            detach_ratio: Ratio::new(0.1).unwrap(),
+            disconnect_ratio: Ratio::new(0.1).unwrap(),
+            disconnect_per_s: Rate::per_second(4.0).ok(),
+            ..FailureConfig::default()
+        },
+        ..ProfileConfig::default()
+    }
+}

@@ -12,12 +12,11 @@ use connect::service::ServiceError;
 use connect::sink::{ErrorClass, OutgoingBatch, SendError, SendToken, Sink, SinkError};
 use connect::source::StartPosition;
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
-use hub::profile::{FailureConfig, ProfileConfig, Ratio};
 use hub::service::{Listener, Protocol, Service, ServiceConfig};
-use units::Rate;
 
 use crate::service::{
-    PARTITIONS, TOPIC, options, outcomes, publish, receive, records, sink, source, start, tail, within,
+    PARTITIONS, TOPIC, breaking_connections, options, outcomes, publish, receive, records, sink, source,
+    start, tail, within,
 };
 
 /// The topic that the offsets are of.
@@ -266,17 +265,7 @@ async fn what_can_not_be_sent_aborts_the_transaction_and_only_it_is_to_blame() {
 
 #[tokio::test]
 async fn connections_that_break_lose_and_double_nothing() {
-    let profile = ProfileConfig {
-        failures: FailureConfig {
-            acknowledgement_ratio: Ratio::new(0.1).unwrap(),
-            detach_ratio: Ratio::new(0.1).unwrap(),
-            disconnect_ratio: Ratio::new(0.1).unwrap(),
-            disconnect_per_s: Rate::per_second(4.0).ok(),
-            ..FailureConfig::default()
-        },
-        ..ProfileConfig::default()
-    };
-    let service = start(NamespaceConfig { profile, ..namespace() }).await;
+    let service = start(NamespaceConfig { profile: breaking_connections(), ..namespace() }).await;
     let mut to = connect(&service, "mover").await;
     let mut next = [0_i64; PARTITIONS as usize];
     let started = tokio::time::Instant::now();

@@ -53,12 +53,7 @@ async fn kill_at_random_moments(seed: u64, rig: impl AsyncFnOnce(&str) -> Rig) -
             relay.kill().await;
         }
         // One more that may finish its work.
-        let mut relay = rig.relay();
-        let sends = rig.stop_publishing().await;
-        let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
-        rig.until(&mut relay, |seen| seen.distinct >= sent).await;
-        let (status, said) = relay.terminate().await;
-        assert_eq!(status.code(), Some(0), "{said}");
+        let (sends, sent) = rig.finish(rig.relay()).await;
 
         let verdict = rig.verdict(&sends).await;
         assert!(verdict.is_intact(), "seed {seed}: {verdict:?}");
@@ -116,12 +111,7 @@ async fn stop_and_start_again(rig: impl AsyncFnOnce(&str) -> Rig) {
             assert_eq!(status.code(), Some(0), "{said}");
             assert!(said.contains("Stopped gracefully."), "{said}");
         }
-        let mut relay = rig.relay();
-        let sends = rig.stop_publishing().await;
-        let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
-        rig.until(&mut relay, |seen| seen.distinct >= sent).await;
-        let (status, said) = relay.terminate().await;
-        assert_eq!(status.code(), Some(0), "{said}");
+        let (sends, sent) = rig.finish(rig.relay()).await;
 
         let verdict = rig.verdict(&sends).await;
         assert!(verdict.is_intact(), "{verdict:?}");

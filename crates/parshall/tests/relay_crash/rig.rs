@@ -208,6 +208,16 @@ impl Rig {
         publishing.await.unwrap()
     }
 
+    /// Lets the publisher stop, and the relay carry the rest and end in good order. Gives what was sent, and how much that is.
+    pub(crate) async fn finish(&mut self, mut relay: Relaying) -> (Vec<StreamSends>, u64) {
+        let sends = self.stop_publishing().await;
+        let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
+        self.until(&mut relay, |seen| seen.distinct >= sent).await;
+        let (status, said) = relay.terminate().await;
+        assert_eq!(status.code(), Some(0), "{said}");
+        (sends, sent)
+    }
+
     /// Reads what the destination holds up to its last event, and compares that with what was sent. No relay runs any
     /// more.
     pub(crate) async fn verdict(self, sends: &[StreamSends]) -> Delivery {

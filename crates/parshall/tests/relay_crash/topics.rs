@@ -51,12 +51,7 @@ async fn killed_while_it_delivers_exactly_once_it_neither_loses_nor_repeats() {
             rig.until(&mut relay, |seen| seen.received >= goal).await;
             relay.kill().await;
         }
-        let mut relay = rig.relay();
-        let sends = rig.stop_publishing().await;
-        let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
-        rig.until(&mut relay, |seen| seen.distinct >= sent).await;
-        let (status, said) = relay.terminate().await;
-        assert_eq!(status.code(), Some(0), "{said}");
+        let (sends, sent) = rig.finish(rig.relay()).await;
         assert!(rig.held() > sent, "no kill left anything behind that was aborted");
         let verdict = rig.verdict(&sends).await;
         assert!(verdict.is_intact(), "seed {SEED}: {verdict:?}");
@@ -80,15 +75,11 @@ async fn a_second_relay_with_the_same_transactional_id_stops_the_first() {
         let mut rig = Rig::start_with_topics(EXACTLY_ONCE).await;
         let mut first = rig.relay();
         rig.until(&mut first, |seen| seen.distinct >= 1_000).await;
-        let mut second = rig.relay();
+        let second = rig.relay();
         let (status, said) = first.end().await;
         assert_eq!(status.code(), Some(3), "{said}");
         assert!(said.contains("transactional id parshall/source"), "{said}");
-        let sends = rig.stop_publishing().await;
-        let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
-        rig.until(&mut second, |seen| seen.distinct >= sent).await;
-        let (status, said) = second.terminate().await;
-        assert_eq!(status.code(), Some(0), "{said}");
+        let (sends, sent) = rig.finish(second).await;
         let verdict = rig.verdict(&sends).await;
         assert_eq!((verdict.distinct, verdict.counts.duplicated), (sent, 0), "{verdict:?}");
     };
