@@ -304,13 +304,16 @@ fn a_deleted_hub_leaves_no_file_and_its_name_can_be_given_again() {
     let folders = || fs::read_dir(directory.path().join("hubs")).unwrap().count();
     assert_eq!(folders(), 0);
 
-    let new = namespace.create_hub(&HubConfig::new("orders", 2), at(3_000)).unwrap();
+    let created_at = old.created_at();
+    let new = namespace.create_hub(&HubConfig::new("orders", 2), created_at).unwrap();
+    let id = new.id();
+    assert_ne!(id, old.id(), "another one, though no time has passed");
     append(&new.partitions()[1], 2).unwrap();
     namespace.close().unwrap();
     drop((namespace, old, new));
     let namespace = open(directory.path(), vec![]).unwrap();
     let hub = namespace.hub("orders").unwrap();
-    assert_eq!(hub.created_at(), at(3_000));
+    assert_eq!((hub.id(), hub.created_at()), (id, created_at));
     assert_eq!(hub.partitions()[1].log().stats().last_sequence_number, Some(1));
     assert_eq!(folders(), 1, "of the one partition that has events");
 }

@@ -5,12 +5,12 @@
 
 use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
-use super::hub::{Hub, HubError};
+use super::hub::{Creation, Hub, HubError};
 use super::storage::{CoordinatorLog, DataDirectoryError, DeclarationError, Storage};
 use partition_log::{BlockPool, LogLimits, PartitionLog, UnixTime};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// The hubs of a namespace at one instant, in the order in which they came.
@@ -87,6 +87,8 @@ pub(super) struct Entities {
     has_record_batches: AtomicBool,
     /// Whether logs may hold transactions, or start behind records that were deleted.
     has_transactions: AtomicBool,
+    /// How many hubs were ever made in memory; [`Storage`] counts those on disk.
+    hubs_created: AtomicU64,
     /// Whether there may be a journal of Kafka's coordinators.
     has_coordinators: AtomicBool,
     /// Who is to hear of hubs that are deleted.
@@ -171,6 +173,7 @@ impl std::ops::Index<usize> for Hubs {
 impl Entities {
     pub(super) fn new(hubs: Hubs, storage: Option<Storage>) -> Self {
         Self {
+            hubs_created: AtomicU64::new(hubs.len() as u64),
             current: RwLock::new(Arc::new(hubs)),
             change: Mutex::new(storage),
             has_record_batches: AtomicBool::new(false),
@@ -198,7 +201,10 @@ impl Entities {
         }
         let hub = match &mut *storage {
             Some(storage) => storage.create_hub(config, pool, now)?,
-            None => Arc::new(Hub::new(config, pool, now).map_err(EntityError::Invalid)?),
+            None => {
+                let number = self.hubs_created.fetch_add(1, Ordering::Relaxed) + 1;
+                Arc::new(Hub::new(config, pool, Creation { number, at: now }).map_err(EntityError::Invalid)?)
+            }
         };
         hubs.insert(Arc::clone(&hub)).expect("no hub has the name, as was seen above");
         self.replace(hubs);

@@ -39,6 +39,15 @@ pub struct Hub {
     grown: OnceLock<Arc<Self>>,
 }
 
+/// What tells a hub from any other that had its name: a clock alone does not, since a hub can be deleted and made again
+/// within its tick, or after it was set back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Creation {
+    /// The how manieth hub it is of its namespace, those that are deleted included.
+    pub(super) number: u64,
+    pub(super) at: UnixTime,
+}
+
 /// The consumer groups of a hub, by their names in lower case.
 type ConsumerGroups = RwLock<BTreeMap<String, Arc<ConsumerGroup>>>;
 
@@ -98,11 +107,15 @@ pub enum HubError {
 
 impl Hub {
     /// An empty hub in memory, whose logs take it from `pool`.
-    pub(super) fn new(config: &HubConfig, pool: &Arc<BlockPool>, now: UnixTime) -> Result<Self, HubError> {
+    pub(super) fn new(
+        config: &HubConfig,
+        pool: &Arc<BlockPool>,
+        creation: Creation,
+    ) -> Result<Self, HubError> {
         Self::check(config)?;
         let log = |_id| Arc::new(PartitionLog::new(config.log, Arc::clone(pool)));
         let logs = (0..config.partitions).map(log).collect();
-        Self::with_logs(config, logs, now)
+        Self::with_logs(config, logs, creation)
     }
 
     /// Whether there can be such a hub.
@@ -122,12 +135,12 @@ impl Hub {
     pub(super) fn with_logs(
         config: &HubConfig,
         logs: Vec<Arc<PartitionLog>>,
-        created_at: UnixTime,
+        creation: Creation,
     ) -> Result<Self, HubError> {
         Ok(Self {
             name: config.name.clone(),
-            id: id_of(&config.name, created_at),
-            created_at,
+            id: creation.id_of(&config.name),
+            created_at: creation.at,
             partitions: (0..config.partitions).zip(logs).map(Partition::new).collect(),
             consumer_groups: Arc::new(RwLock::new(named_consumer_groups(&config.consumer_groups)?)),
             turn: AtomicUsize::new(0),
@@ -457,14 +470,17 @@ impl Partition {
     }
 }
 
-fn id_of(name: &str, created_at: UnixTime) -> [u8; 16] {
-    let mut bytes = created_at.milliseconds().to_be_bytes().to_vec();
-    bytes.extend_from_slice(name.as_bytes());
-    let mut id = md5(&bytes);
-    // A version of RFC 9562 for what vendors compute as they like: it also is not zero.
-    id[6] = id[6] & 0x0f | 0x80;
-    id[8] = id[8] & 0x3f | 0x80;
-    id
+impl Creation {
+    fn id_of(self, name: &str) -> [u8; 16] {
+        let mut bytes = self.at.milliseconds().to_be_bytes().to_vec();
+        bytes.extend_from_slice(&self.number.to_be_bytes());
+        bytes.extend_from_slice(name.as_bytes());
+        let mut id = md5(&bytes);
+        // A version of RFC 9562 for what vendors compute as they like: it also is not zero.
+        id[6] = id[6] & 0x0f | 0x80;
+        id[8] = id[8] & 0x3f | 0x80;
+        id
+    }
 }
 
 /// The consumer groups of a hub, by their names in lower case.
@@ -524,7 +540,8 @@ mod tests {
     use units::ByteSize;
 
     fn hub(config: &HubConfig) -> Result<Hub, HubError> {
-        Hub::new(config, &BlockPool::new(ByteSize::ZERO), UnixTime::from_milliseconds(5))
+        let creation = Creation { number: 1, at: UnixTime::from_milliseconds(5) };
+        Hub::new(config, &BlockPool::new(ByteSize::ZERO), creation)
     }
 
     fn append(partition: &Partition, sections: &[u8]) -> Result<Appended, AppendError<Infallible>> {

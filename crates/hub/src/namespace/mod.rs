@@ -38,6 +38,7 @@ use crate::counters::CounterValues;
 use crate::profile::ServiceProfile;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
+use hub::Creation;
 use partition_log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
 use partition_log::{BlockPool, LogLimits, UnixTime};
 use queue_store::{Entity, QueueStore};
@@ -474,7 +475,7 @@ fn hubs_in_memory(
     now: UnixTime,
 ) -> Result<Vec<Arc<Hub>>, NamespaceError> {
     let hub = |(index, hub)| {
-        let made = Hub::new(hub, pool, now);
+        let made = Hub::new(hub, pool, Creation { number: index as u64 + 1, at: now });
         made.map(Arc::new).map_err(|cause| NamespaceError::Hub { index, cause })
     };
     declared.iter().enumerate().map(hub).collect()
@@ -540,6 +541,18 @@ mod tests {
             assert!(namespace.hub_above(path).is_none(), "{path}");
         }
         assert_eq!(namespace.hub("orders").unwrap().created_at().milliseconds(), 77);
+    }
+
+    #[test]
+    fn hubs_of_one_name_and_one_instant_have_ids_of_their_own() {
+        let orders = HubConfig::new("orders", 1);
+        let namespace = namespace(&NamespaceConfig::with_hubs(vec![orders.clone()])).unwrap();
+        let mut ids = HashSet::from([namespace.hub("orders").unwrap().id()]);
+        for _ in 0..3 {
+            namespace.delete_hub("orders").unwrap();
+            let made = namespace.create_hub(&orders, UnixTime::from_milliseconds(77)).unwrap();
+            assert!(ids.insert(made.id()), "{ids:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::namespace::hub::Creation;
 use crate::namespace::{HubConfig, QueueConfig, SubscriptionConfig, TopicConfig};
 use partition_log::LogLimits;
 use partition_log::UnixTime;
@@ -189,8 +190,8 @@ impl KeptHub {
         self.number
     }
 
-    pub(in crate::namespace) fn created_at(&self) -> UnixTime {
-        UnixTime::from_milliseconds(self.created_at_unix_ms)
+    pub(in crate::namespace) fn creation(&self) -> Creation {
+        Creation { number: self.number, at: UnixTime::from_milliseconds(self.created_at_unix_ms) }
     }
 
     /// What the hub is made of.
@@ -275,7 +276,7 @@ mod tests {
         let config = HubConfig { consumer_groups: vec!["billing".into()], ..HubConfig::new("Orders", 32) };
         let kept = manifest.add(&config, UnixTime::from_milliseconds(77));
         assert_eq!(kept.config(), config);
-        assert_eq!(kept.created_at().milliseconds(), 77);
+        assert_eq!(kept.creation().at.milliseconds(), 77);
         manifest.write(directory.path()).unwrap();
         assert_eq!(Manifest::read(directory.path()).unwrap(), Some(manifest));
         assert!(!directory.path().join(NEW_FILE).exists());

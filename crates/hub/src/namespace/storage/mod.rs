@@ -402,7 +402,7 @@ impl Storage {
             report.add(log.report);
             logs.push(log.log);
         }
-        let hub = Hub::with_logs(&config, logs, kept.created_at()).map_err(DeclarationError::Hub)?;
+        let hub = Hub::with_logs(&config, logs, kept.creation()).map_err(DeclarationError::Hub)?;
         Ok((Arc::new(hub), report))
     }
 }
