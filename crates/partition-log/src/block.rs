@@ -237,6 +237,19 @@ impl Allocation {
         Self { start, capacity }
     }
 
+    /// Fresh memory that the system has handed out already: every page was written to.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub(crate) fn touched(capacity: usize) -> Self {
+        let allocation = Self::new(capacity);
+        for at in (0..capacity).step_by(SMALLEST_PAGE) {
+            // SAFETY: `at` is inside the allocation, which nobody else has seen yet.
+            unsafe { allocation.start.add(at).write_volatile(0) };
+        }
+        allocation
+    }
+
     /// Its size in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
@@ -292,7 +305,10 @@ fn advise_huge_pages(start: NonNull<u8>, length: usize) {
 fn advise_huge_pages(_start: NonNull<u8>, _length: usize) {}
 
 /// The size of a huge page on x86-64 and the usual one on 64-bit ARM.
-const HUGE_PAGE: usize = 2 * 1024 * 1024;
+pub(crate) const HUGE_PAGE: usize = 2 * 1024 * 1024;
+
+/// The smallest page of any system that this runs on.
+const SMALLEST_PAGE: usize = 4096;
 
 /// Keeps the ends of two blocks out of one line, whose writers may be on different cores.
 const CACHE_LINE: usize = 64;

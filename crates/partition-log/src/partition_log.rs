@@ -242,6 +242,8 @@ impl PartitionLog {
         let stable_end = state.readable_before(Isolation::Committed);
         let segment = state.segments.back_mut().expect("there is one at least");
         segment.publish_batch(first_sequence_number, append_time);
+        let runs_low = segment.runs_low_since(batch.length);
+        let next_capacity = state.next_capacity;
         state.next_sequence_number += u64::from(batch.record_count);
         state.last_append_time = Some(append_time);
         state.bytes += batch.length as u64;
@@ -278,6 +280,9 @@ impl PartitionLog {
         drop(released);
         if let Some(wakers) = wakers {
             wakers.wake();
+        }
+        if runs_low {
+            self.pool.prepare(next_capacity);
         }
         Ok(Appended {
             first_sequence_number,

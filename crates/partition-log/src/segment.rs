@@ -172,6 +172,16 @@ impl Segment {
         }
     }
 
+    /// Whether it was the last batch, of `length` bytes, that left less than a quarter of the block.
+    #[inline]
+    pub(super) fn runs_low_since(&self, length: usize) -> bool {
+        let Content::Resident(writer) = &self.content else {
+            return false;
+        };
+        let (left, quarter) = (writer.remaining(), (self.length + writer.remaining()) / 4);
+        left < quarter && left + length >= quarter
+    }
+
     /// Bytes of batches.
     #[inline]
     pub(super) fn length(&self) -> usize {
