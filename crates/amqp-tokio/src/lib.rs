@@ -18,5 +18,8 @@ mod web_socket;
 pub use driver::{DriveError, Driver};
 pub use socket::{Socket, SocketUse};
 pub use spoken::Spoken;
-pub use stream::{ClientTls, ConnectError, Stream, Transport, accept, accept_tls, accept_tls_over, connect};
+pub use stream::{
+    ClientTls, ConnectError, Stream, Transport, accept, accept_tls, accept_tls_over, connect, connect_plain,
+    connect_tls,
+};
 pub use web_socket::{WEB_SOCKET_PATH, accept_web_socket, connect_web_socket};

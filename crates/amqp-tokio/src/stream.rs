@@ -96,24 +96,37 @@ pub async fn connect(
     timeout: Duration,
 ) -> Result<Stream, ConnectError> {
     let attempt = async {
-        let unreachable = |source| ConnectError::Unreachable { host: host.to_owned(), port, source };
-        let socket = TcpStream::connect((host, port)).await.map_err(unreachable)?;
-        socket.set_nodelay(true).map_err(unreachable)?;
-        let socket = Socket::from(socket);
+        let socket = connect_plain(host, port).await?;
         match tls {
-            None => Ok(Stream::Plain(socket)),
-            Some(ClientTls { config, server_name }) => {
-                let stream = TlsConnector::from(config)
-                    .connect(server_name, socket)
-                    .await
-                    .map_err(|source| ConnectError::Tls { host: host.to_owned(), port, source })?;
-                Ok(Stream::Tls(Box::new(TlsStream::Client(stream))))
-            }
+            None => Ok(socket),
+            Some(tls) => connect_tls(socket, host, port, tls).await,
         }
     };
     tokio::time::timeout(timeout, attempt)
         .await
         .unwrap_or_else(|_| Err(ConnectError::Timeout { host: host.to_owned(), port, timeout }))
+}
+
+/// Connects to `host:port` without TLS, and without limit of time.
+pub async fn connect_plain(host: &str, port: u16) -> Result<Stream, ConnectError> {
+    let unreachable = |source| ConnectError::Unreachable { host: host.to_owned(), port, source };
+    let socket = TcpStream::connect((host, port)).await.map_err(unreachable)?;
+    socket.set_nodelay(true).map_err(unreachable)?;
+    Ok(Stream::Plain(socket.into()))
+}
+
+/// Does the client's part of the TLS handshake with `host:port` on a stream to it, without limit of time.
+pub async fn connect_tls(stream: Stream, host: &str, port: u16, tls: ClientTls) -> Result<Stream, ConnectError> {
+    let ClientTls { config, server_name } = tls;
+    let connector = TlsConnector::from(config);
+    let failed = |source| ConnectError::Tls { host: host.to_owned(), port, source };
+    Ok(match stream {
+        Stream::Plain(socket) => {
+            let stream = connector.connect(server_name, socket).await.map_err(failed)?;
+            Stream::Tls(Box::new(TlsStream::Client(stream)))
+        }
+        other => Stream::Other(Box::new(connector.connect(server_name, other).await.map_err(failed)?)),
+    })
 }
 
 /// Takes an accepted socket as it is.

@@ -227,6 +227,29 @@ impl EventBatch {
         }
     }
 
+    /// Appends an event that is nothing but its message bytes, which are copied.
+    ///
+    /// # Panics
+    /// When the batch would hold 4 GiB of them.
+    pub(crate) fn push_copied(&mut self, message: &[u8], sequence_number: i64, enqueued_time: EnqueuedTime) {
+        let place = |length: usize| u32::try_from(length).expect("a batch is smaller than 4 GiB");
+        let start = place(self.copied.len());
+        self.copied.extend_from_slice(message);
+        self.events.push(Event {
+            chunk: COPIED,
+            message_start: start,
+            message_end: place(self.copied.len()),
+            partition_key_start: start,
+            offset_start: start,
+            partition_key_len: 0,
+            offset_len: 0,
+            sequence_number,
+            enqueued_time,
+        });
+        self.message_bytes += message.len();
+        self.largest_message = self.largest_message.max(message.len());
+    }
+
     /// Appends an event that is nothing but its message bytes, the whole of `message`.
     pub fn push_message(&mut self, message: &Bytes, sequence_number: i64) {
         let end = u32::try_from(message.len()).expect("a message is smaller than 4 GiB");

@@ -18,6 +18,7 @@ pub mod event_hubs;
 pub mod fakes;
 pub mod kafka;
 pub mod partition_subset;
+pub mod producer;
 pub mod retry;
 pub mod service;
 pub mod service_bus;

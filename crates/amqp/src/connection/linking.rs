@@ -141,7 +141,7 @@ impl Connection {
     }
 
     fn attach(&mut self, session: SessionId, role: Role, options: LinkOptions) -> Option<LinkId> {
-        if !self.is_open() {
+        if !self.takes_commands() {
             return None;
         }
         let state = self.session_mut(session.0)?;

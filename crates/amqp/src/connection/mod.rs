@@ -269,6 +269,20 @@ impl Connection {
         matches!(self.stage, Stage::Open)
     }
 
+    /// Whether our open has been written. A client that is authenticated can go on without the peer's: begin its first session and
+    /// attach links, so that all of it leaves in one write (specification section 2.4.5, the state `OPEN PIPE`).
+    pub const fn has_sent_open(&self) -> bool {
+        self.open_sent
+    }
+
+    /// Whether sessions and links can be spoken of.
+    const fn takes_commands(&self) -> bool {
+        self.is_open()
+            || (self.open_sent
+                && matches!(self.side, Side::Client(_))
+                && matches!(self.stage, Stage::AmqpHeader | Stage::AwaitOpen))
+    }
+
     /// What the peer showed at the SASL layer, on a server.
     pub const fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
@@ -460,7 +474,7 @@ impl Connection {
     /// Writes a frame of a session, unless our close or the session's end has gone out: nothing may follow those.
     fn write_on(&mut self, local: u16, write: impl FnOnce(&mut Vec<u8>)) {
         let ended = self.session_mut(local).is_none_or(|session| session.end_sent);
-        if self.stage == Stage::Open && !ended {
+        if self.takes_commands() && !ended {
             frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, local, write);
         }
     }

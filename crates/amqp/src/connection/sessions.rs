@@ -10,9 +10,10 @@ use crate::performative::{Begin, End, Error, Flow, Role};
 impl Connection {
     /// Begins a session. Links may be attached before the peer has answered.
     ///
-    /// `None` if the connection is not open or the peer takes no further session.
+    /// `None` if the connection is not open or the peer takes no further session. A client may begin its first one as soon as it
+    /// [has said open](Connection::has_sent_open).
     pub fn begin_session(&mut self) -> Option<SessionId> {
-        if !self.is_open() {
+        if !self.takes_commands() {
             return None;
         }
         let channel = self.free_channel()?;

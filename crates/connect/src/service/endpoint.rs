@@ -57,6 +57,26 @@ impl Endpoint {
         })
     }
 
+    /// The same, calling `connected` between the connection of TCP and what follows it. The caller limits its time.
+    ///
+    /// # Errors
+    /// As with [`dial`](Self::dial).
+    pub(crate) async fn dial_in_stages(&self, connected: impl FnOnce()) -> Result<Stream, ServiceError> {
+        let ServiceAddress { host, port, .. } = &self.address;
+        let stream = amqp_tokio::connect_plain(host, *port).await?;
+        connected();
+        let stream = match &self.tls {
+            None => stream,
+            Some(tls) => amqp_tokio::connect_tls(stream, host, *port, tls.clone()).await?,
+        };
+        Ok(match self.options.transport {
+            Transport::Tcp => stream,
+            Transport::WebSocket => {
+                amqp_tokio::connect_web_socket(stream, host, *port, self.options.connect_timeout).await?
+            }
+        })
+    }
+
     /// The settings of a connection of this client.
     pub(crate) fn config(&self) -> Config {
         Config {

@@ -94,6 +94,13 @@ impl Transmitter {
         Ok(transmitter)
     }
 
+    /// Adds an address, and gives its place in the list. Its link is attached when something is sent to it.
+    pub(crate) fn add(&mut self, node: String) -> usize {
+        let address = Address { node, attached_at_once: false };
+        self.links.push(Link { address, state: LinkState::Detached, max_message_bytes: USUAL_MESSAGE_BYTES_MAX });
+        self.links.len() - 1
+    }
+
     /// How many sends await their outcome.
     pub(crate) const fn waiting(&self) -> usize {
         self.outstanding.waiting()
