@@ -52,7 +52,7 @@ pub(super) async fn ends(client: EventHubsOptions) -> Result<Vec<(PartitionId, i
     Ok(ends)
 }
 
-fn client_options(endpoint: &Endpoint, hub: &Hub) -> Result<EventHubsOptions, BackendError> {
+pub(super) fn client_options(endpoint: &Endpoint, hub: &Hub) -> Result<EventHubsOptions, BackendError> {
     let connection_string: ConnectionString = endpoint.connection_string.reveal().parse()?;
     let mut options = EventHubsOptions::new(connection_string, Some(&hub.name))?;
     options.transport = transport(endpoint);

@@ -27,6 +27,7 @@ pub mod memory;
 pub mod network;
 pub mod our_relay;
 pub mod process;
+mod producer;
 pub mod protocol;
 mod relay;
 mod relay_reading;

@@ -23,7 +23,7 @@ use super::embedded::{self, EmbeddedService};
 use super::kafka_codec::KafkaCodec;
 use super::our_relay::{self, OurRelay};
 use super::protocol::{Endpoint, ReadFrom, RelayConfig, ServiceConfig};
-use super::{event_hubs, kafka, service_bus};
+use super::{event_hubs, kafka, producer, service_bus};
 use crate::scenario::{self, Entity, Protocol};
 
 /// The backend of role processes.
@@ -147,6 +147,9 @@ impl Backend for Network {
     }
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<Box<dyn Sink>, BackendError> {
+        if let Some(how) = &endpoint.producer {
+            return Ok(Box::new(producer::ProducerSink::connect(endpoint, how).await?));
+        }
         let sink: Box<dyn Sink> = match (endpoint.protocol, &endpoint.entity) {
             (Protocol::Amqp, Entity::Hub(hub)) => Box::new(event_hubs::open_sink(endpoint, hub).await?),
             (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {

@@ -33,7 +33,7 @@ pub(super) async fn open_source(
     Ok(OpenedSource { source, positions: vec![(PartitionId(0), StartPosition::Earliest)], is_stamped: false })
 }
 
-fn client_options(endpoint: &Endpoint) -> Result<ClientOptions, BackendError> {
+pub(super) fn client_options(endpoint: &Endpoint) -> Result<ClientOptions, BackendError> {
     let connection_string: ConnectionString = endpoint.connection_string.reveal().parse()?;
     let mut options = ClientOptions::new(connection_string, entity(endpoint).address());
     options.transport = transport(endpoint);

@@ -149,14 +149,15 @@ pub(super) fn what_limited(
             .filter(|mean_us| *mean_us > 0.0)
     {
         let load = &plan.parameters.load;
-        let bound = f64::from(load.workers) * f64::from(load.batch) / (mean_us / 1e6);
+        let callers = u64::from(load.workers) * u64::from(load.callers);
+        let bound = callers as f64 * f64::from(load.batch) / (mean_us / 1e6);
         findings.push(note(
             FindingKind::LimitedByConcurrency,
             format!(
-                "{} workers with one send of {} in flight each, acknowledged after {mean_us:.0} µs on average, can offer at \
-                 most {} (offered: {:.0})",
-                load.workers,
+                "{} with one send of {} in flight each, answered after {} on average, can offer at most {} (offered: {:.0})",
+                figure::counted(callers, "caller", "callers"),
                 noun.counted(load.batch.into()),
+                figure::duration_us(mean_us),
                 noun.rate(bound),
                 rates.offered_per_s.unwrap_or(0.0),
             ),

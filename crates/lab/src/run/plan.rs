@@ -374,7 +374,7 @@ impl<'a> TrialPlan<'a> {
                 _ => load.batch,
             },
             in_flight: match load.mode {
-                LoadMode::Closed => 1,
+                LoadMode::Closed => load.callers,
                 LoadMode::Burst => load.burst_events(),
                 LoadMode::Open | LoadMode::Saturate | LoadMode::Backlog | LoadMode::Capacity => {
                     load.in_flight
@@ -452,6 +452,7 @@ impl<'a> TrialPlan<'a> {
             certificate_authority: reached.certificate_authority,
             entity: self.topology.entity(end).clone(),
             subscription: end.subscription.clone(),
+            producer: end.producer,
         }
     }
 }
@@ -485,7 +486,8 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
         Some(_) => false,
     };
     // Nobody knows what a command promises.
-    let keeps_order = keeps_order && sut.is_ours();
+    // Callers of a producer do not wait for one another.
+    let keeps_order = keeps_order && sut.is_ours() && topology.load.producer.is_none();
     let mut params = BTreeMap::new();
     flatten("", Value::Object(case.params()), &mut params);
     CasePlan {

@@ -15,7 +15,7 @@ use pipeline::kafka::{KafkaClient, KafkaProperties};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::EndClient;
+use super::{EndClient, Producer};
 
 /// One end of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct End {
     pub connection: Connection,
     /// How it speaks Kafka, where it does.
     pub kafka: KafkaEnd,
+    /// The producer that sends, where that is one.
+    pub producer: Option<Producer>,
 }
 
 /// How an end speaks Kafka.
@@ -94,6 +96,9 @@ pub struct Sending {
     /// The properties of that client.
     #[serde(default, skip_serializing_if = "KafkaProperties::is_empty")]
     pub properties: KafkaProperties,
+    /// A producer that sends event by event, instead of the lab's own sender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub producer: Option<Producer>,
 }
 
 /// Where a role receives. The keys of its mapping.
@@ -162,7 +167,13 @@ impl End {
     /// An end without a subscription.
     #[must_use]
     pub fn of(entity: impl Into<String>, connection: Connection) -> Self {
-        Self { entity: entity.into(), subscription: None, connection, kafka: KafkaEnd::default() }
+        Self {
+            entity: entity.into(),
+            subscription: None,
+            connection,
+            kafka: KafkaEnd::default(),
+            producer: None,
+        }
     }
 
     /// An end that is read: `out`, or `out/verify`.
@@ -196,10 +207,10 @@ impl fmt::Display for End {
 
 impl From<&Sending> for End {
     fn from(sending: &Sending) -> Self {
-        let Sending { to, protocol, tls, transport, client, properties } = sending;
+        let Sending { to, protocol, tls, transport, client, properties, producer } = sending;
         let connection = Connection { protocol: *protocol, tls: *tls, transport: *transport };
         let kafka = KafkaEnd { client: client.clone(), properties: properties.clone() };
-        Self { kafka, ..Self::of(to, connection) }
+        Self { kafka, producer: *producer, ..Self::of(to, connection) }
     }
 }
 
@@ -243,6 +254,7 @@ impl Named for Sending {
             transport: Transport::default(),
             client: EndClient::default(),
             properties: KafkaProperties::default(),
+            producer: None,
         }
     }
 

@@ -29,11 +29,13 @@ pub struct Load {
     pub burst: Option<u32>,
     /// Senders that work side by side, each on a connection of its own; they share the streams among them.
     pub workers: u32,
+    /// `closed`: sends that each worker makes side by side, each again when it was answered.
+    pub callers: u32,
     /// What one event carries.
     pub payload: Payload,
     /// Events per send; in `burst` always one. Of replayed events, as many of them as the service takes in one send.
     pub batch: u32,
-    /// Sends that one worker has outstanding at most. `closed` always works with one, `burst` with all of a burst.
+    /// Sends that one worker has outstanding at most. `closed` works with one for each of its callers, `burst` with all of a burst.
     pub in_flight: u32,
     /// `backlog`: the number of events that lie in the source before the relay starts.
     pub backlog: u64,
@@ -60,7 +62,7 @@ pub enum LoadMode {
     /// answers, and then until the next burst is due. One that is held up delays those after it, so that latencies which
     /// count from the send leave out what a stall does to everything that was not sent meanwhile.
     Burst,
-    /// Each worker sends again when its last send is acknowledged.
+    /// Each of [`Load::callers`] sends again when its last send is acknowledged.
     Closed,
     /// As fast as the service takes events, up to [`Load::max_lag`] ahead of the relay.
     #[default]
@@ -120,6 +122,7 @@ impl Default for Load {
             arrivals: Arrivals::Constant,
             burst: None,
             workers: 1,
+            callers: 1,
             payload: Payload::Size(ByteSize::from_bytes(16)),
             batch: 128,
             in_flight: 8,

@@ -27,6 +27,7 @@ pub(crate) mod kafka;
 mod load;
 mod parameters;
 mod prefetch;
+mod producer;
 mod relay;
 mod roles;
 mod sweep;
@@ -52,6 +53,7 @@ pub use parameters::{Embedded, Limits, Parameters, Phases, RoleLimits, Secret, S
 pub use pipeline::kafka::{KafkaClient, KafkaProperties};
 pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Dispatch, Ownership, OwnershipMode, Retry, Route};
 pub use prefetch::Prefetch;
+pub use producer::{Buffering, Connections, Delay, Producer};
 pub use relay::{CheckpointStore, Relay};
 pub use roles::{Launch, Roles};
 pub use system::{Done, Readiness, SystemTransport, SystemUnderTest};

@@ -9,6 +9,7 @@ mod external_systems;
 mod far_services;
 mod full_disk;
 mod honesty;
+mod ingestion;
 mod kafka;
 mod kafka_faults;
 mod kafka_latency;

@@ -115,7 +115,10 @@ pub(super) async fn work<B: Backend>(
         paused_until: None,
         causes: Causes::default(),
     };
-    poll_fn(|context| generator.poll(context)).await
+    let outcome = poll_fn(|context| generator.poll(context)).await?;
+    // Whoever buffers sends what it still has.
+    generator.sink.shut_down().await;
+    Ok(outcome)
 }
 
 struct Generator<C> {

@@ -10,7 +10,9 @@ use crate::{
     record::LatencyRecording,
     results::Role,
     roles::{protocol::DoneBy, service_config::ServiceConfig},
-    scenario::{self, EndClient, Entity, KafkaProperties, Payload, Protocol, Readiness, Secret, Transport},
+    scenario::{
+        self, EndClient, Entity, KafkaProperties, Payload, Producer, Protocol, Readiness, Secret, Transport,
+    },
     verify::Expectation,
 };
 
@@ -48,6 +50,9 @@ pub struct Endpoint {
     /// How Kafka is spoken there, where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kafka: Option<KafkaAccess>,
+    /// The producer that sends there, where that is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub producer: Option<Producer>,
     /// A file of certificates to trust besides those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<PathBuf>,

@@ -318,6 +318,7 @@ mod tests {
             connection_string: Secret::new("key"),
             kafka: None,
             certificate_authority: None,
+            producer: None,
             entity: scenario::Entity::Hub(scenario::Hub {
                 name: "source".to_owned(),
                 partitions: 4,

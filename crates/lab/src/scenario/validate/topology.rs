@@ -8,8 +8,8 @@ use units::ByteSize;
 use super::Rules;
 use crate::scenario::parameters::SMALLEST_LOG;
 use crate::scenario::{
-    Connection, End, Entity, Hub, Hubs, LoadMode, Measured, Parameters, Pipeline, Protocol, Queue, Queues,
-    Target, Topic, Topology, TopologySection, Transport,
+    Buffering, Connection, Connections, Delay, End, Entity, Hub, Hubs, LoadMode, Measured, Parameters,
+    Payload, Pipeline, Protocol, Queue, Queues, Target, Topic, Topology, TopologySection, Transport,
 };
 
 impl Rules<'_> {
@@ -72,6 +72,7 @@ impl Rules<'_> {
         };
         let topology = parameters.topology();
         self.end(&EndPlace::of("topology.load", "to"), &topology, &topology.load, parameters)?;
+        self.producer(&topology.load, parameters)?;
         let written_sinks = if parameters.sut.done.is_some() { &[] } else { topology.sinks.as_slice() };
         for (index, sink) in written_sinks.iter().enumerate() {
             let path = if is_one { "topology.sink".to_owned() } else { format!("topology.sinks[{index}]") };
@@ -159,6 +160,38 @@ impl Rules<'_> {
         }
         self.connection(place, end.connection, parameters)?;
         self.protocol(place, end, entity, parameters)
+    }
+
+    /// Whether a producer can send what the load is to send.
+    fn producer(&self, end: &End, parameters: &Parameters) -> Result<(), SettingsError> {
+        let Some(producer) = &end.producer else {
+            return Ok(());
+        };
+        let load = &parameters.load;
+        self.within("topology.load.producer.pool", producer.pool, 1..=1000)?;
+        self.within("topology.load.producer.max_events", producer.max_events, 1..=10_000)?;
+        if let Delay::After(delay) = producer.delay {
+            self.duration("topology.load.producer.delay", delay, Duration::from_millis(1))?;
+        }
+        let is_per_event = producer.connections == Connections::PerEvent;
+        if is_per_event && producer.buffering != Buffering::None {
+            let reason = "an event with a connection of its own waits for no others";
+            let advice = "write `buffering: none`, or choose `single` or `pooled` connections";
+            return Err(self.document.mistake("topology.load.producer.buffering", reason, advice));
+        }
+        if load.batch > 1 && (is_per_event || producer.buffering != Buffering::None) {
+            let reason = "the producer is given event by event here";
+            return Err(self.document.mistake("load.batch", reason, "write `batch: 1`"));
+        }
+        if matches!(load.payload, Payload::Replay { .. }) {
+            let reason = "a producer sends payloads of one size";
+            return Err(self.document.mistake("load.payload", reason, "write a size, such as `200 B`"));
+        }
+        if end.kafka.client.program().is_some() {
+            let reason = "the producer is a client itself";
+            return Err(self.document.mistake("topology.load.client", reason, "leave `client` out"));
+        }
+        Ok(())
     }
 
     fn connection(
