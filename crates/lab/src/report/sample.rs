@@ -348,6 +348,7 @@ fn record(case: usize, number: u32) -> TrialRecord {
         stages: BTreeMap::from([
             (Stage::ToDestination, latencies(20_000, 700.0 * slower, 0.55)),
             (Stage::Delivery, latencies(20_000, 200.0 * slower, 0.55)),
+            (Stage::Acknowledge, latencies(20_000, 300.0 * slower, 0.5)),
             (Stage::Process, latencies(3_000, 240.0 * slower, 0.4)),
             (Stage::Send, latencies(9_000, 150.0 * slower, 0.45)),
             (Stage::Checkpoint, latencies(800, 35.0, 0.7)),

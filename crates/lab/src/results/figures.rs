@@ -4,11 +4,14 @@
 //! as in the heading of a CSV file, it has a flat form (`latency_p99_us`).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Case, Delivery, Destination, DestinationSummary, LatencySummary, RoleUsage, Summary, Trial};
+use super::{
+    Case, Delivery, Destination, DestinationSummary, LatencySummary, RoleUsage, Stage, Summary, Trial,
+};
 use crate::figure;
 use crate::statistics::Better;
 
@@ -54,6 +57,9 @@ pub enum Figure {
     FromSendP99,
     FromSendP999,
     FromSendMax,
+    CallMean,
+    CallP50,
+    CallP99,
 }
 
 /// What the values of a figure are, which decides how they are written and read.
@@ -112,7 +118,7 @@ use Better::{Higher, Lower};
 use Quantity::{Bytes, Count, Microseconds, MicrosecondsEach, PerSecond, Percent};
 
 /// Every figure, in the order of its variants.
-const DEFINITIONS: [Definition; 38] = [
+const DEFINITIONS: [Definition; 41] = [
     // What the load offered, what the pipeline received and forwarded, in the measured phase.
     define(Figure::OfferedPerS, same("offered_per_s"), ["offered/s", ""], PerSecond, Higher),
     define(Figure::ReceivedPerS, same("received_per_s"), ["received/s", ""], PerSecond, Higher),
@@ -221,6 +227,10 @@ const DEFINITIONS: [Definition; 38] = [
         ["uncorrected_latency_us.max", "uncorrected_latency_max_us"],
         ["from send", "max"],
     ),
+    // From the send to the service's answer, which is how long a program's call takes.
+    latency(Figure::CallMean, ["stages.acknowledge.mean", "acknowledge_mean_us"], ["call", "mean"]),
+    latency(Figure::CallP50, ["stages.acknowledge.p50", "acknowledge_p50_us"], ["call", "p50"]),
+    latency(Figure::CallP99, ["stages.acknowledge.p99", "acknowledge_p99_us"], ["call", "p99"]),
 ];
 
 /// The paths of all figures, for messages.
@@ -303,6 +313,7 @@ impl Figure {
             Self::CpuPercent => Some(usage()?.cpu_percent),
             Self::MemoryPeakBytes => Some(usage()?.memory_peak_bytes as f64),
             Self::CpuUsPerEvent => cpu_us_per_event(usage()?),
+            Self::CallMean | Self::CallP50 | Self::CallP99 => self.of_call(&trial.stages),
             _ => {
                 let latencies = [trial.latency_us.as_ref(), trial.uncorrected_latency_us.as_ref()];
                 self.of_distributions(latencies, trial.delivery.as_ref())
@@ -359,7 +370,8 @@ impl Figure {
     #[must_use]
     pub fn of_case(self, case: &Case) -> Option<f64> {
         let latencies = [case.latency_us.as_ref(), case.uncorrected_latency_us.as_ref()];
-        let of_all = || self.of_distributions(latencies, case.delivery.as_ref());
+        let of_call = || self.of_call(&case.stages);
+        let of_all = || self.of_distributions(latencies, case.delivery.as_ref()).or_else(of_call);
         self.summary(case).map(|summary| summary.median).or_else(of_all)
     }
 
@@ -373,6 +385,17 @@ impl Figure {
     #[must_use]
     pub fn of_latency(self, latency: &LatencySummary) -> Option<f64> {
         self.of_distributions([Some(latency), None], None)
+    }
+
+    /// Its value in the time from a send to its answer, if it is of that.
+    fn of_call(self, stages: &BTreeMap<Stage, LatencySummary>) -> Option<f64> {
+        let call = stages.get(&Stage::Acknowledge)?;
+        match self {
+            Self::CallMean => call.mean,
+            Self::CallP50 => call.p50.map(|value| value as f64),
+            Self::CallP99 => call.p99.map(|value| value as f64),
+            _ => None,
+        }
     }
 
     /// Its value in what was recorded: the latency from the intended instant and the one from the send, the delivery.
@@ -422,7 +445,10 @@ impl Figure {
             | Self::ConsumedPerS
             | Self::CpuPercent
             | Self::MemoryPeakBytes
-            | Self::CpuUsPerEvent => None,
+            | Self::CpuUsPerEvent
+            | Self::CallMean
+            | Self::CallP50
+            | Self::CallP99 => None,
         }
     }
 }

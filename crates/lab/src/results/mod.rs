@@ -75,7 +75,7 @@ pub use precision::{Bounds, LatencyPrecision};
 pub use published::Published;
 pub use remote::{ClockOffset, Machine, RemoteRole};
 pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
-pub use shape::{ClientShape, KafkaShape, PipelineShape, Shape, SourceShape};
+pub use shape::{ClientShape, KafkaShape, PipelineShape, ProducerShape, Shape, SourceShape};
 pub(crate) use side_by_side::without_system;
 pub use side_by_side::{MeasuredSystem, ParshallRatio, RatioRange};
 pub use stage::{Direction, Mean, Stage};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Noun;
-use crate::scenario::LoadMode;
+use crate::scenario::{Buffering, Connections, LoadMode};
 
 /// What a case consists of.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,9 +29,29 @@ pub struct Shape {
     /// How load and sink speak Kafka, where both do and no pipeline is between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kafka: Option<KafkaShape>,
+    /// The producer that sends, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub producer: Option<ProducerShape>,
     /// What carries it; absent where the load's entity is also the sink's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineShape>,
+}
+
+/// A producer by what bounds its sends.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProducerShape {
+    /// Calls that are made side by side at most.
+    pub callers: u64,
+    /// Events of a call.
+    pub batch: u64,
+    /// Which connections carry them.
+    pub connections: Connections,
+    /// Whether events wait for one another, and what a call waits for.
+    pub buffering: Buffering,
+    /// After what time a batch leaves that is not full; absent where it leaves when the one before it was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_us: Option<u64>,
 }
 
 /// Two clients of Kafka, of which one sends what the other receives.
@@ -152,6 +172,7 @@ impl Shape {
             full_log_throttles: text("embedded.when_full") == Some("throttle"),
             burst_events: None,
             kafka: None,
+            producer: None,
             pipeline: Some(PipelineShape {
                 source,
                 prefetch: number("relay.prefetch"),

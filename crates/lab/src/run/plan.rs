@@ -17,16 +17,16 @@ use crate::{
     load::{Arrivals, Lead, LoadPlan, Pace},
     results::{
         CasePlan, ClientShape, KafkaShape, MeasuredComponent, MeasuredSystem, Noun, OrderExpectation,
-        PipelineShape, Role, Shape, SourceShape,
+        PipelineShape, ProducerShape, Role, Shape, SourceShape,
     },
     roles::protocol::{
         CHECKPOINT_CONTAINER, DoneBy, Endpoint, EntryPoint, ExternalConfig, KafkaAccess, LoadConfig,
         ReadFrom, Ready, RelayConfig, SINK_CONSUMER_GROUP, ServiceAddress, ServiceConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Connection, Done, End, Entity, KafkaCluster, LoadMode, Parameters, Payload, Protocol,
-        Queue, Readiness, RoleLimits, Secret, ServiceCommand, SystemUnderTest, Target, Topic, Topology,
-        Transport, WhenFull, kafka,
+        self, Buffering, Case, Connection, Delay, Done, End, Entity, KafkaCluster, LoadMode, Parameters,
+        Payload, Protocol, Queue, Readiness, RoleLimits, Secret, ServiceCommand, SystemUnderTest, Target,
+        Topic, Topology, Transport, WhenFull, kafka,
     },
     verify::{Expectation, Placement},
 };
@@ -536,8 +536,27 @@ fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
             _ => None,
         },
         kafka: kafka_shape(topology),
+        producer: producer_shape(parameters, topology),
         pipeline,
     }
+}
+
+/// The producer that sends, where one does.
+fn producer_shape(parameters: &Parameters, topology: &Topology) -> Option<ProducerShape> {
+    let (producer, load) = (topology.load.producer.as_ref()?, &parameters.load);
+    let at_once = if load.mode == LoadMode::Closed { load.callers } else { load.in_flight };
+    Some(ProducerShape {
+        callers: u64::from(load.workers) * u64::from(at_once),
+        batch: load.batch.into(),
+        connections: producer.connections,
+        buffering: producer.buffering,
+        delay_us: match producer.delay {
+            Delay::After(delay) if producer.buffering != Buffering::None => {
+                u64::try_from(delay.as_micros()).ok()
+            }
+            Delay::After(_) | Delay::Adaptive => None,
+        },
+    })
 }
 
 /// How load and sink speak Kafka, where both do and nothing is between them.

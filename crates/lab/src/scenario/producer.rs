@@ -10,6 +10,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use connect::producer::{self, BatchDelay, Batching};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The section `topology.load.producer`.
@@ -29,7 +30,7 @@ pub struct Producer {
 }
 
 /// Which connections carry the events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connections {
     /// A new one for each send, closed after it.
@@ -42,7 +43,7 @@ pub enum Connections {
 }
 
 /// Whether events wait for one another, and what a call waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Buffering {
     /// Each event is a send; a call waits for its acknowledgement.

@@ -3,6 +3,7 @@
 //! General code asks for the studies that a case is of, by its shape, and knows none by name. A new study is a scenario
 //! file, one file (or folder) in here with an entry in `ALL`, and whatever it measures that nothing measured before.
 
+mod ingestion;
 mod kafka_latency;
 mod queue_forward;
 
@@ -83,4 +84,5 @@ pub fn of(shape: &Shape) -> impl Iterator<Item = &'static dyn Study> {
 }
 
 /// Every study that adds something of its own.
-const ALL: [&dyn Study; 2] = [&queue_forward::QueueForward, &kafka_latency::KafkaLatency];
+const ALL: [&dyn Study; 3] =
+    [&queue_forward::QueueForward, &kafka_latency::KafkaLatency, &ingestion::Ingestion];

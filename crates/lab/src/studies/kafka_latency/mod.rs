@@ -18,7 +18,10 @@ pub(super) struct KafkaLatency;
 
 impl Study for KafkaLatency {
     fn is_about(&self, shape: &Shape) -> bool {
-        shape.kafka.is_some() && shape.pipeline.is_none() && !shape.always_offers_more()
+        shape.kafka.is_some()
+            && shape.pipeline.is_none()
+            && shape.producer.is_none()
+            && !shape.always_offers_more()
     }
 
     /// Those of the published table.
