@@ -59,8 +59,13 @@ struct Connected {
 /// New topics that are being looked for and connected.
 type Refresh<'a> = Pin<Box<dyn Future<Output = Result<Found, ServiceError>> + 'a>>;
 
-/// New topics, and why each of them could not be connected, if it could not.
-type Found = Vec<(String, Result<Box<Connected>, CommandError>)>;
+/// What there is at a refresh.
+struct Found {
+    /// All topics that match.
+    matching: Vec<String>,
+    /// The new ones among them, and why each could not be connected, if it could not.
+    new: Vec<(String, Result<Box<Connected>, CommandError>)>,
+}
 
 /// Carries all topics until a signal ends it.
 pub(super) async fn run(
@@ -206,21 +211,22 @@ impl<'a> Topics<'a> {
         let (document, config, source, share) = (self.document, self.config, self.source, self.share);
         let carried = self.carried.clone();
         Box::pin(async move {
-            let mut found = Vec::new();
-            for topic in source.matching_topics().await? {
-                if !carried.contains(&topic) {
-                    let connected = connect_topic(document, config, topic.clone(), share).await;
-                    found.push((topic, connected.map(Box::new)));
-                }
+            let matching = source.matching_topics().await?;
+            let mut new = Vec::new();
+            for topic in matching.iter().filter(|topic| !carried.contains(*topic)) {
+                let connected = connect_topic(document, config, topic.clone(), share).await;
+                new.push((topic.clone(), connected.map(Box::new)));
             }
-            Ok(found)
+            Ok(Found { matching, new })
         })
     }
 
     fn take(&mut self, found: Result<Found, ServiceError>) {
         match found {
-            Ok(found) => {
-                for (topic, connected) in found {
+            Ok(Found { matching, new }) => {
+                // Nobody waits for a topic that was deleted before it could be carried.
+                self.relays.retain_waiting(|topic| matching.iter().any(|found| found == topic));
+                for (topic, connected) in new {
                     match connected {
                         Ok(connected) => {
                             tracing::info!(topic, "a new topic is carried");

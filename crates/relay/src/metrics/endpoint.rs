@@ -48,6 +48,14 @@ impl Relays {
         self.lock().insert(Some(topic.to_owned()), Carried::NotYet(reason));
     }
 
+    /// Forgets those that can't begin and are no more.
+    pub fn retain_waiting(&self, is_there: impl Fn(&str) -> bool) {
+        self.lock().retain(|topic, relay| match (topic, relay) {
+            (Some(topic), Carried::NotYet(_)) => is_there(topic),
+            _ => true,
+        });
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<String>, Carried>> {
         self.relays.lock().unwrap_or_else(PoisonError::into_inner)
     }
