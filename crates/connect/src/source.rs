@@ -102,6 +102,17 @@ pub trait Source: fmt::Debug + Send {
         None
     }
 
+    /// How many partitions the log has got since the source was made: behind its own, and none of them.
+    fn added_partitions(&self) -> u32 {
+        0
+    }
+
+    /// How often the service has asked to be left alone for a while, since a quota is used up. A partition that it closes for that
+    /// reason is not among these.
+    fn slowed_down(&self) -> u64 {
+        0
+    }
+
     /// What the client's library has measured of its own work, if it does.
     fn client_statistics(&self) -> Option<ClientStatistics> {
         None

@@ -76,6 +76,12 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
         None
     }
 
+    /// How many generations of a consumer group the user of the store has been in as a member: one once it has joined, and one more
+    /// whenever the group has changed over.
+    fn generations(&self) -> u64 {
+        0
+    }
+
     /// Ends what the store does for others to know that its user is there: nothing is asked of it any more. Not waited for by those who
     /// have no time.
     fn leave(&self) -> StoreFuture<()> {

@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) client_id: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
+    /// After how long who leads the partitions of a topic, and how many there are, is asked though nothing has failed.
+    pub(crate) refresh_interval: Duration,
     pub(crate) fetch: FetchSettings,
     pub(crate) produce: ProduceSettings,
     pub(crate) group: Option<String>,
@@ -113,6 +115,9 @@ impl Settings {
                     settings.connect_timeout = milliseconds(name, value, 1, 900_000)?;
                 }
                 "request.timeout.ms" => settings.request_timeout = milliseconds(name, value, 1, 900_000)?,
+                "topic.metadata.refresh.interval.ms" => {
+                    settings.refresh_interval = milliseconds(name, value, 10, 3_600_000)?;
+                }
                 "group.id" => settings.group = Some(value.to_owned()).filter(|group| !group.is_empty()),
                 "group.instance.id" => {
                     member.instance_id = Some(value.to_owned()).filter(|id| !id.is_empty());
@@ -280,6 +285,7 @@ impl Default for Settings {
             client_id: "parshall".to_owned(),
             connect_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(30),
+            refresh_interval: Duration::from_secs(300),
             fetch: FetchSettings {
                 max_wait: Duration::from_millis(500),
                 min_bytes: 1,

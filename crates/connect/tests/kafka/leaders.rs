@@ -1,7 +1,7 @@
 //! Brokers that lead a partition no longer, or not yet, and brokers that want to be left alone: a client goes on.
 
-use connect::event::Encoding;
-use connect::kafka::{connect_sink, connect_source};
+use connect::event::{Encoding, PartitionId};
+use connect::kafka::{Client, KafkaOptions, connect_sink, connect_source};
 use connect::sink::ErrorClass;
 use connect::source::{BatchOptions, SourceOptions, StartPosition};
 
@@ -91,4 +91,41 @@ async fn a_broker_that_wants_to_be_left_alone_is_and_it_is_counted() {
     let outage = to.outage().unwrap();
     assert!(matches!(outage.class, ErrorClass::Throttled { .. }), "{outage}");
     service.stop().await;
+}
+
+#[tokio::test]
+async fn whichever_client_is_asked_to_leave_a_broker_alone_counts_it() {
+    for &client in Client::ALL {
+        let service = serve().await;
+        let proxy = Proxy::start(&service).await;
+        // One of them says it in its reports alone.
+        let reports = [("sasl.mechanism", "PLAIN"), ("statistics.interval.ms", "100")];
+        let more = if client == Client::Native { &[][..] } else { &reports };
+        let options = KafkaOptions { client, ..proxy.options(&service, more) };
+        let mut to = within(connect_sink(&options)).await.unwrap();
+        assert_eq!(to.slowed_down(), 0, "{client}");
+        proxy.change(|changes| changes.throttle_ms.extend([1, 1]));
+        within(async {
+            while to.slowed_down() < 2 {
+                publish(&mut *to, 0, &records(&values(1, 16))).await;
+            }
+        })
+        .await;
+        assert!(proxy.is_done(), "{client}");
+
+        let source = SourceOptions { batch: BatchOptions::default(), prefetch: 200 };
+        let mut from = within(connect_source(&options, source, Encoding::Kafka)).await.unwrap();
+        from.open(PartitionId(1), StartPosition::Earliest);
+        proxy.change(|changes| changes.throttle_ms.extend([1, 1]));
+        // Not through the broker that asks for it.
+        let mut to = sink(&service, &[]).await;
+        within(async {
+            while from.slowed_down() < 2 {
+                publish(&mut *to, 1, &records(&values(1, 16))).await;
+                receive(&mut *from, 1).await;
+            }
+        })
+        .await;
+        service.stop().await;
+    }
 }

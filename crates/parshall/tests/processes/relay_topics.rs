@@ -83,6 +83,12 @@ async fn each_topic_that_matches_is_copied_to_the_hub_of_its_name_also_one_that_
     relay.until("metrics", completed("orders-c", 5)).await;
     relay.until("ready", |answer| answer.starts_with("HTTP/1.1 200")).await;
 
+    // Nobody waits for one that is deleted before there is.
+    create(&service, "orders-d");
+    relay.until("ready", |answer| answer.contains("topic orders-d: ")).await;
+    service.namespace().delete_hub("orders-d").unwrap();
+    relay.until("ready", |answer| answer.starts_with("HTTP/1.1 200")).await;
+
     let said = relay.stop().await.join("\n");
     for topic in ["orders-a", "orders-b", "orders-c"] {
         assert!(said.contains(&format!("Topic {topic}\nStopped gracefully.")), "{said}");
@@ -148,5 +154,46 @@ async fn each_topic_is_copied_exactly_once_by_transactions_of_its_own() {
         relay.stop().await;
     }
     assert!(service.namespace().hub("copy-orders-a").unwrap().counters().events_in >= 5);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn partitions_that_are_added_to_a_topic_are_told_of_until_the_relay_is_started_again() {
+    let service = service(&["orders", "copy"]).await;
+    let bootstrap = service.address(Protocol::Kafka).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for client in ["native", "librdkafka"] {
+        let pipeline = format!(
+            "source:\n  kafka: {{bootstrap: '{bootstrap}', topic: orders, client: {client}, \
+             properties: {{topic.metadata.refresh.interval.ms: 100}}}}\n\
+             sink:\n  kafka: {{bootstrap: '{bootstrap}', topic: copy}}\n\
+             checkpoint: {{store: {{files: {client}}}}}\nmetrics: 127.0.0.1:0\n"
+        );
+        let partitions = service.namespace().hub("orders").unwrap().partitions().len();
+        let mut relay = Relaying::start(folder.path(), &pipeline).await;
+        let has = |count: usize| {
+            let line = format!("parshall_relay_uncarried_partitions {count}");
+            move |answer: &str| answer.lines().any(|have| have == line)
+        };
+        relay.until("metrics", has(0)).await;
+        relay.until("ready", |answer| answer.starts_with("HTTP/1.1 200")).await;
+        service.namespace().grow_hub("orders", u16::try_from(partitions + 2).unwrap()).unwrap();
+        relay.until("metrics", has(2)).await;
+        let not_ready = relay.until("ready", |answer| answer.starts_with("HTTP/1.1 503")).await;
+        let (first, last) = (partitions, partitions + 1);
+        assert!(
+            not_ready.contains("source: partitions were added to it: they are carried when"),
+            "{not_ready}"
+        );
+        assert!(not_ready.contains(&format!("partitions {first}-{last}")), "{not_ready}");
+        relay.until_said("partitions were added to the source").await;
+        // Started again, it has all of them.
+        relay.stop().await;
+        let mut relay = Relaying::start(folder.path(), &pipeline).await;
+        let open = format!("parshall_relay_open_partitions {}", partitions + 2);
+        relay.until("metrics", |answer| answer.lines().any(|have| have == open)).await;
+        relay.until("ready", |answer| answer.starts_with("HTTP/1.1 200")).await;
+        relay.stop().await;
+    }
     service.stop().await;
 }

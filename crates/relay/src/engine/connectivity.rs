@@ -15,7 +15,7 @@ use connect::source::SourceError;
 use super::partition::{Completes, Partition, State};
 use super::{Relay, RelayError};
 use crate::health::troubles::{Cause, News};
-use crate::health::{Health, LastError, PartitionProgress, Place, Position, Reason};
+use crate::health::{Health, LastError, PartitionProgress, Partitions, Place, Position, Reason};
 use crate::metrics::{Closing, Loss};
 
 impl Relay {
@@ -114,6 +114,9 @@ impl Relay {
         self.troubles.outage(Place::Source, source, now);
         let sink = self.outlets.outage().map(|error| error as &dyn Cause);
         self.troubles.outage(Place::Sink, sink, now);
+        if self.source.added_partitions() > self.uncarried {
+            self.note_growth();
+        }
         if self.troubles.is_empty() {
             return;
         }
@@ -121,6 +124,21 @@ impl Relay {
         for news in self.troubles.news(now) {
             log(&news);
         }
+    }
+
+    /// The source has more partitions than it had when the relay was made, whose partitions do not change.
+    #[cold]
+    fn note_growth(&mut self) {
+        self.uncarried = self.source.added_partitions();
+        self.grown_at = self.now;
+        let added = self.added_partitions();
+        tracing::warn!(partitions = %Partitions(&added), "partitions were added to the source: {RESTART}");
+    }
+
+    /// Those that were added to the source, which numbers them in the order in which they came.
+    fn added_partitions(&self) -> Vec<PartitionId> {
+        let first = self.partitions.iter().map(|partition| partition.id.0 + 1).max().unwrap_or(0);
+        (first..first.saturating_add(self.uncarried)).map(PartitionId).collect()
     }
 
     /// What the service had closed is well as soon as it is attached again.
@@ -164,6 +182,15 @@ impl Relay {
 
     pub(super) fn reasons(&self) -> Vec<Reason> {
         let mut reasons = self.troubles.reasons(self.now);
+        if self.uncarried > 0 {
+            reasons.push(Reason {
+                place: Place::Source,
+                condition: "partitions-added".to_owned(),
+                description: format!("partitions were added to it: {RESTART}"),
+                lasted: self.now.saturating_duration_since(self.grown_at),
+                partitions: self.added_partitions(),
+            });
+        }
         let mut own = |place, condition: &str, description: &str, partitions| {
             reasons.push(Reason {
                 place,
@@ -249,6 +276,9 @@ fn log(news: &News) {
         }
     }
 }
+
+/// What becomes of partitions that were added.
+const RESTART: &str = "they are carried when the relay is started again";
 
 /// No partition that fails again and again rests for longer, unless the options have it rest that long at once.
 const REST_MAX: Duration = Duration::from_secs(30);

@@ -62,6 +62,8 @@ impl Relay {
             Some(sharing) => sharing.owned(),
             None => self.partitions.len(),
         } as u64;
+        self.metrics.uncarried_partitions = self.uncarried.into();
+        self.metrics.group_generations = self.store.generations();
         self.metrics.health = self.health();
     }
 }

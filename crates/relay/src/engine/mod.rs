@@ -139,6 +139,9 @@ pub struct Relay {
     /// The same of one of the sinks.
     failed_sink: bool,
     poison: Poison,
+    /// How many partitions were added to the source's, and since when that is known.
+    uncarried: u32,
+    grown_at: Instant,
     /// Whether the source numbers the events of a partition without a hole.
     contiguous: bool,
 
@@ -274,6 +277,8 @@ impl Relay {
             failed_source: false,
             failed_sink: false,
             poison: Poison::of(&options.poison_events)?,
+            uncarried: 0,
+            grown_at: now.into_std(),
             contiguous: source.has_contiguous_numbers(),
             outcomes: Vec::new(),
             vacancies: Vacancies::default(),

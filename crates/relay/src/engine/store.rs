@@ -156,6 +156,10 @@ impl CheckpointStore for TimedStore {
         self.store.ownership_changes()
     }
 
+    fn generations(&self) -> u64 {
+        self.store.generations()
+    }
+
     fn leave(&self) -> StoreFuture<()> {
         self.limited(self.store.leave())
     }

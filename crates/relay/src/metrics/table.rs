@@ -143,6 +143,8 @@ metrics! {
             = "Partitions lost to another relay, or not renewed in time";
         returned_partitions: "parshall_relay_returned_partitions" = "Partitions released";
         failed_renewals: "parshall_relay_failed_renewals" = "Claims that could not be renewed";
+        group_generations: "parshall_relay_group_generations"
+            = "Generations of the consumer group that the relay has been a member of";
     }
     by_cause {
         "parshall_relay_partition_openings" = "Partitions opened, by reason", "reason", 1.0 {
@@ -230,6 +232,8 @@ metrics! {
         held_bytes: "parshall_relay_held_message_bytes" = "Message bytes held in memory";
         owned_partitions: "parshall_relay_owned_partitions" = "Partitions owned";
         open_partitions: "parshall_relay_open_partitions" = "Partitions open";
+        uncarried_partitions: "parshall_relay_uncarried_partitions"
+            = "Partitions added to the source since the start, which are carried after a restart";
     }
     distributions {
         /// How long ago the service had appended each event when its batch was received, in microseconds: by the

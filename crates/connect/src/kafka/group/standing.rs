@@ -11,6 +11,8 @@ pub(crate) struct Standing {
     pub(crate) member_id: String,
     /// -1 while it is in none.
     pub(crate) generation: i32,
+    /// How many it has been in.
+    pub(crate) generations: u64,
     /// Whether the generation has been divided, so that the coordinator takes commits.
     pub(crate) is_settled: bool,
     /// Whether the coordinator has ever let it in, or was about to.

@@ -196,6 +196,15 @@ pub(super) fn setup_timeout(properties: &Properties) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
+/// How often the topic is looked at though nothing has failed, as the library has it; `None` for never.
+pub(super) fn refresh_interval(properties: &Properties) -> Option<Duration> {
+    let written = properties.get("topic.metadata.refresh.interval.ms");
+    match written.and_then(|text| text.trim().parse::<i64>().ok()) {
+        Some(milliseconds) => u64::try_from(milliseconds).ok().map(Duration::from_millis),
+        None => Some(Duration::from_secs(300)),
+    }
+}
+
 /// An error of the library while it did something.
 pub(super) fn service_error(error: &KafkaError, doing: &str) -> ServiceError {
     match error.rdkafka_error_code() {

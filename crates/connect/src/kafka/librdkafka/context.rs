@@ -82,6 +82,11 @@ impl Heard {
         self.told(|told| told.statistics.clone())
     }
 
+    /// How often a broker has asked to be left alone, as far as the library has reported.
+    pub(super) fn slowed_down(&self) -> u64 {
+        self.told(|told| told.statistics.throttled.count)
+    }
+
     fn told<T>(&self, change: impl FnOnce(&mut Told) -> T) -> T {
         change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -22,6 +22,7 @@
 
 mod client;
 mod context;
+mod growth;
 mod headers;
 mod sink;
 mod source;

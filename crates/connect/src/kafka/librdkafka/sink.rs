@@ -302,6 +302,10 @@ impl Sink for RdKafkaSink {
         self.outage.as_ref()
     }
 
+    fn slowed_down(&self) -> u64 {
+        self.heard.slowed_down()
+    }
+
     fn client_statistics(&self) -> Option<ClientStatistics> {
         Some(self.heard.statistics())
     }

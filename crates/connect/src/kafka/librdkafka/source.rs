@@ -23,8 +23,9 @@ use rdkafka::{Offset, TopicPartitionList};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::client::{blocking, connect_consumer, service_error, setup_timeout};
+use super::client::{blocking, connect_consumer, refresh_interval, service_error, setup_timeout};
 use super::context::{ClientEar, Heard};
+use super::growth::Growth;
 use super::headers::{put, put_bytes};
 use crate::alarm::Alarm;
 use crate::batch_builder::BatchBuilder;
@@ -53,6 +54,7 @@ pub(in crate::kafka) struct RdKafkaSource {
     closed: VecDeque<(PartitionId, ServiceError)>,
     outage: Option<ServiceError>,
     records: Records,
+    growth: Growth,
     alarm: Alarm,
 }
 
@@ -107,6 +109,7 @@ impl RdKafkaSource {
             closed: VecDeque::new(),
             outage: None,
             records: Records::default(),
+            growth: Growth::looked_for_every(refresh_interval(&options.properties)),
             alarm: Alarm::new(),
         })
     }
@@ -256,7 +259,8 @@ impl RdKafkaSource {
 
     /// Ready when the next open batch may be due.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.alarm.poll(context, self.builder.next_deadline().map(Instant::from_std))
+        let batch = self.builder.next_deadline().map(Instant::from_std);
+        self.alarm.poll(context, batch.into_iter().chain(self.growth.due()).min())
     }
 }
 
@@ -344,6 +348,9 @@ impl Source for RdKafkaSource {
                 self.heard.is_up();
             }
             self.outage = self.heard.outage();
+            if let Some(consumer) = &self.consumer {
+                self.growth.poll(context, consumer, &self.topic, self.partitions.len(), self.patience);
+            }
             let now = Instant::now().into_std();
             if self.builder.next_deadline().is_some_and(|deadline| deadline <= now) {
                 self.builder.handle_timeout(now);
@@ -369,6 +376,14 @@ impl Source for RdKafkaSource {
     fn is_attached(&self, partition: PartitionId) -> bool {
         let reader = self.readers.get(partition.0 as usize).and_then(Option::as_ref);
         reader.is_some_and(|reader| matches!(reader.place, Place::Assigned(_))) && self.outage.is_none()
+    }
+
+    fn added_partitions(&self) -> u32 {
+        self.growth.added
+    }
+
+    fn slowed_down(&self) -> u64 {
+        self.heard.slowed_down()
     }
 
     fn client_statistics(&self) -> Option<ClientStatistics> {

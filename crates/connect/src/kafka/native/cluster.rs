@@ -146,6 +146,7 @@ impl<T> Cluster<T> {
     pub(super) async fn find(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
         let found = metadata(Arc::clone(&endpoint), endpoint.settings.bootstrap.clone()).await?;
         let name = format!("{}{:?}{}", endpoint.topic, std::time::SystemTime::now(), std::process::id());
+        let refresh_interval = endpoint.settings.refresh_interval;
         let mut cluster = Self {
             endpoint,
             brokers: Vec::new(),
@@ -153,7 +154,7 @@ impl<T> Cluster<T> {
             refresh: Refresh::Idle,
             is_unwatched: false,
             futile: 0,
-            refresh_at: Instant::now() + REFRESH_INTERVAL,
+            refresh_at: Instant::now() + refresh_interval,
             jitter: name.bytes().fold(0, |hash, byte| mix(hash, u64::from(byte), 0)),
         };
         cluster.take(found);
@@ -297,7 +298,7 @@ impl<T> Cluster<T> {
                 Refresh::Asking(attempt) => {
                     let found = ready!(attempt.as_mut().poll(context));
                     self.refresh = Refresh::Idle;
-                    self.refresh_at = Instant::now() + REFRESH_INTERVAL;
+                    self.refresh_at = Instant::now() + self.endpoint.settings.refresh_interval;
                     match found {
                         Ok(found) => {
                             let changed = self.take(found);
@@ -395,9 +396,6 @@ impl<T> fmt::Debug for Cluster<T> {
 
 /// A topic that is gone may be on its way back, as it is while somebody deploys it again.
 const MISSING: &str = "UNKNOWN_TOPIC_OR_PARTITION";
-
-/// After how long who leads what is asked though nothing has failed.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
 
 /// A connection that was up for so long had worked.
 const LASTING: Duration = Duration::from_secs(10);

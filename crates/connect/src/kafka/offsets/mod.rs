@@ -269,6 +269,10 @@ impl CheckpointStore for GroupOffsetStore {
         self.membership.as_ref().map(|membership| membership.changes())
     }
 
+    fn generations(&self) -> u64 {
+        self.membership.as_ref().map_or(0, |membership| membership.standing().generations)
+    }
+
     fn leave(&self) -> StoreFuture<()> {
         let left = self.membership.as_ref().map(|membership| membership.leave());
         Box::pin(async move {

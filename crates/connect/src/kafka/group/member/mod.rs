@@ -49,6 +49,8 @@ pub(super) struct Member {
     member_id: String,
     /// -1 while it is in none.
     generation: i32,
+    /// How many it has been in.
+    generations: u64,
     phase: Phase,
     /// What it has, and which having of it this is.
     held: BTreeMap<TopicPartition, u64>,
@@ -156,6 +158,7 @@ impl Member {
             options,
             member_id: String::new(),
             generation: -1,
+            generations: 0,
             phase: Phase::Settled,
             held: BTreeMap::new(),
             asked_back: BTreeSet::new(),
@@ -181,6 +184,7 @@ impl Member {
         Standing {
             member_id: self.member_id.clone(),
             generation: self.generation,
+            generations: self.generations,
             is_settled: matches!(self.phase, Phase::Settled) && self.generation >= 0,
             is_known: self.is_known,
             held,
@@ -372,6 +376,7 @@ impl Member {
         let response = joined.response;
         self.member_id = response.member_id;
         self.generation = response.generation;
+        self.generations += 1;
         self.rejoins = false;
         let protocol = response.protocol.unwrap_or_default();
         let Some(assignor) = Assignor::of(&protocol) else {

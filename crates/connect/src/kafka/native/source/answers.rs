@@ -103,6 +103,7 @@ impl KafkaSource {
         let Some(milliseconds) = u64::try_from(throttle_time_ms).ok().filter(|time| *time > 0) else {
             return;
         };
+        self.slowed_down += 1;
         let retry_after = Duration::from_millis(milliseconds).min(QUIET_MAX);
         let exchange = &mut self.exchanges[broker];
         exchange.quiet_until = Some(Instant::now() + retry_after);

@@ -52,6 +52,8 @@ pub(crate) struct KafkaSource {
     exchanges: Vec<Exchange>,
     builder: BatchBuilder,
     closed: VecDeque<(PartitionId, ServiceError)>,
+    /// How often a broker wanted to be left alone.
+    slowed_down: u64,
     alarm: Alarm,
 }
 
@@ -137,6 +139,7 @@ impl KafkaSource {
             exchanges: Vec::new(),
             builder: BatchBuilder::new(options.batch, count),
             closed: VecDeque::new(),
+            slowed_down: 0,
             alarm: Alarm::new(),
         })
     }
@@ -407,6 +410,15 @@ impl Source for KafkaSource {
             }
             _ => None,
         }
+    }
+
+    fn added_partitions(&self) -> u32 {
+        // Partitions are counted in 31 bits.
+        self.cluster.partitions().saturating_sub(self.partitions.len()) as u32
+    }
+
+    fn slowed_down(&self) -> u64 {
+        self.slowed_down
     }
 }
 
