@@ -8,6 +8,8 @@
 
 use std::ops::Range;
 
+use bytes::BufMut;
+
 use crate::read::{Malformed, Reader};
 use crate::write;
 
@@ -215,15 +217,16 @@ pub fn encode<'h>(
 
 /// Appends the tail of a record, which is what does not depend on its place: key, value and headers.
 pub fn encode_tail<'h>(
-    out: &mut Vec<u8>,
+    out: &mut impl BufMut,
     key: Option<&[u8]>,
     value: Option<&[u8]>,
     headers: impl Iterator<Item = (&'h str, &'h [u8])> + Clone,
 ) {
     put_field(out, key);
     put_field(out, value);
-    let count = headers.clone().count();
-    write::varint(out, i32::try_from(count).unwrap_or(i32::MAX));
+    let mut count = write::Head::default();
+    count.varint(i32::try_from(headers.clone().count()).unwrap_or(i32::MAX));
+    out.put_slice(count.as_slice());
     for (key, value) in headers {
         put_field(out, Some(key.as_bytes()));
         put_field(out, Some(value));
@@ -270,9 +273,12 @@ pub(crate) fn field<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<O
     }
 }
 
-fn put_field(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
-    write::varint(out, length_of(bytes));
-    out.extend_from_slice(bytes.unwrap_or_default());
+#[inline]
+fn put_field(out: &mut impl BufMut, bytes: Option<&[u8]>) {
+    let mut length = write::Head::default();
+    length.varint(length_of(bytes));
+    out.put_slice(length.as_slice());
+    out.put_slice(bytes.unwrap_or_default());
 }
 
 fn field_length(bytes: Option<&[u8]>) -> usize {

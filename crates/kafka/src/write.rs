@@ -182,6 +182,10 @@ impl Head {
 
     /// Appends it: all of its room, which is a move or two, and takes back what is too much.
     #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         let end = out.len() + self.length;
         out.extend_from_slice(&self.bytes);

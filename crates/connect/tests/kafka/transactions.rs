@@ -1,6 +1,7 @@
 //! Exactly once: what is sent, and the offsets of where it comes from, commit together or not at all.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -288,17 +289,22 @@ async fn connections_that_break_lose_and_double_nothing() {
     service.stop().await;
 }
 
+/// A service that is to be found where it was before.
+fn listening(namespace: NamespaceConfig, address: SocketAddr) -> ServiceConfig {
+    let mut config = ServiceConfig::loopback(namespace);
+    config.listeners.push(Listener::plain(Protocol::Kafka, address));
+    config
+}
+
 #[tokio::test]
 async fn a_service_that_comes_back_is_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
-    let config = |address| {
-        let mut namespace = namespace();
+    let durable = || {
         let directory = folder.path().to_owned();
-        namespace.storage = Some(StorageConfig { directory, options: Default::default() });
-        let mut config = ServiceConfig::loopback(namespace);
-        config.listeners.push(Listener::plain(Protocol::Kafka, address));
-        config
+        let storage = Some(StorageConfig { directory, options: Default::default() });
+        NamespaceConfig { storage, ..namespace() }
     };
+    let config = |address| listening(durable(), address);
     let service = Service::start(config(([127, 0, 0, 1], 0).into())).await.unwrap();
     let address = service.address(Protocol::Kafka).unwrap();
     let mut to = connect(&service, "mover").await;
@@ -351,11 +357,7 @@ async fn a_transaction_that_was_open_for_too_long_is_aborted_and_comes_again() {
 
 #[tokio::test]
 async fn a_producer_whose_id_is_forgotten_begins_anew() {
-    let config = |address| {
-        let mut config = ServiceConfig::loopback(namespace());
-        config.listeners.push(Listener::plain(Protocol::Kafka, address));
-        config
-    };
+    let config = |address| listening(namespace(), address);
     let service = Service::start(config(([127, 0, 0, 1], 0).into())).await.unwrap();
     let address = service.address(Protocol::Kafka).unwrap();
     let mut to = connect(&service, "mover").await;

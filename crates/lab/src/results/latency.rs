@@ -38,7 +38,7 @@ pub struct NegativeLatencies {
 ///
 /// Percentiles that the samples do not support are absent; see [`Percentile`] for the rule. Negative samples
 /// are not part of the other figures, which are absent if there are no others.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LatencySummary {
     /// Number of samples that are not negative.

@@ -147,16 +147,8 @@ impl Stage {
         Some(LatencySummary {
             count: mean.records,
             mean: Some((mean.mean_us()? * 1_000.0).round() / 1_000.0),
-            min: None,
-            p50: None,
-            p75: None,
-            p95: None,
-            p99: None,
-            p999: None,
-            max: None,
-            negative: None,
-            precision: None,
             direction: self.direction(),
+            ..LatencySummary::default()
         })
     }
 }

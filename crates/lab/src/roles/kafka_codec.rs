@@ -1,6 +1,6 @@
 //! Payloads in records of Kafka: the tails of records, which is what its sources and sinks move.
 
-use bytes::{BufMut as _, BytesMut};
+use bytes::BytesMut;
 use connect::event::Encoding;
 use kafka::record_tail::RecordTail;
 
@@ -18,16 +18,8 @@ impl MessageCodec for KafkaCodec {
 
     #[inline]
     fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut) {
-        put_varint(message, NO_KEY);
-        put_bytes(message, payload);
-        match header {
-            None => put_varint(message, 0),
-            Some(header) => {
-                put_varint(message, 1);
-                put_bytes(message, HEADER_PROPERTY.as_bytes());
-                put_bytes(message, header);
-            }
-        }
+        let headers = header.map(|header| (HEADER_PROPERTY, header));
+        kafka::record::encode_tail(message, None, Some(payload), headers.into_iter());
     }
 
     #[inline]
@@ -53,28 +45,8 @@ pub(super) fn as_written(property: &[u8]) -> &[u8] {
     }
 }
 
-#[inline]
-fn put_bytes(message: &mut BytesMut, bytes: &[u8]) {
-    put_varint(message, i32::try_from(bytes.len()).expect("a payload is far below 2 GiB"));
-    message.extend_from_slice(bytes);
-}
-
-/// A number as records have it: zigzag, seven bits to a byte, the lowest first.
-#[inline]
-fn put_varint(message: &mut BytesMut, value: i32) {
-    let mut rest = ((value << 1) ^ (value >> 31)).cast_unsigned();
-    while rest > 0x7f {
-        message.put_u8(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    message.put_u8(rest as u8);
-}
-
 /// The format code of AMQP for binary of up to 255 bytes. A length follows it.
 const VBIN8: u8 = 0xa0;
-
-/// The length of a key that is not there.
-const NO_KEY: i32 = -1;
 
 #[cfg(test)]
 mod tests {

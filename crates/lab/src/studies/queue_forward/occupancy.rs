@@ -164,20 +164,8 @@ pub(super) mod tests {
 
     /// Stages with these means.
     pub(in crate::studies) fn stages(means: &[(Stage, f64)]) -> BTreeMap<Stage, LatencySummary> {
-        let summary = |mean: f64| LatencySummary {
-            count: 1_000,
-            min: None,
-            mean: Some(mean),
-            p50: None,
-            p75: None,
-            p95: None,
-            p99: None,
-            p999: None,
-            max: None,
-            negative: None,
-            precision: None,
-            direction: None,
-        };
+        let summary =
+            |mean: f64| LatencySummary { count: 1_000, mean: Some(mean), ..LatencySummary::default() };
         let means = means.iter();
         means.map(|(stage, mean)| (*stage, summary(*mean))).collect()
     }
