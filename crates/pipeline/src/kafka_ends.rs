@@ -146,14 +146,9 @@ impl KafkaSource {
 
     /// # Panics
     /// When it was not [checked](Self::check).
-    pub(super) fn into_config(self, mut reading: ReadingConfig) -> KafkaSourceConfig {
+    pub(super) fn into_config(self, reading: ReadingConfig) -> KafkaSourceConfig {
         let options = self.written().options();
-        if reading.ownership.is_membership()
-            && let Ok(times) = GroupOffsetStore::check(&options)
-        {
-            // What a claim is to others, a session is to a member.
-            (reading.ownership.renew, reading.ownership.expire) = (times.heartbeat, times.session);
-        }
+        let reading = reading.of_member(&options);
         KafkaSourceConfig {
             options,
             group: self.group,

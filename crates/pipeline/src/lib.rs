@@ -67,7 +67,7 @@ use std::path::{Path, PathBuf};
 use access::ConnectionString;
 use connect::checkpoint::ConsumerGroup;
 use connect::checkpoint::blobs::BlobStoreOptions;
-use connect::kafka::KafkaOptions;
+use connect::kafka::{GroupOffsetStore, KafkaOptions};
 use connect::service::Transport;
 use connect::service_bus::{Entity, ReceiveOptions};
 use connect::sink::SendUnit;
@@ -339,6 +339,19 @@ impl PipelineConfig {
             failure_ratio: relay.failure_ratio,
             stop_timeout: relay.stop_timeout,
         }
+    }
+}
+
+impl ReadingConfig {
+    /// The same, with the times that a member of a consumer group goes by: what a claim is to others, a session is to it.
+    #[must_use]
+    pub fn of_member(mut self, options: &KafkaOptions) -> Self {
+        if self.ownership.is_membership()
+            && let Ok(times) = GroupOffsetStore::check(options)
+        {
+            (self.ownership.renew, self.ownership.expire) = (times.heartbeat, times.session);
+        }
+        self
     }
 }
 

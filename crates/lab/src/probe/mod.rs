@@ -53,6 +53,8 @@ pub struct RoleProbe {
     scope: Scope,
     /// The last sample of each process, kept beyond its end.
     last: Vec<ProcessSample>,
+    /// What those have used in whose places others came.
+    replaced: ProcessSample,
     sampled: RunTime,
     present: Present,
     measurement: Option<Measurement>,
@@ -141,6 +143,7 @@ impl RoleProbe {
         let mut probe = Self {
             last: vec![ProcessSample::default(); process_ids.len()],
             process_ids,
+            replaced: ProcessSample::default(),
             scope,
             sampled: now,
             present: Present::default(),
@@ -157,10 +160,25 @@ impl RoleProbe {
             process_ids: Vec::new(),
             scope: Scope::Reported,
             last: readings.iter().map(|(_, sample)| *sample).collect(),
+            replaced: ProcessSample::default(),
             sampled: last_of(readings).unwrap_or_default(),
             present: Present::default(),
             measurement: None,
         }
+    }
+
+    /// A process has ended, and another one has come in its place. What the first had used remains used, and the most that
+    /// it held counts for both, since they were never there together.
+    pub fn replace(&mut self, ended: u32, successor: u32) {
+        let Some(place) = self.process_ids.iter().position(|process_id| *process_id == ended) else {
+            return;
+        };
+        self.process_ids[place] = successor;
+        let last = std::mem::take(&mut self.last[place]);
+        self.replaced.cpu += last.cpu;
+        self.replaced.context_switches += last.context_switches;
+        self.replaced.file_calls += last.file_calls;
+        self.last[place].memory_peak_bytes = last.memory_peak_bytes;
     }
 
     /// Samples the processes now and returns what the role uses. Of those elsewhere, the last report stands.
@@ -273,12 +291,16 @@ impl RoleProbe {
         })
     }
 
+    fn samples_so_far(&self) -> impl Iterator<Item = &ProcessSample> {
+        self.last.iter().chain(std::iter::once(&self.replaced))
+    }
+
     fn totals(&self) -> Totals {
         Totals {
             at: self.sampled,
-            cpu: self.last.iter().map(|sample| sample.cpu).sum(),
-            context_switches: self.last.iter().map(|sample| sample.context_switches).sum(),
-            file_calls: self.last.iter().map(|sample| sample.file_calls).sum(),
+            cpu: self.samples_so_far().map(|sample| sample.cpu).sum(),
+            context_switches: self.samples_so_far().map(|sample| sample.context_switches).sum(),
+            file_calls: self.samples_so_far().map(|sample| sample.file_calls).sum(),
         }
     }
 }
@@ -397,6 +419,19 @@ mod tests {
         child.wait().expect("it ends with its input");
         assert_eq!(probe.sample(clock.now()).memory_bytes, 0);
         assert_eq!(probe.samples()[0].memory_peak_bytes, peak);
+    }
+
+    #[test]
+    fn what_a_process_used_remains_used_when_another_comes_in_its_place() {
+        let nobody = u32::MAX;
+        let mut probe = RoleProbe::new(vec![nobody], Scope::Itself, RunTime::EPOCH);
+        let cpu = Duration::from_secs(3_600);
+        probe.last[0] = ProcessSample { cpu, memory_peak_bytes: u64::MAX, ..ProcessSample::default() };
+        probe.replace(nobody, std::process::id());
+        probe.sample(RunTime::EPOCH);
+        assert!(probe.totals().cpu >= cpu + probe.samples()[0].cpu);
+        assert!(probe.samples()[0].memory_bytes > 100_000, "it is the successor that is looked at");
+        assert_eq!(probe.samples()[0].memory_peak_bytes, u64::MAX, "they were never there together");
     }
 
     #[test]

@@ -388,6 +388,7 @@ fn activity(events: u64, number: u32) -> RelayActivity {
             rounds: RoundCounts { completed: 1, ..RoundCounts::default() },
             gained: GainCounts { stolen: 3, ..GainCounts::default() },
             lost: LossCounts { taken: 1, expired: 0 },
+            rebalances: None,
         }),
         waiting_us: WaitingTimes {
             source: 310_000,

@@ -57,6 +57,10 @@ pub struct OwnershipActivity {
     pub gained: GainCounts,
     /// Partitions lost, by reason.
     pub lost: LossCounts,
+    /// How often the consumer group of Kafka changed whose members the relays were, as the one of them counted it that was there
+    /// for most; absent where partitions are claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalances: Option<u64>,
 }
 
 /// What is measured in units of something rather than in time.
@@ -220,6 +224,9 @@ counts! {
         own: metrics.claimed_own_partitions,
         /// Taken from a relay with more than its share.
         stolen: metrics.stolen_partitions,
+        /// The consumer group has given them.
+        #[serde(default)]
+        assigned: metrics.claimed_assigned_partitions,
     }
 
     /// Partitions lost.
@@ -298,6 +305,7 @@ impl RelayActivity {
                 rounds: RoundCounts::of(metrics),
                 gained: GainCounts::of(metrics),
                 lost: LossCounts::of(metrics),
+                rebalances: Some(metrics.group_generations).filter(|generations| *generations > 0),
             }),
             waiting_us: WaitingTimes::of(metrics),
             whole_trial: WholeTrial::of(metrics),
@@ -322,6 +330,9 @@ impl RelayActivity {
                     rounds: ended.rounds.since(began.rounds),
                     gained: ended.gained.since(began.gained),
                     lost: ended.lost.since(began.lost),
+                    rebalances: ended
+                        .rebalances
+                        .map(|ended| ended.saturating_sub(began.rebalances.unwrap_or(0))),
                     ..ended
                 }
             }),
@@ -348,6 +359,8 @@ impl RelayActivity {
                     rounds: own.rounds.plus(other.rounds),
                     gained: own.gained.plus(other.gained),
                     lost: own.lost.plus(other.lost),
+                    // Each of them counts the same ones.
+                    rebalances: own.rebalances.max(other.rebalances),
                     ..own
                 }),
                 (own, other) => own.or(other),

@@ -122,6 +122,8 @@ pub enum FindingKind {
     CheckpointErrors,
     /// Events arrived more than once because partitions changed hands.
     DuplicatesAfterLoss,
+    /// An instance of the relay ended on purpose, and was started again.
+    RelayRestarted,
     /// The measured role came close to its memory limit.
     MemoryNearLimit,
     /// Something that is not of the run used the machine as well.
@@ -226,6 +228,7 @@ mod tests {
             FindingKind::SlowCheckpoints,
             FindingKind::CheckpointErrors,
             FindingKind::DuplicatesAfterLoss,
+            FindingKind::RelayRestarted,
             FindingKind::MemoryNearLimit,
             FindingKind::MachineShared,
             FindingKind::LimitNotEnforced,

@@ -91,6 +91,9 @@ pub struct PipelineShape {
     /// Whether sends fail on purpose.
     #[serde(default)]
     pub fails_on_purpose: bool,
+    /// Whether every event is to arrive once, whatever happens.
+    #[serde(default)]
+    pub exactly_once: bool,
 }
 
 /// What a pipeline reads, and how much of it at once.
@@ -181,6 +184,7 @@ impl Shape {
                     .get("relay.failure_ratio")
                     .and_then(Value::as_f64)
                     .is_some_and(|ratio| ratio > 0.0),
+                exactly_once: false,
             }),
         }
     }

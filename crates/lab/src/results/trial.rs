@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Delivery, Destination, Finding, GeneratorHealth, Lag, LatencyDistribution, LatencyInterval,
-    LatencySummary, Mean, OwnFigures, RelayActivity, RemoteRole, Role, RoleUsage, Size, Stage,
+    LatencySummary, Mean, OwnFigures, RelayActivity, RelayRestart, RemoteRole, Role, RoleUsage, Size, Stage,
 };
 use crate::schema::{NotNegative, by_name};
 
@@ -92,6 +92,9 @@ pub struct Trial {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "by_name::<Role, Refusals>")]
     pub refusals: BTreeMap<Role, Refusals>,
+    /// The instance of the relay that ended in the measured phase on purpose, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<RelayRestart>,
     /// What went on inside our own relay; absent for a system that is measured from the outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayActivity>,
@@ -145,7 +148,8 @@ pub struct Lead {
 pub struct Refusals {
     /// Sends that the service refused (load, relay), partitions that it closed (sink).
     pub refused: u64,
-    /// Of these, because a quota was exhausted; over Kafka also how often the service took a send and asked to be left alone then.
+    /// Of these, because a quota was exhausted; over Kafka also how often the service answered and asked to be left alone then, as the
+    /// client says.
     pub throttled: u64,
     /// Of how many; absent where that says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@ use super::backend::OpenedSource;
 use super::client_program;
 use super::network::BackendError;
 use super::protocol::{Endpoint, ReadFrom};
-use crate::scenario::{EndClient, Entity};
+use crate::scenario::{EndClient, Entity, KafkaClient};
 
 /// Connects a worker that sends to the topic.
 pub(super) async fn open_sink(endpoint: &Endpoint, entity: &Entity) -> Result<Box<dyn Sink>, BackendError> {
@@ -55,9 +55,17 @@ pub(super) fn options(endpoint: &Endpoint, entity: &Entity) -> Result<KafkaOptio
     let access = access.ok_or_else(|| BackendError::NoTopic(entity.name().to_owned()))?;
     match &access.client {
         EndClient::Ours(client) => {
-            let client = client.available().ok_or(BackendError::NoClient)?;
-            Ok(access.properties.options(entity.name(), client))
+            let available = client.available().ok_or(BackendError::NoClient)?;
+            let mut options = access.properties.options(entity.name(), available);
+            if *client == KafkaClient::Librdkafka && options.properties.get(STATISTICS).is_none() {
+                options.properties.set(STATISTICS, STATISTICS_EVERY_MS);
+            }
+            Ok(options)
         }
         EndClient::Program(_) => Ok(access.reached.options(entity.name(), Client::default())),
     }
 }
+
+/// How often librdkafka reports what it has measured: nothing else tells that brokers slow it down.
+const STATISTICS: &str = "statistics.interval.ms";
+const STATISTICS_EVERY_MS: &str = "1000";

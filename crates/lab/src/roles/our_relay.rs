@@ -1,11 +1,10 @@
 //! Our relay as a system under test, whichever service is at its ends.
 
-use std::sync::Arc;
-
 use access::ConnectionString;
 use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{Checkpoint, ConsumerGroup};
 use connect::event::PartitionId;
+use connect::kafka::{GroupOffsetStore, KafkaOptions};
 use connect::service_bus::ReceiveOptions;
 use connect::sink::SendUnit;
 use connect::source::{SourceOptions, StartPosition};
@@ -13,7 +12,7 @@ use pipeline::kafka::BOOTSTRAP;
 use pipeline::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, KafkaSinkConfig, KafkaSourceConfig,
     Partitions, PipelineConfig, ReadingConfig, ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig,
-    SourceConfig,
+    SourceConfig, TransactionsConfig,
 };
 use relay::metrics::MetricsHandle;
 use relay::{Relay, RelayError, RelayOptions};
@@ -68,8 +67,15 @@ impl RelayMetrics for RelayReader {
 pub(super) async fn connect(config: &RelayConfig) -> Result<OurRelay, BackendError> {
     let pipeline = pipeline(config)?;
     let open = pipeline.open().await?;
-    if let (Some(store), ReadFrom::Now) = (open.store(), config.read_from) {
-        pass_over_what_is_there(&pipeline.source, pipeline.group(), store).await?;
+    if let (Some(store), ReadFrom::Now, false) = (open.store(), config.read_from, config.goes_on) {
+        match &pipeline.source {
+            // No member yet, and no transaction: nobody has joined before all are ready.
+            SourceConfig::Kafka(source) if config.relay.commits_offsets() => {
+                let store = GroupOffsetStore::open(&source.options, &source.group).await?;
+                pass_over_what_is_there(&pipeline.source, pipeline.group(), &store).await?;
+            }
+            source => pass_over_what_is_there(source, pipeline.group(), store.as_ref()).await?,
+        }
     }
     let relay = open.connect(&format!("instance-{}", config.instance)).await?;
     Ok(OurRelay { relay, clock: config.clock })
@@ -79,7 +85,7 @@ pub(super) async fn connect(config: &RelayConfig) -> Result<OurRelay, BackendErr
 async fn pass_over_what_is_there(
     source: &SourceConfig,
     group: &ConsumerGroup,
-    store: &Arc<dyn connect::checkpoint::CheckpointStore>,
+    store: &dyn connect::checkpoint::CheckpointStore,
 ) -> Result<(), BackendError> {
     let ends = match source {
         SourceConfig::EventHubs(source) => ends(source.client_options()?).await?,
@@ -120,13 +126,18 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
     };
     let source = match (config.source.protocol, &config.source.entity) {
         (Protocol::Kafka, entity) => {
-            let options = kafka::options(&config.source, entity)?;
+            let mut options = kafka::options(&config.source, entity)?;
             let Entity::Hub(hub) = entity else { return Err(BackendError::NoTopic(options.topic)) };
+            if let Some(name) = options.properties.get(INSTANCE_ID) {
+                // A name that is kept over restarts, and that no other has.
+                let name = format!("{name}-{}", config.instance);
+                options.properties.set(INSTANCE_ID, name);
+            }
             let group = hub.consumer_group.clone();
             let cluster = options.properties.get(BOOTSTRAP).unwrap_or_default();
             relay.group = ConsumerGroup::new(cluster, &hub.name, &group);
             // How much is on its way, the properties say.
-            let reading = ReadingConfig { adapt_prefetch: None, ..reading(config)? };
+            let reading = ReadingConfig { adapt_prefetch: None, ..reading(config)? }.of_member(&options);
             SourceConfig::Kafka(Box::new(KafkaSourceConfig { options, topics: None, group, reading }))
         }
         (Protocol::Amqp, Entity::Hub(hub)) => {
@@ -160,7 +171,8 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
         }
     };
     let fans_out = config.destinations.iter().any(|destination| destination.entity.is_log());
-    let fan_out = fans_out.then_some(scenario.fan_out);
+    // Events that stay in their partition need none.
+    let fan_out = (fans_out && !scenario.is_exactly_once()).then_some(scenario.fan_out);
     let sinks = config.destinations.iter().map(sink).collect::<Result<_, _>>()?;
     Ok(PipelineConfig { source, sinks, fan_out, metrics: None, relay })
 }
@@ -209,6 +221,11 @@ fn sink(destination: &Endpoint) -> Result<SinkConfig, BackendError> {
 }
 
 fn checkpoint_store(config: &RelayConfig) -> Result<CheckpointStoreConfig, BackendError> {
+    if let (true, Some(destination)) = (config.relay.is_exactly_once(), config.destinations.first()) {
+        let sink = kafka::options(destination, &destination.entity)?;
+        let id = transactional_id(&sink, config);
+        return Ok(CheckpointStoreConfig::Transactions(Box::new(TransactionsConfig { id, sink })));
+    }
     Ok(match config.relay.checkpoint_store {
         CheckpointStore::Memory => CheckpointStoreConfig::Memory,
         CheckpointStore::Group => CheckpointStoreConfig::Group,
@@ -220,3 +237,12 @@ fn checkpoint_store(config: &RelayConfig) -> Result<CheckpointStoreConfig, Backe
         }
     })
 }
+
+/// Whose transactions they are: this instance's, however often it is started.
+fn transactional_id(sink: &KafkaOptions, config: &RelayConfig) -> String {
+    let name = sink.properties.get("transactional.id").unwrap_or_else(|| config.source.entity.name());
+    format!("{name}/{}", config.instance)
+}
+
+/// The property that names a member of a group for good.
+const INSTANCE_ID: &str = "group.instance.id";

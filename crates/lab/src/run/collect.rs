@@ -28,8 +28,8 @@ use crate::{
     record::{DecodeError, EncodedDistribution, ReadRecords, Recording, ServedRecords},
     results::{
         Destination, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
-        LatencyDistribution, Lead, OwnFigures, Refusals, RelayActivity, RemoteRole, Role, RoleUsage, Size,
-        Stage, Trial, TrialRecord,
+        LatencyDistribution, Lead, OwnFigures, Refusals, RelayActivity, RelayRestart, RemoteRole, Role,
+        RoleUsage, Size, Stage, Trial, TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters, SinkCounters},
     scenario::LoadMode,
@@ -43,6 +43,8 @@ pub(super) struct Ending {
     pub(super) hub: BTreeMap<String, EntityCounters>,
     /// Whether every role came to its end in order.
     pub(super) is_whole: bool,
+    /// The end of an instance of the relay in the measured phase.
+    pub(super) restart: Option<RelayRestart>,
 }
 
 /// The record of a trial, as far as it went.
@@ -113,11 +115,17 @@ pub(super) fn collect(
     let lag = lag(plan, supervisor, &pipeline, monitor.lag_peak);
     if ending.is_whole {
         if plan.is_embedded() {
+            let in_transactions = plan.parameters.relay.is_exactly_once();
             let clients = ClientCounters {
+                in_transactions,
                 load: load_counters(supervisor),
                 pipeline: match pipeline {
-                    Pipeline::Ours { .. } => PipelineCounters::Own(relay_counters(supervisor)),
-                    Pipeline::Between(_)
+                    Pipeline::Ours { .. } if !in_transactions && !supervisor.has_killed(Role::Relay) => {
+                        PipelineCounters::Own(relay_counters(supervisor))
+                    }
+                    // The last words of one that was killed are missing.
+                    Pipeline::Ours { .. }
+                    | Pipeline::Between(_)
                     | Pipeline::Unobserved
                     | Pipeline::Consumer
                     | Pipeline::Settling(_) => PipelineCounters::Unknown,
@@ -190,6 +198,7 @@ pub(super) fn collect(
         hub,
         relay,
         refusals,
+        restart: ending.restart,
         machine_cores: Some(available_cores()),
         other_cpu_seconds,
         cpu_sampling: machine.map(|machine| machine.sampling),

@@ -39,7 +39,7 @@ fn waiting_at(edge: Edge, supervisor: &Supervisor, pipeline: &Pipeline) -> Optio
     // The first sink is the one whose figures are those of the case.
     let sink = at(Role::Sink).find_map(Counters::sink)?;
     let done = match pipeline {
-        Pipeline::Ours { .. } => {
+        Pipeline::Ours { .. } if !supervisor.has_killed(Role::Relay) => {
             let relays = at(Role::Relay).filter_map(Counters::relay);
             relays.fold(RelayCounters::default(), |sum, relay| sum.plus(relay)).done()
         }

@@ -119,6 +119,18 @@ impl<'a> Monitor<'a> {
         self.allowed_cores.insert(role, allowed_cores);
     }
 
+    /// Reads what the roles use at this moment.
+    pub(super) fn read_usage(&mut self, supervisor: &Supervisor) {
+        self.sample(supervisor, self.clock.now());
+    }
+
+    /// A process of a role has ended, and another one has come in its place.
+    pub(super) fn replace(&mut self, role: Role, ended: u32, successor: u32) {
+        if let Some(probe) = self.probes.get_mut(&role) {
+            probe.replace(ended, successor);
+        }
+    }
+
     /// A phase begins, which takes `length` if that is known.
     pub(super) fn enter(&mut self, phase: Phase, length: Option<Duration>) {
         self.phase_began = self.clock.now();

@@ -68,7 +68,12 @@ impl Pipeline {
         let (received, forwarded) = match self {
             Self::Ours { destinations } => {
                 let relay = relay_counters(supervisor);
-                return RelayCounters { forwarded: relay.forwarded / destinations, ..relay };
+                let completed = match supervisor.has_killed(Role::Relay) {
+                    false => relay.completed,
+                    // What one of them had done at last, it did not tell any more. What has arrived is done.
+                    true => sinks_counters(supervisor).iter().map(|sink| sink.distinct).min().unwrap_or(0),
+                };
+                return RelayCounters { forwarded: relay.forwarded / destinations, completed, ..relay };
             }
             Self::Between(ends) => {
                 let counters = service_counters(supervisor);

@@ -260,6 +260,7 @@ impl<'a> TrialPlan<'a> {
             relay: parameters.relay.clone(),
             instance,
             read_from: self.read_from(),
+            goes_on: false,
             checkpoints: checkpoints.to_owned(),
             storage: embedded.and_then(|ready| ready.storage_connection_string.clone()),
             seed: parameters.load.seed,
@@ -478,11 +479,13 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
     let relay = &case.parameters.relay;
     let sut = &case.parameters.sut;
     let topology = case.parameters.topology();
-    // Several batches of a partition under way, one of which fails and is sent again, may overtake one another. So may
+    // Several batches of a partition under way, one of which fails or is killed, and is sent again, may overtake one another. So may
     // messages of a queue that are worked on at once, even where none fails.
     let keeps_order = match topology.of_pipeline() {
         None => true,
-        Some(source) if source.is_log() => relay.in_flight <= 1 || relay.failure_ratio == 0.0,
+        Some(source) if source.is_log() => {
+            relay.in_flight <= 1 || relay.failure_ratio == 0.0 && relay.restart.is_none()
+        }
         Some(_) => false,
     };
     // Nobody knows what a command promises.
@@ -526,6 +529,7 @@ fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
         prefetch: relay.prefetch.events().map(u64::from),
         try_timeout_us: Some(microseconds(relay.try_timeout)),
         fails_on_purpose: relay.failure_ratio > 0.0,
+        exactly_once: relay.is_exactly_once(),
     });
     Shape {
         noun: topology.noun(),

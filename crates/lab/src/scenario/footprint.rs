@@ -217,12 +217,15 @@ fn left_behind(case: &Case, topology: &Topology) -> Vec<(&'static str, String)> 
         lines.push(("", format!("whatever {} stores there itself", sut.name)));
     } else if let Some(Entity::Hub(source)) = topology.of_pipeline() {
         let kept = |place: &str| format!("no checkpoints and no claims: the relay keeps them {place}");
-        let line = match case.parameters.relay.checkpoint_store {
+        let relay = &case.parameters.relay;
+        let line = match relay.checkpoint_store {
+            _ if relay.commits_offsets() => {
+                format!("the committed offsets of the group {}", source.consumer_group)
+            }
             CheckpointStore::Memory => kept("in memory"),
-            CheckpointStore::File | CheckpointStore::Blob => {
+            CheckpointStore::File | CheckpointStore::Blob | CheckpointStore::Group => {
                 kept("in files beneath the results, deleted after each trial")
             }
-            CheckpointStore::Group => format!("the committed offsets of the group {}", source.consumer_group),
         };
         lines.push(("", line));
     }

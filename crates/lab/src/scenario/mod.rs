@@ -51,10 +51,12 @@ pub use found::FoundHub;
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
 pub use parameters::{Embedded, Limits, Parameters, Phases, RoleLimits, Secret, Sink, WhenFull};
 pub use pipeline::kafka::{KafkaClient, KafkaProperties};
-pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Dispatch, Ownership, OwnershipMode, Retry, Route};
+pub use pipeline::vocabulary::{
+    Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, OwnershipMode, Retry, Route,
+};
 pub use prefetch::Prefetch;
 pub use producer::{Buffering, Connections, Delay, Producer};
-pub use relay::{CheckpointStore, Relay};
+pub use relay::{CheckpointStore, EndBy, Relay, Restart};
 pub use roles::{Launch, Roles};
 pub use system::{Done, Readiness, SystemTransport, SystemUnderTest};
 pub use target::{KafkaCluster, Namespace, ServiceCommand, Target};

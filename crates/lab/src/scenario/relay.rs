@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use pipeline::vocabulary::{
-    Batch, CheckpointPolicy, Dispatch, Ownership, OwnershipMode, Retry, RetryKeys, Route,
+    Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, OwnershipMode, Retry, RetryKeys, Route,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::end::is_usual;
@@ -41,6 +42,12 @@ pub struct Relay {
     pub checkpoint_store: CheckpointStore,
     /// How several instances divide the partitions among them.
     pub ownership: Ownership,
+    /// How often an event may arrive.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub delivery: Delivery,
+    /// An instance that ends in the measured phase, and is started again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
     /// The probability that a send fails on purpose, from 0 to 1. Each failure stops its partition, as a lost
     /// ownership would; of a queue it abandons its messages.
     pub failure_ratio: f64,
@@ -71,7 +78,45 @@ pub enum CheckpointStore {
     Group,
 }
 
+/// The end of an instance in mid-run: of the last, if they are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restart {
+    /// How it ends.
+    #[serde(default)]
+    pub by: EndBy,
+    /// How long after the beginning of the measured phase.
+    #[serde(with = "units::duration")]
+    pub after: Duration,
+    /// How long it is gone before it is started again.
+    #[serde(with = "units::duration")]
+    pub down: Duration,
+}
+
+/// How an instance ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndBy {
+    /// As a crash ends it (`SIGKILL`).
+    #[default]
+    Kill,
+    /// In good order: it finishes what is under way, and gives back what it has.
+    Stop,
+}
+
 impl Relay {
+    /// Whether every event is to arrive once, whatever happens.
+    #[must_use]
+    pub fn is_exactly_once(&self) -> bool {
+        self.delivery == Delivery::ExactlyOnce
+    }
+
+    /// Whether progress is the committed offsets of a group of Kafka, whoever commits them.
+    #[must_use]
+    pub fn commits_offsets(&self) -> bool {
+        self.is_exactly_once() || self.checkpoint_store == CheckpointStore::Group
+    }
+
     /// Queues: messages that are worked on at once.
     #[must_use]
     pub fn messages_at_once(&self) -> u32 {
@@ -93,6 +138,8 @@ impl Default for Relay {
             checkpoint: CheckpointPolicy::EachBatch,
             checkpoint_store: CheckpointStore::File,
             ownership: Ownership::new(OwnershipMode::Static),
+            delivery: Delivery::default(),
+            restart: None,
             failure_ratio: 0.0,
             in_flight: 1,
             try_timeout: Duration::from_secs(5),

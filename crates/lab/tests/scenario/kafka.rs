@@ -130,12 +130,93 @@ fn each_end_of_a_pipeline_speaks_what_it_says_or_what_the_pipeline_does() {
             "`relay.checkpoint_store`: committed offsets can't be shared by claims",
         ),
         (
+            &["topology.pipeline.from.properties.session.timeout.ms=60000"],
+            "`topology.pipeline.from.properties.session.timeout.ms`: it has no effect: the instances are no members",
+        ),
+        (
+            &["relay.ownership=group", "relay.checkpoint_store=file"],
+            "`relay.checkpoint_store`: members of a group commit its offsets",
+        ),
+        (
+            &["relay.ownership={mode: group, renew: 1 s}"],
+            "`relay.ownership.renew`: it has no effect for members of a group",
+        ),
+        (
+            &["relay.ownership=group", "topology.pipeline.from={entity: in, client: librdkafka}"],
+            "`topology.pipeline.from.client`: members of a group need Parshall's own client",
+        ),
+        (
+            &["relay.delivery=exactly-once"],
+            "`topology.pipeline.to`: with exactly-once delivery there is one destination",
+        ),
+        (
             &["topology.pipeline.to=out", "topology.sinks=[out]", "sut={command: [x]}"],
             "`topology.pipeline.protocol`: a command is told how it reaches the entities over AMQP",
         ),
     ] {
         let error = told(RELAY, arguments);
         assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+}
+
+const ONCE: &str = "topology:
+  entities: {in: {hub: a, partitions: 4}, out: {hub: b, partitions: 4}}
+  load: {to: in, protocol: kafka}
+  pipeline: {from: in, to: {entity: out, properties: {transactional.id: mine}}, protocol: kafka}
+  sink: {from: out, protocol: kafka}
+relay: {fan_out: 4, delivery: exactly-once, route: same-partition}
+";
+
+#[test]
+fn exactly_once_is_between_topics_and_for_sinks_that_read_what_is_committed() {
+    let parameters = parameters(ONCE, &["relay.checkpoint_store=group", "relay.instances=4"]);
+    assert!(parameters.relay.is_exactly_once() && parameters.relay.commits_offsets());
+    for (arguments, message) in [
+        (
+            &["relay.route=random"][..],
+            "`relay.route`: with exactly-once delivery events stay in their partition",
+        ),
+        (&["relay.fan_out=3"], "`relay.fan_out`: with exactly-once delivery each of the 4 partitions"),
+        (&["relay.in_flight=2"], "`relay.in_flight`: with exactly-once delivery a partition has one send"),
+        (&["relay.failure_ratio=0.1"], "`relay.failure_ratio`: with exactly-once delivery no failures"),
+        (&["relay.checkpoint_store=file"], "`relay.checkpoint_store`: it has no effect"),
+        (&["relay.checkpoint={every: 1 s}"], "`relay.checkpoint`: it has no effect"),
+        (
+            &["relay.ownership=group", "relay.checkpoint_store=group"],
+            "`relay.ownership`: with exactly-once delivery partitions can't be shared",
+        ),
+        (
+            &["topology.sink.properties.isolation.level=read_uncommitted"],
+            "`topology.sink.properties.isolation.level`: with exactly-once delivery records of aborted",
+        ),
+        (&["topology.sink=out"], "`relay.delivery`: exactly once is from a topic of Kafka to another"),
+        (
+            &["topology.pipeline.from={entity: in, client: librdkafka}"],
+            "`topology.pipeline.client`: only the native client delivers exactly once",
+        ),
+        (&["relay.delivery=at-least-once"], "transactions are for exactly-once delivery"),
+        (&["topology.pipeline.to.properties.acks=1"], "does not go with exactly-once delivery"),
+    ] {
+        let error = told(ONCE, arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn an_instance_ends_within_the_measured_phase_and_has_something_to_go_on_with() {
+    let restart = "relay.restart={after: 1 s, down: 1 s}";
+    let parameters = parameters(RELAY, &[restart, "relay.ownership=group"]);
+    let json = serde_json::to_string(&parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), parameters);
+    for (argument, message) in [
+        ("phases.measure=2 s", "`relay.restart`: the measured phase would be over"),
+        ("load.mode=backlog", "`relay.restart`: it is for a measured phase of a known length"),
+        ("relay.checkpoint_store=memory", "`relay.checkpoint_store`: an instance that ends would forget"),
+        ("roles.relay.launch=[ssh, there]", "`relay.restart`: the instances run on another machine"),
+        ("relay.restart.by=shove", "`relay.restart.by`"),
+    ] {
+        let error = told(RELAY, &[restart, argument]);
+        assert!(error.contains(message), "{argument}: {error}");
     }
 }
 

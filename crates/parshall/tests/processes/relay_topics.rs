@@ -189,7 +189,7 @@ async fn partitions_that_are_added_to_a_topic_are_told_of_until_the_relay_is_sta
         relay.until_said("partitions were added to the source").await;
         // Started again, it has all of them.
         relay.stop().await;
-        let mut relay = Relaying::start(folder.path(), &pipeline).await;
+        let relay = Relaying::start(folder.path(), &pipeline).await;
         let open = format!("parshall_relay_open_partitions {}", partitions + 2);
         relay.until("metrics", |answer| answer.lines().any(|have| have == open)).await;
         relay.until("ready", |answer| answer.starts_with("HTTP/1.1 200")).await;

@@ -109,6 +109,41 @@ fn a_client_that_is_slowed_down_goes_on_and_the_report_names_the_quota() {
     assert!(rate < 1_500.0, "{rate}");
 }
 
+#[test]
+fn a_quota_of_a_cluster_that_is_not_ours_is_named_whichever_client_meets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("service.yaml");
+    let quota = "profile: {quota: {ingress_events_per_s: 1000}}";
+    std::fs::write(&config, format!("hubs: [{{name: events, partitions: 1}}]\n{quota}\n")).unwrap();
+    let config = config.display().to_string();
+    let serving = Serving::start(&["--config", &config, "--kafka", "127.0.0.1:0"]);
+    let scenario = format!(
+        "scenario: quota
+target: {{kafka: {{bootstrap: '{}'}}}}
+topology:
+  entities: {{in: {{hub: events, partitions: 1}}}}
+  load: {{to: in, protocol: kafka}}
+  sink: {{from: in, protocol: kafka}}
+  measure: load
+load: {{mode: saturate, batch: 50, in_flight: 2, max_lag: 2000}}
+phases: {{warm_up: 500 ms, measure: 2 s, drain: 1 min}}
+trials: 1
+sweeps: {{client: {{topology.load.client: [native, librdkafka]}}}}
+",
+        address(&serving)
+    );
+    let finished = Run::start(&scenario).finish();
+    let cases = finished.results["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 2, "{}", finished.said);
+    for case in cases {
+        let load = &case["trials"][0]["refusals"]["load"];
+        assert!(load["throttled"].as_u64() > Some(0), "{case:#}");
+        assert_eq!(load["refused"], 0, "{case:#}");
+        let findings = case["findings"].as_array().unwrap();
+        assert!(findings.iter().any(|finding| finding["kind"] == "limited-by-quota"), "{findings:#?}");
+    }
+}
+
 /// Ends of this client, at a cluster that is reached so.
 fn of_cluster(client: &str, cluster: &str) -> String {
     format!(

@@ -16,6 +16,7 @@ mod kafka_latency;
 mod kafka_relay;
 mod lab_check;
 mod queue_forward;
+mod relay_restarts;
 mod remote_roles;
 mod run;
 #[path = "../serving/mod.rs"]

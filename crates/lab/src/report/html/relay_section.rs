@@ -104,6 +104,9 @@ fn partitions(all: &RelayActivity) -> Option<Grid> {
         row("gained", &ownership.gained.named(), Some(gained));
         row("lost", &ownership.lost.named(), Some(lost));
         row("rounds of renewal", &ownership.rounds.named(), None);
+        if let Some(rebalances) = ownership.rebalances {
+            row("changes of the group", &[("rebalances", rebalances)], None);
+        }
     }
     grid.without_empty_columns()
 }

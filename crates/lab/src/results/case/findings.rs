@@ -5,6 +5,7 @@ use crate::figure;
 use crate::results::{
     Delivery, Finding, FindingKind, MeasuredComponent, Role, Severity, SourceShape, Trial, examine,
 };
+use crate::scenario::EndBy;
 use crate::studies::{self, Observation};
 
 /// The runner's findings of every trial, and those that follow from the figures: counts of deliveries, clocks, and what
@@ -18,6 +19,7 @@ pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
         findings.extend(trial.findings.iter().cloned().map(of_trial));
         findings.extend(delivery_findings(plan, trial).into_iter().map(of_trial));
         findings.extend(refusal_finding(trial).map(of_trial));
+        findings.extend(restart_finding(plan, trial).map(of_trial));
         findings.extend(clock_finding(trial).map(of_trial));
         let observation =
             Observation { shape: &plan.shape, measured: &measured, measured_role: plan.measured_role, trial };
@@ -79,6 +81,14 @@ fn delivery_findings_at(
         OrderExpectation::Kept => Severity::Failure,
         OrderExpectation::NotPromised => Severity::Note,
     };
+    // One event that comes twice is one too many where that was promised. Elsewhere more than a few cost throughput.
+    let once = plan.shape.pipeline.as_ref().is_some_and(|pipeline| pipeline.exactly_once);
+    let repeated =
+        delivery.duplicated.filter(|count| once || is_hundredth(*count, delivery.sent)).unwrap_or(0);
+    let (repetition, consequence) = match once {
+        true => (Severity::Failure, "with exactly-once delivery"),
+        false => (Severity::Warning, "the throughput counts each event once"),
+    };
     // It is expected of a queue whose messages are worked on side by side, so that its column says enough.
     let reordered = match plan.shape.source() {
         Some(SourceShape::Queue { .. }) => 0,
@@ -120,10 +130,10 @@ fn delivery_findings_at(
             "arrived at another partition than they were to go to".to_owned(),
         ),
         (
-            delivery.duplicated.filter(|count| is_hundredth(*count, delivery.sent)).unwrap_or(0),
-            Severity::Warning,
+            repeated,
+            repetition,
             FindingKind::EventsDuplicated,
-            format!("{}; the throughput counts each event once", of_sent("arrived again")),
+            format!("{}; {consequence}", of_sent("arrived again")),
         ),
         (
             reordered,
@@ -139,6 +149,31 @@ fn delivery_findings_at(
         Finding::new(severity, kind, format!("{place}{} {text}", noun.counted(count)))
     })
     .collect()
+}
+
+/// What the end of an instance cost, which the scenario had asked for.
+fn restart_finding(plan: &CasePlan, trial: &Trial) -> Option<Finding> {
+    let restart = trial.restart.as_ref()?;
+    let ended = match restart.by {
+        EndBy::Kill => "was killed",
+        EndBy::Stop => "was stopped",
+    };
+    let back = match restart.back_s {
+        Some(back_s) => format!("and was back {:.1} s later", (back_s - restart.ended_s).max(0.0)),
+        None => "and did not come back".to_owned(),
+    };
+    let changes = trial.relay.as_ref().and_then(|relay| relay.ownership?.rebalances);
+    let changes = changes
+        .map(|changes| format!("; its consumer group changed {}", figure::counted(changes, "time", "times")));
+    let repeated = trial.delivery.as_ref().and_then(|delivery| delivery.duplicated);
+    let repeated = repeated.map(|count| format!("; {} came again", plan.shape.noun.counted(count)));
+    let message = format!(
+        "an instance of the relay {ended} on purpose {:.1} s after the beginning of the measured phase, {back}{}{}",
+        restart.ended_s,
+        changes.unwrap_or_default(),
+        repeated.unwrap_or_default()
+    );
+    Some(Finding::new(Severity::Note, FindingKind::RelayRestarted, message))
 }
 
 /// A relay of which the service refused a tenth of the sends was not measured at what it can do.

@@ -128,6 +128,9 @@ pub struct RelayConfig {
     pub instance: u32,
     /// Where a partition without a checkpoint begins.
     pub read_from: ReadFrom,
+    /// It takes the place of one that has ended: nothing is passed over, wherever that begins.
+    #[serde(default)]
+    pub goes_on: bool,
     /// A folder for checkpoints that all instances share; empty when the trial begins.
     pub checkpoints: PathBuf,
     /// The storage account, where checkpoints are blobs.

@@ -171,7 +171,7 @@ pub struct SinkCounters {
     /// Different events that are in the dead-letter queue of the source.
     #[serde(default)]
     pub dead_lettered: u64,
-    /// Partitions that the service closed because a quota was exhausted.
+    /// Partitions that the service closed because a quota was exhausted, and times that it asked to be left alone for that reason.
     #[serde(default)]
     pub throttled: u64,
     /// Partitions that the service closed, for whatever reason.

@@ -333,6 +333,7 @@ mod tests {
             relay: scenario::Relay::default(),
             instance: 0,
             read_from: ReadFrom::Now,
+            goes_on: true,
             checkpoints: PathBuf::from("/tmp/checkpoints"),
             storage: Some(Secret::new("AccountName=x")),
             seed: 3,

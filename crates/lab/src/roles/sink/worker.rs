@@ -379,7 +379,7 @@ impl<C: MessageCodec> Receiver<C> {
             }
         }
         self.missed += self.missing_before(&batch);
-        if let Some(last) = batch.last_sequence_number() {
+        if let Some(last) = last_number(&batch) {
             self.positions.insert(partition, StartPosition::AfterSequenceNumber(last));
             if let Some(undone) = &mut self.undone {
                 undone.read_to(partition, last);
@@ -431,10 +431,11 @@ impl<C: MessageCodec> Receiver<C> {
             Some(StartPosition::Earliest) if self.config.read_from == ReadFrom::Beginning => 0,
             _ => batch.first_sequence_number().unwrap_or(0),
         };
-        let last = batch.last_sequence_number();
-        let end = last.map_or(expected, |last| last.saturating_add(1));
+        let end = last_number(batch).map_or(expected, |last| last.saturating_add(1));
         let numbers = end.saturating_sub(expected).max(0).cast_unsigned();
-        numbers.saturating_sub(batch.len() as u64)
+        let vacant = batch.vacant_numbers().iter();
+        let vacant = vacant.map(|numbers| numbers.end.saturating_sub(numbers.start.max(expected)).max(0));
+        numbers.saturating_sub(batch.len() as u64).saturating_sub(vacant.sum::<i64>().cast_unsigned())
     }
 
     fn counters(&self, at: RunTime) -> WorkerCounters {
@@ -445,7 +446,7 @@ impl<C: MessageCodec> Receiver<C> {
                 distinct: self.verifier.distinct(),
                 opened: self.opened,
                 dead_lettered: self.dead_letters().len() as u64,
-                throttled: self.throttled,
+                throttled: self.throttled + self.source.slowed_down(),
                 closed: self.closed,
                 missed: self.missed,
                 undone: self.undone.as_ref().map_or(0, Undone::events),
@@ -549,6 +550,12 @@ impl Appends {
             self.from.record_many(at, now, count);
         }
     }
+}
+
+/// The last number of a batch, whether or not an event has it.
+fn last_number(batch: &EventBatch) -> Option<i64> {
+    let vacant = batch.vacant_numbers().last().map(|numbers| numbers.end.saturating_sub(1));
+    batch.last_sequence_number().max(vacant)
 }
 
 /// What is not completed comes again, and is counted as a duplicate then.

@@ -5,6 +5,7 @@
 //! fails, it dies, it reports something that cannot be read) ends the wait with an error that names it.
 
 mod elsewhere;
+mod turnover;
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -47,7 +48,10 @@ pub(super) struct Supervisor {
 /// What is known of one started role.
 pub(super) struct Running {
     input: Option<Box<dyn AsyncWrite + Send + Unpin>>,
-    control: Box<dyn RoleControl>,
+    /// None once it was ended in mid-run.
+    control: Option<Box<dyn RoleControl>>,
+    /// It was killed on purpose: nothing more is to be expected of it.
+    was_killed: bool,
     /// What is known of it beyond that, if it was started elsewhere.
     pub(super) remote: Option<Remote>,
     pub(super) ready: Option<Ready>,
@@ -101,7 +105,7 @@ impl Supervisor {
         logs: &Path,
     ) -> Result<(), TrialError> {
         let running = self.launch(launcher, member, None, logs)?;
-        if let Some(process_id) = running.control.process_id() {
+        if let Some(process_id) = running.process_id() {
             group.admit(process_id)?;
         }
         self.members.insert(member, running);
@@ -123,7 +127,8 @@ impl Supervisor {
         tokio::spawn(listen(member, output, self.hear.clone()));
         Ok(Running {
             input: Some(input),
-            control,
+            control: Some(control),
+            was_killed: false,
             remote: launch.map(|launch| Remote::new(member.role, launch)),
             ready: None,
             latest: None,
@@ -132,16 +137,18 @@ impl Supervisor {
         })
     }
 
-    /// Tells something to every member of a role that has not finished.
+    /// Tells something to every member of a role that has not ended.
     pub(super) async fn tell(&mut self, role: Role, command: &Command) {
-        let members: Vec<_> = self
-            .of(role)
-            .filter(|(_, running)| running.finished.is_none())
-            .map(|(member, _)| member)
-            .collect();
+        let members: Vec<_> =
+            self.of(role).filter(|(_, running)| !running.has_ended()).map(|(member, _)| member).collect();
         for member in members {
-            self.write(member, &Line::Do(command.clone())).await;
+            self.tell_one(member, command).await;
         }
+    }
+
+    /// Tells something to one member.
+    pub(super) async fn tell_one(&mut self, member: Member, command: &Command) {
+        self.write(member, &Line::Do(command.clone())).await;
     }
 
     /// The members of a role.
@@ -169,7 +176,7 @@ impl Supervisor {
         if let Some(readings) = self.reported_usages(role) {
             return RoleProbe::reported(&readings);
         }
-        let process_ids = self.of(role).filter_map(|(_, running)| running.control.process_id());
+        let process_ids = self.of(role).filter_map(|(_, running)| running.process_id());
         RoleProbe::new(process_ids.collect(), scope, self.clock.now())
     }
 
@@ -231,7 +238,7 @@ impl Supervisor {
         let ends: Vec<_> = self
             .members
             .into_iter()
-            .map(|(member, running)| (member, tokio::spawn(running.control.end(EXIT_PATIENCE))))
+            .filter_map(|(member, running)| Some((member, tokio::spawn(running.control?.end(EXIT_PATIENCE)))))
             .collect();
         let mut log_errors = Vec::new();
         for (member, end) in ends {
@@ -262,6 +269,10 @@ impl Supervisor {
         let Some(running) = self.members.get_mut(&member) else {
             return Ok(());
         };
+        if running.was_killed {
+            running.hear_last(heard);
+            return Ok(());
+        }
         match heard {
             Heard::Report(report, heard_ns) => match *report {
                 Report::Hello(hello) => return self.greeted(member, *hello).await,
@@ -305,9 +316,8 @@ impl Supervisor {
         let mut spoken = vec![(member, reason)];
         let deadline = Instant::now() + CAUSE_PATIENCE;
         while let Ok(Some((other, heard))) = timeout_at(deadline, self.heard.recv()).await {
-            let is_finished = |running: &Running| running.finished.is_some();
             if spoken.iter().any(|(known, _)| *known == other)
-                || self.members.get(&other).is_none_or(is_finished)
+                || self.members.get(&other).is_none_or(Running::has_ended)
             {
                 continue;
             }
@@ -350,7 +360,7 @@ impl Supervisor {
     async fn remove(&mut self, member: Member) -> Option<(Option<Remote>, RoleExit)> {
         let mut running = self.members.remove(&member)?;
         running.input = None;
-        let mut exit = running.control.end(EXIT_PATIENCE).await;
+        let mut exit = running.control?.end(EXIT_PATIENCE).await;
         exit.last_log_lines.extend(exit.log_error.take());
         Some((running.remote, exit))
     }
@@ -371,6 +381,16 @@ impl Supervisor {
 }
 
 impl Running {
+    /// Whether it has come to its end, one way or the other.
+    pub(super) fn has_ended(&self) -> bool {
+        self.was_killed || self.finished.is_some()
+    }
+
+    /// Its process; `None` where it has none of its own, or none any more.
+    pub(super) fn process_id(&self) -> Option<u32> {
+        self.control.as_ref()?.process_id()
+    }
+
     /// Whether it was started elsewhere and has not said which program it is.
     fn is_ungreeted(&self) -> bool {
         self.remote.as_ref().is_some_and(|remote| remote.machine.is_none())

@@ -7,7 +7,11 @@
 //!
 //! A backlog isolates the pipeline: while it is measured, neither generator nor sink uses the machine. In every other
 //! mode all roles work at once. Counters at the edges of the measured phase are read by the roles themselves, each with
-//! its own reading of the common clock.
+//! its own reading of the common clock. An instance of the relay may end in the measured phase, and be started again:
+//! `restart`.
+
+mod restart;
+mod waiting;
 
 use std::{
     collections::BTreeMap,
@@ -25,8 +29,7 @@ use super::{
     error::TrialError,
     max_lag::MaxLag,
     monitor::{
-        Monitor, Place, is_throttled, load_counters, owned_partitions, relay_counters, service_counters,
-        sink_counters, sinks_counters,
+        Monitor, Place, load_counters, relay_counters, service_counters, sink_counters, sinks_counters,
     },
     peers::Peers,
     pipeline::Pipeline,
@@ -47,7 +50,7 @@ use crate::{
             Command, Edge, LoadConfig, Outcome, Ready, RelayConfig, RoleConfig, ServiceConfig, SinkConfig,
         },
     },
-    scenario::{Entity, LoadMode},
+    scenario::LoadMode,
     verify::StreamSends,
 };
 
@@ -86,6 +89,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
         monitor,
         groups: groups(plan, context.limiter),
         folder: context.folder,
+        reached: None,
         ending: Ending::default(),
     };
     let mut result = trial.run().await;
@@ -151,6 +155,8 @@ struct Trial<'a, L> {
     monitor: Monitor<'a>,
     groups: BTreeMap<Role, RoleGroup>,
     folder: PathBuf,
+    /// How roles reach a service that the lab has started.
+    reached: Option<Ready>,
     ending: Ending,
 }
 
@@ -177,8 +183,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
         create_directories(&checkpoints)
             .map_err(|source| TrialError::Folder { path: checkpoints.clone(), source })?;
         let peers = Peers::of_environment();
-        let own = self.start_service(&data, &tls, &peers).await?;
-        let own = own.as_ref();
+        self.reached = self.start_service(&data, &tls, &peers).await?;
+        let reached = self.reached.clone();
+        let own = reached.as_ref();
         let plan = self.plan;
         let mut load = plan.load(own);
         peers.find_client(&mut load.source);
@@ -187,8 +194,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             if let Some(config) = plan.external(own, &checkpoints, &peers) {
                 self.launch(Role::Relay, instance, |_| RoleConfig::External(Box::new(config))).await?;
             } else if let Some(config) = plan.relay(own, instance, &checkpoints) {
-                let config = |clock| RoleConfig::Relay(Box::new(RelayConfig { clock, ..config }));
-                self.launch(Role::Relay, instance, config).await?;
+                self.launch_relay(instance, config).await?;
             }
         }
         for (instance, mut config) in (0..).zip(plan.sinks(own)) {
@@ -274,6 +280,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.monitor.enter(Phase::Measuring, Some(phases.measure));
         self.measure(phases.measure).await?;
         self.mark(Edge::End, &Role::ALL).await?;
+        if self.ending.restart.is_some() {
+            self.supervisor.complete_marks(Role::Relay);
+        }
         self.supervisor.read_usages().await?;
         self.monitor.end_measurement(&self.supervisor);
         let drained_by = self.begin_to_drain();
@@ -292,66 +301,6 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let drain = self.plan.drain();
         self.monitor.enter(Phase::Draining, Some(drain));
         Instant::now() + drain
-    }
-
-    /// Waits for the instances of the relay to have claimed all partitions in equal shares: what changes hands while they
-    /// find one another comes twice, and what nobody has claimed yet is not carried.
-    async fn until_claimed(&mut self) -> Result<(), TrialError> {
-        let parameters = self.plan.parameters;
-        let read = self.plan.topology.of_pipeline();
-        let partitions = read.map_or(0, Entity::partitions);
-        let instances = self.plan.relay_processes() as usize;
-        let patience = Patience {
-            what: "claiming the partitions",
-            // Balanced, each instance claims one per cycle.
-            total: Some((parameters.relay.ownership.renew * partitions).max(LEAST_PATIENCE) * 2),
-            stalled: None,
-        };
-        let claimed = |supervisor: &Supervisor| {
-            let owned = owned_partitions(supervisor);
-            let all: u64 = owned.iter().sum();
-            let is_equal = owned.iter().max() <= owned.iter().min().map(|least| least + 1).as_ref();
-            match all == u64::from(partitions) && owned.len() == instances && is_equal {
-                true => State::Met,
-                false => State::At(all),
-            }
-        };
-        let monitor = &mut self.monitor;
-        self.supervisor.wait_until(patience, claimed, |supervisor| monitor.tick(supervisor)).await
-    }
-
-    /// Waits for a command to carry its first event: it may take its time to start, to find the hubs and to divide their
-    /// partitions, which nobody wants in the warm-up.
-    async fn until_first_event(&mut self) -> Result<(), TrialError> {
-        let sut = &self.plan.parameters.sut;
-        let patience =
-            Patience { what: "carrying the first event", total: Some(sut.ready_within), stalled: None };
-        let monitor = &mut self.monitor;
-        let pipeline = Pipeline::of(self.plan);
-        let arrived = |supervisor: &Supervisor| {
-            let events = sink_counters(supervisor).events;
-            let settled = match pipeline {
-                Pipeline::Settling(_) => pipeline.counters(supervisor).done(),
-                _ => 0,
-            };
-            // A command that changes every event carries them all the same: the verdict says what it does to them.
-            match events.received + events.corrupted + settled {
-                0 => State::At(0),
-                _ => State::Met,
-            }
-        };
-        let waited =
-            self.supervisor.wait_until(patience, arrived, |supervisor| monitor.tick(supervisor)).await;
-        let Err(TrialError::TimedOut { .. }) = waited else {
-            return waited;
-        };
-        let within = units::duration::text(sut.ready_within);
-        let reason = match sut.done {
-            None => format!("no event of `{}` arrived within {within}", sut.name),
-            Some(_) => format!("`{}` has done no event within {within}", sut.name),
-        };
-        let relay = Member { role: Role::Relay, instance: 0 };
-        Err(self.supervisor.failed(relay, reason).await)
     }
 
     /// Returns what was sent, and when the drain phase ends at the latest.
@@ -440,13 +389,11 @@ impl<L: RoleLauncher> Trial<'_, L> {
                 stalled: None,
             };
             let monitor = &mut self.monitor;
-            let all_finished = |supervisor: &Supervisor| match supervisor
-                .of(role)
-                .all(|(_, running)| running.finished.is_some())
-            {
-                true => State::Met,
-                false => State::At(0),
-            };
+            let all_finished =
+                |supervisor: &Supervisor| match supervisor.of(role).all(|(_, running)| running.has_ended()) {
+                    true => State::Met,
+                    false => State::At(0),
+                };
             self.supervisor.wait_until(patience, all_finished, |supervisor| monitor.tick(supervisor)).await?;
         }
         // The service's counters after everyone else's last word.
@@ -473,6 +420,12 @@ impl<L: RoleLauncher> Trial<'_, L> {
         }
     }
 
+    /// Starts an instance of our relay as the process of this number.
+    async fn launch_relay(&mut self, process: u32, config: RelayConfig) -> Result<(), TrialError> {
+        let config = |clock| RoleConfig::Relay(Box::new(RelayConfig { clock, ..config }));
+        self.launch(Role::Relay, process, config).await
+    }
+
     /// Starts a role where the scenario wants it, configured for the clock of that place.
     async fn launch(
         &mut self,
@@ -490,84 +443,6 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let group = self.groups.get(&role).expect("there is a group for every role");
         let config = config(self.plan.clock);
         self.supervisor.start(self.launcher, member, group, config, &self.folder).await
-    }
-
-    async fn until_ready(&mut self, what: &'static str) -> Result<(), TrialError> {
-        let [service, _] = self.plan.patience_with_service();
-        let total = START_PATIENCE + self.plan.time_to_be_ready() + service;
-        let patience = Patience { what, total: Some(total), stalled: None };
-        let all_ready =
-            |supervisor: &Supervisor| match supervisor.all().all(|(_, running)| running.ready.is_some()) {
-                true => State::Met,
-                false => State::At(0),
-            };
-        self.supervisor.wait_until(patience, all_ready, |_| None).await
-    }
-
-    /// Lets the measured phase pass, or what of it is enough.
-    async fn measure(&mut self, time: Duration) -> Result<(), TrialError> {
-        let Some(enough) = self.plan.course.throttled_ends_after.filter(|enough| *enough < time) else {
-            return self.pass(time).await;
-        };
-        self.pass(enough).await?;
-        self.pass_until(time - enough, |supervisor| match is_throttled(supervisor) {
-            true => State::Met,
-            false => State::At(0),
-        })
-        .await
-    }
-
-    /// Lets time pass while the roles work.
-    async fn pass(&mut self, time: Duration) -> Result<(), TrialError> {
-        self.pass_until(time, |_| State::At(0)).await
-    }
-
-    /// The same, but only until a condition is met.
-    async fn pass_until(
-        &mut self,
-        time: Duration,
-        condition: impl FnMut(&Supervisor) -> State,
-    ) -> Result<(), TrialError> {
-        let monitor = &mut self.monitor;
-        let patience = Patience { what: "passing the time", total: Some(time), stalled: None };
-        match self.supervisor.wait_until(patience, condition, |supervisor| monitor.tick(supervisor)).await {
-            Err(TrialError::TimedOut { .. }) => Ok(()),
-            other => other,
-        }
-    }
-
-    async fn mark(&mut self, edge: Edge, roles: &[Role]) -> Result<(), TrialError> {
-        for role in roles {
-            self.supervisor.tell(*role, &Command::Mark { edge }).await;
-        }
-        let patience = Patience { what: "reading the counters", total: Some(START_PATIENCE), stalled: None };
-        let monitor = &mut self.monitor;
-        let all_marked = |supervisor: &Supervisor| {
-            let asked = supervisor.all().filter(|(member, _)| roles.contains(&member.role));
-            let mut unfinished = asked.filter(|(_, running)| running.finished.is_none());
-            match unfinished.all(|(_, running)| running.marks.contains_key(&edge)) {
-                true => State::Met,
-                false => State::At(0),
-            }
-        };
-        self.supervisor.wait_until(patience, all_marked, |supervisor| monitor.tick(supervisor)).await
-    }
-
-    async fn until_load_is_done(&mut self, patience: Patience) -> Result<Vec<StreamSends>, TrialError> {
-        let monitor = &mut self.monitor;
-        let done = |supervisor: &Supervisor| match supervisor
-            .of(Role::Load)
-            .all(|(_, running)| running.finished.is_some())
-        {
-            true => State::Met,
-            false => State::At(load_counters(supervisor).events.sent),
-        };
-        self.supervisor.wait_until(patience, done, |supervisor| monitor.tick(supervisor)).await?;
-        let outcomes = self.supervisor.of(Role::Load).filter_map(|(_, running)| match &running.finished {
-            Some(Outcome::Load { streams, .. }) => Some(streams.clone()),
-            _ => None,
-        });
-        Ok(outcomes.into_iter().next().unwrap_or_default())
     }
 }
 

@@ -115,7 +115,12 @@ impl Rules<'_> {
         };
         let reached = reached(end, &parameters.target);
         let options = reached.overlaid(&end.kafka.properties).options(entity.name(), client);
-        let checked = if place.sends { options.check_sink() } else { options.check_source() };
+        let has_transactions = parameters.relay.is_exactly_once() && place.is_of_pipeline();
+        let checked = match (place.sends, has_transactions) {
+            (false, _) => options.check_source(),
+            (true, false) => options.check_sink(),
+            (true, true) => options.check_transactional_sink(),
+        };
         let Err(PropertyError { name, reason, advice }) = checked else {
             return Ok(());
         };

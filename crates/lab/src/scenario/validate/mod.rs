@@ -4,21 +4,22 @@
 //! `quick`, in a list of a sweep or in an argument of `--set`.
 
 mod consumer;
+mod exactly_once;
 mod kafka;
+mod sharing;
 mod topology;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use relay::ownership::{RENEW_MIN, outlasts_a_failed_renewal};
 use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, CheckpointPolicy, CheckpointStore, Dispatch, Entities, Entity, Hub, LoadMode, Ownership,
-    Parameters, Payload, Percent, Prefetch, Protocol, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD,
-    ServiceCommand, Target, Topology, roles, system,
+    Capacity, CheckpointPolicy, Dispatch, Entities, Entity, Hub, LoadMode, Parameters, Payload, Percent,
+    Prefetch, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, ServiceCommand, Target, Topology, roles,
+    system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -187,8 +188,9 @@ impl Rules<'_> {
         self.within("relay.retry.attempts", relay.retry.attempts, 1..=100)?;
         self.duration("relay.retry.max_delay", relay.retry.max_delay, relay.retry.delay)?;
         self.duration("relay.restart_after", relay.restart_after, Duration::ZERO)?;
-        self.ownership(relay, &parameters.target)?;
-        self.committed_offsets(relay, topology)?;
+        self.sharing(parameters, topology)?;
+        self.exactly_once(relay, topology)?;
+        self.restart(parameters, source)?;
         if let CheckpointPolicy::Every(every) = relay.checkpoint {
             self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
         }
@@ -260,66 +262,6 @@ impl Rules<'_> {
             return Err(self.document.mistake(path, reason, advice));
         }
         self.within("relay.fan_out", relay.fan_out, 1..=partitions)
-    }
-
-    /// Whether there are offsets to commit, and a group that does.
-    fn committed_offsets(&self, relay: &Relay, topology: &Topology) -> Result<(), SettingsError> {
-        let from = topology.pipeline.as_ref().map(|pipeline| pipeline.from.connection.protocol);
-        if relay.checkpoint_store == CheckpointStore::Group && from != Some(Protocol::Kafka) {
-            let reason = "only a group of Kafka commits offsets, and the source is read over AMQP";
-            let advice = "choose `file`, `memory` or `blob`, or read with `protocol: kafka`";
-            return Err(self.document.mistake("relay.checkpoint_store", reason, advice));
-        }
-        Ok(())
-    }
-
-    /// Where checkpoints and claims are kept, and for how long claims are good.
-    fn ownership(&self, relay: &Relay, target: &Target) -> Result<(), SettingsError> {
-        let is_shared = relay.ownership.is_shared();
-        if relay.ownership.is_membership() {
-            let reason = "instances of a scenario are no members of a group of Kafka";
-            return Err(self.document.mistake("relay.ownership", reason, "use `greedy` or `balanced`"));
-        }
-        let impossible = match relay.checkpoint_store {
-            CheckpointStore::Memory if is_shared => Some((
-                "claims in the memory of one instance are invisible to others",
-                "choose `file` or `blob`, or leave `relay.ownership` at `static`",
-            )),
-            CheckpointStore::Group if is_shared => Some((
-                "committed offsets can't be shared by claims",
-                "choose `file` or `blob`, or leave `relay.ownership` at `static`",
-            )),
-            CheckpointStore::Blob if *target != Target::Embedded => Some((
-                "only the embedded service is known to have a storage account",
-                "choose `file` for other targets",
-            )),
-            _ => None,
-        };
-        if let Some((reason, advice)) = impossible {
-            let path = "relay.checkpoint_store";
-            return Err(self.document.mistake(path, reason, advice));
-        }
-        if relay.ownership.identity.is_some() {
-            let path = "relay.ownership.identity";
-            return Err(self.document.mistake(path, "instances are named by their numbers", "leave it out"));
-        }
-        if !is_shared && relay.ownership != Ownership::default() {
-            let reason = "`static` has no claims to renew or expire";
-            return Err(self.document.mistake(
-                "relay.ownership",
-                reason,
-                "add `mode: greedy` or `mode: balanced`",
-            ));
-        }
-        let (renew, expire) = (relay.ownership.renew, relay.ownership.expire);
-        self.duration("relay.ownership.renew", renew, RENEW_MIN)?;
-        if !outlasts_a_failed_renewal(expire, renew) {
-            let reason = "one failed renewal would let a claim expire";
-            let advice = "allowed is more than twice `relay.ownership.renew`";
-            let path = "relay.ownership.expire";
-            return Err(self.document.mistake(path, reason, advice));
-        }
-        Ok(())
     }
 
     fn system(&self, parameters: &Parameters) -> Result<(), SettingsError> {

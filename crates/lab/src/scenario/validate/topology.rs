@@ -386,6 +386,11 @@ impl<'a> EndPlace<'a> {
         Self { path, name: "entity", section: Some("topology.pipeline"), sends: false }
     }
 
+    /// Whether it is an end of the pipeline.
+    pub(super) const fn is_of_pipeline(&self) -> bool {
+        self.section.is_some()
+    }
+
     /// Where a key stands that holds for the end, or where it would.
     pub(super) fn of_key(&self, document: &Document, key: &str) -> String {
         let own = format!("{}.{key}", self.path);

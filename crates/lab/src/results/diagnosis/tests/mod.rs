@@ -28,6 +28,7 @@ fn shape() -> Shape {
             prefetch: Some(512),
             try_timeout_us: Some(60_000_000),
             fails_on_purpose: false,
+            exactly_once: false,
         }),
         ..Shape::default()
     }
