@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::machine;
 use super::run::{Bench, intact_cases};
+use crate::serving::Serving;
 
 /// A member that was killed keeps its place in the group for the shortest session that brokers allow.
 const RESTARTS: &str = "\
@@ -95,5 +96,60 @@ fn whichever_instance_ends_the_run_goes_on_and_nothing_is_lost() {
         assert!(ownership["rebalances"].as_u64() >= Some(changes), "{name}: {ownership}");
         assert!(ownership["gained"]["assigned"].as_u64() > Some(0), "{name}: {ownership}");
         assert!(said(cases[name]).contains("its consumer group changed "), "{}", said(cases[name]));
+    }
+}
+
+/// A cluster that was there before and has records of others, and of earlier trials.
+#[test]
+fn on_a_cluster_that_is_not_the_runs_own_what_lay_there_is_passed_over_once() {
+    let _machine = machine();
+    let serving = Serving::start(&["--hub", "in:4", "--hub", "out:4", "--kafka", "127.0.0.1:0"]);
+    let bootstrap =
+        serving.announced("bootstrap.servers=").trim_start_matches("bootstrap.servers=").to_owned();
+    let bench = Bench::new();
+    let scenario = format!(
+        "scenario: elsewhere
+target: {{kafka: {{bootstrap: '{bootstrap}'}}}}
+topology:
+  entities: {{in: {{hub: in, partitions: 4}}, out: {{hub: out, partitions: 4}}}}
+  load: {{to: in, protocol: kafka}}
+  pipeline: {{from: {{entity: in}}, to: out, protocol: kafka}}
+  sink: {{from: out, protocol: kafka}}
+load: {{mode: open, rate: 1000/s, payload: 64 B, batch: 20}}
+relay:
+  instances: 2
+  fan_out: 4
+  route: same-partition
+  batch: {{events: 64, wait: 2 ms}}
+  restart: {{after: 300 ms, down: 100 ms}}
+phases: {{warm_up: 100 ms, measure: 1500 ms, drain: 30 s}}
+trials: 2
+sweeps:
+  end:
+    load.seed:
+      name: end
+      values:
+        - value: 1
+          name: member
+          relay.ownership: group
+          relay.checkpoint_store: group
+          relay.restart.by: stop
+          topology.pipeline.from.properties.heartbeat.interval.ms: 300
+        - {{value: 2, name: exactly-once, relay.delivery: exactly-once}}
+        - {{value: 3, name: files}}
+"
+    );
+    bench.file("elsewhere.yaml", &scenario);
+    let finished = bench.run(&["./elsewhere.yaml"]);
+    assert!(matches!(finished.status, Some(0 | 1)), "{}", finished.stderr);
+    let results = bench.results();
+    let cases = intact_cases(&results);
+    assert_eq!(cases.len(), 3);
+    for (name, case) in cases {
+        assert_eq!(case["trials"].as_array().unwrap().len(), 2, "{name}");
+        let delivery = &case["delivery"];
+        assert_eq!(delivery["foreign"], 0, "{name}: {delivery}");
+        let is_repeated = delivery["duplicated"].as_u64() > Some(0);
+        assert!(!is_repeated || name == "end=files", "{name}: {delivery}");
     }
 }
