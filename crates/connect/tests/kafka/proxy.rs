@@ -9,7 +9,9 @@ use bytes::{Bytes, BytesMut};
 use connect::kafka::KafkaOptions;
 use hub::service::{Protocol, Service};
 use kafka::ApiKey;
-use kafka_protocol::messages::{FetchResponse, InitProducerIdResponse, MetadataResponse, ProduceResponse};
+use kafka_protocol::messages::{
+    FetchResponse, FindCoordinatorResponse, InitProducerIdResponse, MetadataResponse, ProduceResponse,
+};
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -115,6 +117,19 @@ fn change(key: ApiKey, version: i16, mut body: Bytes, changes: &mut Changes, add
             for broker in &mut answer.brokers {
                 broker.host = StrBytes::from_string(address.ip().to_string());
                 broker.port = address.port().into();
+            }
+            answer.encode(&mut changed, version).unwrap();
+        }
+        // A coordinator is a broker: who heard of it elsewhere would take that for the broker's address.
+        ApiKey::FindCoordinator => {
+            let mut answer = FindCoordinatorResponse::decode(&mut body, version).unwrap();
+            let (host, port) = (StrBytes::from_string(address.ip().to_string()), address.port().into());
+            if version >= 4 {
+                for found in &mut answer.coordinators {
+                    (found.host, found.port) = (host.clone(), port);
+                }
+            } else {
+                (answer.host, answer.port) = (host, port);
             }
             answer.encode(&mut changed, version).unwrap();
         }
