@@ -16,6 +16,7 @@ pub mod deadline_queue;
 pub mod event;
 pub mod event_hubs;
 pub mod fakes;
+mod http;
 pub mod kafka;
 pub mod partition_subset;
 pub mod producer;

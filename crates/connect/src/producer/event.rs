@@ -6,6 +6,7 @@
 //! |---|---|---|---|---|
 //! | AMQP | annotation `x-opt-partition-key` | properties section | application properties, typed | one Data section |
 //! | Kafka | key of the record | headers of those names | headers, as text | value |
+//! | HTTP | `BrokerProperties` | `BrokerProperties`, `Content-Type` | headers, or `UserProperties` of a batch | body, see `rest` |
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ use amqp::message::encode;
 use amqp::performative::descriptor;
 
 use super::failure::SendFailure;
+use super::rest;
 use crate::service::partition_key_annotation;
 
 /// An event to send. What is left out is not sent.
@@ -61,6 +63,10 @@ pub(super) enum Wire {
     ServiceBus,
     /// Records of Kafka.
     Kafka,
+    /// REST, an event for each request.
+    Http,
+    /// REST, events in batches.
+    HttpBatch,
 }
 
 impl<'a> NewEvent<'a> {
@@ -81,8 +87,18 @@ impl Wire {
         match self {
             Self::EventHubs | Self::ServiceBus => encode_amqp(event, out),
             Self::Kafka => encode_kafka(event, out),
+            Self::Http => rest::encode_alone(event, out)?,
+            Self::HttpBatch => rest::encode_in_batch(event, out),
         }
         Ok(())
+    }
+
+    /// The same for events of batches.
+    pub(super) const fn in_batches(self) -> Self {
+        match self {
+            Self::Http => Self::HttpBatch,
+            other => other,
+        }
     }
 
     fn check(self, event: &NewEvent<'_>) -> Result<(), SendFailure> {
@@ -93,7 +109,7 @@ impl Wire {
             return Err(SendFailure::invalid(format!("the key is longer than {KEY_BYTES_MAX} bytes")));
         }
         match (self, event.partition, event.key) {
-            (Self::EventHubs, Some(_), Some(_)) => {
+            (Self::EventHubs | Self::Http | Self::HttpBatch, Some(_), Some(_)) => {
                 Err(SendFailure::invalid("a hub takes a key or a partition, not both"))
             }
             (Self::ServiceBus, Some(_), _) => {
@@ -155,8 +171,12 @@ fn encode_kafka(event: &NewEvent<'_>, out: &mut Vec<u8>) {
         ("group-id", event.session),
     ];
     // Numbers have no bytes of their own to borrow.
-    let texts: Vec<String> =
-        event.properties.iter().filter(|(_, value)| !value.is_text()).map(|(_, value)| value.to_string()).collect();
+    let texts: Vec<String> = event
+        .properties
+        .iter()
+        .filter(|(_, value)| !value.is_text())
+        .map(|(_, value)| value.to_string())
+        .collect();
     let mut written = texts.iter();
     let properties: Vec<(&str, &[u8])> = event
         .properties

@@ -108,9 +108,13 @@ impl From<SendError> for SendFailure {
     /// quota's sake can as well be a connection that broke before the answer came.
     fn from(error: SendError) -> Self {
         let SendError { class, condition, description } = error;
-        let fate = match class {
-            ErrorClass::Retryable if condition != RELEASED => Fate::Unknown,
-            _ => Fate::Refused,
+        let (fate, class) = match class {
+            ErrorClass::Retryable if condition != RELEASED => (Fate::Unknown, class),
+            // So outlets say that it never left.
+            ErrorClass::Throttled { retry_after } if retry_after.is_zero() => {
+                (Fate::NotSent, ErrorClass::Retryable)
+            }
+            _ => (Fate::Refused, class),
         };
         Self { fate, class, condition, description }
     }
@@ -167,8 +171,9 @@ mod tests {
         assert_eq!(fate(ErrorClass::Retryable, "amqp:connection:forced"), Fate::Unknown);
         assert_eq!(fate(ErrorClass::Retryable, "amqp:released"), Fate::Refused);
         assert_eq!(fate(ErrorClass::Fatal, "amqp:not-allowed"), Fate::Refused);
-        let throttled = ErrorClass::Throttled { retry_after: Duration::ZERO };
-        assert_eq!(fate(throttled, "com.microsoft:server-busy"), Fate::Refused);
+        let throttled = |retry_after| ErrorClass::Throttled { retry_after };
+        assert_eq!(fate(throttled(Duration::from_secs(4)), "com.microsoft:server-busy"), Fate::Refused);
+        assert_eq!(fate(throttled(Duration::ZERO), "connection:unreachable"), Fate::NotSent);
         let timed_out = SendFailure::timed_out(Fate::Unknown, Duration::from_secs(1), None);
         assert!(timed_out.to_string().ends_with("within 1s (the service may have it)"), "{timed_out}");
     }

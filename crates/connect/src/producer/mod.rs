@@ -43,6 +43,7 @@ mod isolated;
 mod lane;
 mod options;
 mod outlet;
+mod rest;
 mod statistics;
 
 use std::future::poll_fn;
@@ -132,6 +133,36 @@ impl Producer {
             self.counters.retry();
             tokio::time::sleep(failure.least_wait().max(delay)).await;
         }
+    }
+
+    /// Hands an event over without waiting, with [unsafe buffering](Buffering::Unsafe): none if there is no [room](Self::room).
+    ///
+    /// # Errors
+    /// When the event can't be sent as it is, nothing can be sent any more, or the buffering is another one.
+    #[must_use = "an event for which there is no room was not taken"]
+    pub fn try_send(&self, event: &NewEvent<'_>) -> Option<Result<(), SendFailure>> {
+        let lane = self.lane_of(event.partition, event.key).filter(|_| self.options.buffering.is_unsafe());
+        let Some(lane) = lane else {
+            return Some(Err(SendFailure::invalid("only with unsafe buffering there is nobody who waits")));
+        };
+        match self.lanes[lane].try_send(event) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+
+    /// Waits until there is room on every connection, or nothing can be sent any more.
+    pub async fn room(&self) {
+        for lane in &self.lanes {
+            poll_fn(|context| lane.poll_room(context)).await;
+        }
+    }
+
+    /// Whether nothing can be sent any more over one of the connections: the key is refused, or the entity is gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.lanes.iter().any(Lane::has_ended)
     }
 
     /// Sends an event over a connection that is opened for it and closed after it, whatever the options say, and tells how long

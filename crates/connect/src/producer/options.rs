@@ -17,6 +17,8 @@ pub enum ProducerTarget {
     ServiceBus(ClientOptions),
     /// A topic, over Kafka's protocol.
     Kafka(KafkaOptions),
+    /// A hub, queue or topic, over the REST interface. A connection has one request under way at a time.
+    Http(ClientOptions),
 }
 
 /// How a producer sends.

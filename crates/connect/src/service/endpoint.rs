@@ -43,6 +43,22 @@ impl Endpoint {
         Ok(Arc::new(Self { options, address, tls, container_id: container_id() }))
     }
 
+    /// The same for the REST interface: at the port that the connection string names, or the usual one of HTTP with TLS. Without TLS,
+    /// at that of AMQP, where the embedded service speaks both.
+    ///
+    /// # Errors
+    /// As with [`resolve`](Self::resolve).
+    pub(crate) fn for_http(options: ClientOptions) -> Result<Arc<Self>, ServiceError> {
+        let address = match options.connection_string.security {
+            TransportSecurity::Plain => options.connection_string.amqp_address(),
+            TransportSecurity::Tls => options.connection_string.web_socket_address(),
+        };
+        let resolved = Self::resolve(ClientOptions { transport: Transport::Tcp, ..options })?;
+        let Self { options, tls, container_id, .. } = &*resolved;
+        let (options, tls, container_id) = (options.clone(), tls.clone(), container_id.clone());
+        Ok(Arc::new(Self { options, address, tls, container_id }))
+    }
+
     /// A stream of bytes to the service.
     ///
     /// # Errors
@@ -57,17 +73,19 @@ impl Endpoint {
         })
     }
 
-    /// The same, calling `connected` between the connection of TCP and what follows it. The caller limits its time.
+    /// The same, calling `connected` between the connection of TCP and the handshake of TLS, if there is one. The caller limits its time.
     ///
     /// # Errors
     /// As with [`dial`](Self::dial).
     pub(crate) async fn dial_in_stages(&self, connected: impl FnOnce()) -> Result<Stream, ServiceError> {
         let ServiceAddress { host, port, .. } = &self.address;
         let stream = amqp_tokio::connect_plain(host, *port).await?;
-        connected();
         let stream = match &self.tls {
             None => stream,
-            Some(tls) => amqp_tokio::connect_tls(stream, host, *port, tls.clone()).await?,
+            Some(tls) => {
+                connected();
+                amqp_tokio::connect_tls(stream, host, *port, tls.clone()).await?
+            }
         };
         Ok(match self.options.transport {
             Transport::Tcp => stream,

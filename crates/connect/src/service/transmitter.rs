@@ -97,7 +97,11 @@ impl Transmitter {
     /// Adds an address, and gives its place in the list. Its link is attached when something is sent to it.
     pub(crate) fn add(&mut self, node: String) -> usize {
         let address = Address { node, attached_at_once: false };
-        self.links.push(Link { address, state: LinkState::Detached, max_message_bytes: USUAL_MESSAGE_BYTES_MAX });
+        self.links.push(Link {
+            address,
+            state: LinkState::Detached,
+            max_message_bytes: USUAL_MESSAGE_BYTES_MAX,
+        });
         self.links.len() - 1
     }
 

@@ -3,6 +3,7 @@
 //! * [`ServiceBusSource`] receives from a queue or subscription under locks, with a bound on the messages in work, renews
 //!   the locks of those that take long, and tells the service what is to become of each.
 //! * [`ServiceBusSink`] sends to a queue or topic: message by message without waiting, or in batches.
+//! * [`Browser`] looks at messages without locking them.
 //!
 //! How they connect is in [`service`](crate::service). Both make a broken link or connection again by themselves, with a
 //! growing delay; a token that is refused, or an entity that is gone, ends them.
@@ -14,7 +15,9 @@
 //! | `management_requests` | requests to the entity's `$management` node: renewals, and settlements whose link is gone |
 //! | `delivered` | what is where in a received message |
 //! | `sink` | the sink |
+//! | `browser` | looking without locks |
 
+mod browser;
 mod delivered;
 mod locks;
 mod management_requests;
@@ -22,6 +25,7 @@ mod options;
 mod sink;
 mod source;
 
+pub use browser::{BrowsedMessage, Browser};
 pub use options::{Entity, ReceiveOptions};
 pub use sink::ServiceBusSink;
 pub use source::ServiceBusSource;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
 mod connecting;
+mod producing;
 mod receiving;
 mod sending;
 mod service;

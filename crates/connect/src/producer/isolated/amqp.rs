@@ -171,6 +171,7 @@ async fn acknowledged(
 }
 
 fn unanswered(error: Option<amqp::connection::ConnectionError>) -> ServiceError {
-    let silent = || ServiceError::of_connection(NO_ANSWER, "the service closed the connection without an answer");
+    let silent =
+        || ServiceError::of_connection(NO_ANSWER, "the service closed the connection without an answer");
     error.map_or_else(silent, ServiceError::from)
 }

@@ -4,6 +4,7 @@
 //! for an answer leave together: open, session and the links for the claims are one write.
 
 mod amqp;
+mod http;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -16,7 +17,7 @@ use super::event::{NewEvent, Wire};
 use super::failure::{Fate, NO_PORTS, SendFailure};
 use super::lane::{Place, Run, Unit};
 use super::options::{ProducerOptions, ProducerTarget};
-use super::outlet::Outlet;
+use super::outlet::{Outlet, Requests};
 use crate::service::error::UNREACHABLE;
 use crate::service::{Endpoint, ServiceError};
 use crate::sink::SendToken;
@@ -57,7 +58,7 @@ pub struct IsolatedFailure {
     /// The stage that failed.
     pub stage: Stage,
     /// The stages until then.
-    pub stages: Stages,
+    pub stages: Box<Stages>,
 }
 
 /// Where isolated sends go, resolved once.
@@ -71,7 +72,8 @@ pub(super) struct Isolated {
 #[derive(Debug)]
 enum To {
     Amqp(Arc<Endpoint>),
-    Kafka(ProducerTarget),
+    Kafka(Box<ProducerTarget>),
+    Http(Arc<Requests>),
 }
 
 /// The stages of a send that is under way.
@@ -93,7 +95,8 @@ impl Isolated {
         let (to, wire) = match target {
             ProducerTarget::EventHubs(options) => (To::Amqp(Endpoint::resolve(options)?), Wire::EventHubs),
             ProducerTarget::ServiceBus(options) => (To::Amqp(Endpoint::resolve(options)?), Wire::ServiceBus),
-            target @ ProducerTarget::Kafka(_) => (To::Kafka(target), Wire::Kafka),
+            target @ ProducerTarget::Kafka(_) => (To::Kafka(Box::new(target)), Wire::Kafka),
+            ProducerTarget::Http(options) => (To::Http(Requests::to(options)?), Wire::Http),
         };
         Ok(Self { to, wire, timeout: options.timeout })
     }
@@ -109,11 +112,13 @@ impl Isolated {
             self.wire.encode(event, &mut message)?;
             match &self.to {
                 To::Amqp(endpoint) => amqp::send(endpoint, event.partition, &message, &mut course).await,
+                To::Http(requests) => http::send(requests, event.partition, &message, &mut course).await,
                 To::Kafka(target) => send_record(target, event, message, &mut course).await,
             }
         };
         let sent = tokio::time::timeout(self.timeout, sending).await;
-        let sent = sent.unwrap_or_else(|_elapsed| Err(SendFailure::timed_out(Fate::NotSent, self.timeout, None)));
+        let sent =
+            sent.unwrap_or_else(|_elapsed| Err(SendFailure::timed_out(Fate::NotSent, self.timeout, None)));
         match sent {
             Ok(()) => Ok(course.stages),
             Err(failure) => Err(course.failed(failure)),
@@ -189,7 +194,7 @@ impl Course {
             failure.condition == UNREACHABLE && failure.description.contains(CANNOT_ASSIGN_ADDRESS);
         let condition = if out_of_ports { NO_PORTS.to_owned() } else { failure.condition };
         let failure = SendFailure { fate, condition, ..failure };
-        IsolatedFailure { failure, stage: self.stage, stages: self.stages }
+        IsolatedFailure { failure, stage: self.stage, stages: Box::new(self.stages) }
     }
 }
 

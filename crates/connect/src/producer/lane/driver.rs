@@ -79,7 +79,9 @@ impl Driver {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            if self.is_blocked && let Poll::Ready(ready) = self.outlet.poll_ready(context) {
+            if self.is_blocked
+                && let Poll::Ready(ready) = self.outlet.poll_ready(context)
+            {
                 self.is_blocked = false;
                 if let Err(error) = ready {
                     return self.end(SendFailure::not_sent(error));
@@ -185,7 +187,9 @@ impl Driver {
                 self.wake.extend(inbox.slots.complete(slot, Ok(())).and_then(|(_, waker)| waker));
             };
             match &run.waiters {
-                Waiters::Each(slots) => slots[run.next.min(slots.len())..].iter().copied().for_each(&mut tell),
+                Waiters::Each(slots) => {
+                    slots[run.next.min(slots.len())..].iter().copied().for_each(&mut tell)
+                }
                 Waiters::All(slot) => tell(*slot),
                 Waiters::Nobody => {}
             }
@@ -198,7 +202,7 @@ impl Driver {
         run.is_unknown |= failure.fate == Fate::Unknown;
         self.operations += 1;
         let delay = self.shared.options.retry.delay_after(run.failures, self.operations);
-        match delay.filter(|_| failure.is_retryable() && !inbox.is_closing()) {
+        match delay.filter(|_| failure.is_retryable() && !inbox.is_abandoned()) {
             Some(delay) => {
                 self.shared.counters.retry();
                 let asked = match failure.class {
@@ -224,7 +228,7 @@ impl Driver {
         }
         let mut index = 0;
         while index < self.again.len() {
-            match self.again[index].0 <= now || inbox.is_closing() {
+            match self.again[index].0 <= now {
                 true => self.outgoing.push_back(self.again.swap_remove(index).1),
                 false => index += 1,
             }
@@ -239,7 +243,9 @@ impl Driver {
     /// Sends as much as the connection takes. Hot path. Says whether anything has left.
     fn send(&mut self) -> bool {
         let mut sent = false;
-        while !self.is_blocked && let Some(run) = self.outgoing.front_mut() {
+        while !self.is_blocked
+            && let Some(run) = self.outgoing.front_mut()
+        {
             let result = match run.unit {
                 Unit::Events => {
                     let mut result = Ok(());
@@ -316,7 +322,8 @@ impl Driver {
                 inbox.fail(&mut part, failure, counters, &mut self.wake);
             }
         }
-        let (given_up, left) = std::mem::take(&mut self.again).into_iter().partition(|(_, run)| run.remaining() == 0);
+        let (given_up, left) =
+            std::mem::take(&mut self.again).into_iter().partition(|(_, run)| run.remaining() == 0);
         self.again = left;
         let given_up: Vec<(Instant, Run)> = given_up;
         given_up.into_iter().for_each(|(_, run)| inbox.done(run));

@@ -94,20 +94,21 @@ impl Inbox {
         }
     }
 
-    /// Takes an event, and gives the driver if it has to be woken for that.
+    /// Takes an event, and gives the driver if it has to be woken for that. Who hands it over without a waker does not wait, neither
+    /// for room nor for an answer.
     ///
     /// # Errors
     /// When it can't be sent as it is, or nothing can be sent any more.
     pub(super) fn push(
         &mut self,
-        waker: &Waker,
+        waker: Option<&Waker>,
         rules: &Rules<'_>,
         event: &NewEvent<'_>,
         partition: Option<u32>,
     ) -> Result<(Taken, Option<Waker>), SendFailure> {
         self.check_open()?;
         if self.bytes >= rules.options.max_waiting_bytes {
-            self.room.push(waker.clone());
+            self.room.extend(waker.cloned());
             return Ok((Taken::Full, None));
         }
         let batching = rules.options.buffering.batching();
@@ -143,10 +144,11 @@ impl Inbox {
         let before = run.bytes.len();
         let encoded = rules.wire.encode(event, &mut run.bytes);
         let length = run.bytes.len() - before;
-        let encoded = encoded.and_then(|()| match length <= rules.max_bytes && before + length <= u32::MAX as usize {
-            true => Ok(()),
-            false => Err(SendFailure::too_large(length, rules.max_bytes)),
-        });
+        let encoded =
+            encoded.and_then(|()| match length <= rules.max_bytes && before + length <= u32::MAX as usize {
+                true => Ok(()),
+                false => Err(SendFailure::too_large(length, rules.max_bytes)),
+            });
         if let Err(failure) = encoded {
             run.bytes.truncate(before);
             let unused = run.ends.is_empty().then(|| gathering.runs.pop_back()).flatten();
@@ -163,7 +165,8 @@ impl Inbox {
         let is_full = run.ends.len() >= max_events || run.bytes.len() >= max_bytes;
         let slot = match &mut run.waiters {
             Waiters::Each(slots) => {
-                let slot = self.slots.take(waker.clone(), now, length);
+                let waker = waker.map_or_else(|| Waker::noop().clone(), Waker::clone);
+                let slot = self.slots.take(waker, now, length);
                 slots.push(slot);
                 Some(slot)
             }
@@ -328,7 +331,13 @@ impl Inbox {
     }
 
     /// Answers whoever waits for the events of a run that have not been sent, or counts them as lost.
-    pub(super) fn fail(&mut self, run: &mut Run, failure: &SendFailure, counters: &Counters, wake: &mut Vec<Waker>) {
+    pub(super) fn fail(
+        &mut self,
+        run: &mut Run,
+        failure: &SendFailure,
+        counters: &Counters,
+        wake: &mut Vec<Waker>,
+    ) {
         let remaining = run.remaining() as u64;
         match &run.waiters {
             Waiters::Each(slots) => {
@@ -407,6 +416,19 @@ impl Inbox {
         }
         self.flushing.push(waker.clone());
         (false, self.driver.take())
+    }
+
+    /// Whether there is room; if not, the caller is woken when there is.
+    pub(super) fn poll_room(&mut self, waker: &Waker, max_waiting_bytes: usize) -> bool {
+        let has_room = self.bytes < max_waiting_bytes || self.ended.is_some();
+        if !has_room {
+            self.room.push(waker.clone());
+        }
+        has_room
+    }
+
+    pub(super) const fn has_ended(&self) -> bool {
+        self.ended.is_some()
     }
 
     /// Takes nothing more. The driver has to be woken.

@@ -64,11 +64,15 @@ impl Shared {
 impl Lane {
     /// Sends through an outlet that is connected. Made within a tokio runtime.
     pub(super) fn start(outlet: Outlet, options: ProducerOptions, counters: Arc<Counters>) -> Self {
+        let wire = match options.buffering.batching() {
+            Some(_) => outlet.wire().in_batches(),
+            None => outlet.wire(),
+        };
         let shared = Arc::new(Shared {
             inbox: Mutex::new(Inbox::new()),
             options,
             counters,
-            wire: outlet.wire(),
+            wire,
             max_bytes: outlet.max_bytes(),
             partitions: outlet.partitions(),
         });
@@ -79,6 +83,27 @@ impl Lane {
     /// Hands an event over, and waits for what becomes of it; not for the latter where nobody is to.
     pub(super) fn send<'a>(&'a self, event: &'a NewEvent<'a>) -> Sending<'a> {
         Sending { lane: self, what: What::Event(event), slot: None }
+    }
+
+    /// Hands an event over that nobody waits for, unless there is no room.
+    pub(super) fn try_send(&self, event: &NewEvent<'_>) -> Result<bool, SendFailure> {
+        let partition = self.partition_of(event.partition, event.key)?;
+        let (taken, driver) = self.shared.inbox().push(None, &self.rules(), event, partition)?;
+        driver.into_iter().for_each(Waker::wake);
+        Ok(matches!(taken, Taken::Pushed(_)))
+    }
+
+    /// Waits until there is room.
+    pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self.shared.inbox().poll_room(context.waker(), self.shared.options.max_waiting_bytes) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Whether nothing can be sent any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared.inbox().has_ended()
     }
 
     /// The same with a batch.
@@ -103,7 +128,7 @@ impl Lane {
         if before > 0 && run.batch_length(event.body.len()) > self.shared.max_bytes {
             return Ok(false);
         }
-        self.shared.wire.encode(event, &mut run.bytes)?;
+        self.shared.wire.in_batches().encode(event, &mut run.bytes)?;
         let length = run.bytes.len() - before;
         if run.batch_length(0) <= self.shared.max_bytes {
             run.ends.push(run.bytes.len() as u32);
@@ -214,7 +239,7 @@ impl Future for Sending<'_> {
         let pushed = match what {
             What::Event(event) => {
                 let partition = lane.partition_of(event.partition, event.key)?;
-                lane.shared.inbox().push(waker, &lane.rules(), event, partition)
+                lane.shared.inbox().push(Some(waker), &lane.rules(), event, partition)
             }
             What::Batch(batch) => {
                 let max_waiting_bytes = lane.shared.options.max_waiting_bytes;

@@ -136,9 +136,8 @@ impl Slots {
 
     /// Those that have waited since this instant or longer.
     pub(super) fn waiting_since(&self, instant: Instant) -> Vec<SlotId> {
-        let overdue = |slot: &Slot| {
-            matches!(slot.state, State::Waiting(_) | State::Abandoned) && slot.since <= instant
-        };
+        let overdue =
+            |slot: &Slot| matches!(slot.state, State::Waiting(_) | State::Abandoned) && slot.since <= instant;
         let numbered = (0..).zip(&self.slots).filter(|(_, slot)| overdue(slot));
         numbered.map(|(index, slot)| SlotId { index, generation: slot.generation }).collect()
     }

@@ -44,9 +44,10 @@ impl AmqpOutlet {
 
     fn link(&mut self, place: &Place) -> usize {
         let Place::Partition(partition) = *place else { return ENTITY };
-        *self.partitions.entry(partition).or_insert_with(|| {
-            self.transmitter.add(format!("{}/Partitions/{partition}", self.entity))
-        })
+        *self
+            .partitions
+            .entry(partition)
+            .or_insert_with(|| self.transmitter.add(format!("{}/Partitions/{partition}", self.entity)))
     }
 
     #[inline]

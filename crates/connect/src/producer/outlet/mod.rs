@@ -1,6 +1,7 @@
 //! What a lane sends through: a connection to the service, in its protocol.
 
 mod amqp;
+mod http;
 mod kafka;
 
 use std::task::{Context, Poll};
@@ -12,13 +13,17 @@ use crate::service::ServiceError;
 use crate::sink::{SendOutcome, SendToken, SinkBusy};
 
 use amqp::AmqpOutlet;
+use http::HttpOutlet;
 use kafka::KafkaOutlet;
+
+pub(super) use http::Requests;
 
 /// See the module. Its methods are those of a [`Sink`](crate::sink::Sink), for runs.
 #[derive(Debug)]
 pub(super) enum Outlet {
     Amqp(Box<AmqpOutlet>),
     Kafka(Box<KafkaOutlet>),
+    Http(Box<HttpOutlet>),
 }
 
 impl Outlet {
@@ -35,6 +40,9 @@ impl Outlet {
                 Self::Amqp(Box::new(AmqpOutlet::connect(options.clone(), Wire::ServiceBus).await?))
             }
             ProducerTarget::Kafka(options) => Self::Kafka(Box::new(KafkaOutlet::connect(options).await?)),
+            ProducerTarget::Http(options) => {
+                Self::Http(Box::new(HttpOutlet::connect(options.clone()).await?))
+            }
         })
     }
 
@@ -42,6 +50,7 @@ impl Outlet {
         match self {
             Self::Amqp(outlet) => outlet.wire(),
             Self::Kafka(_) => Wire::Kafka,
+            Self::Http(_) => Wire::Http,
         }
     }
 
@@ -50,13 +59,14 @@ impl Outlet {
         match self {
             Self::Amqp(outlet) => outlet.max_bytes(),
             Self::Kafka(outlet) => outlet.max_bytes(),
+            Self::Http(outlet) => outlet.max_bytes(),
         }
     }
 
     /// How many partitions there are, where the client chooses among them.
     pub(super) fn partitions(&self) -> Option<u32> {
         match self {
-            Self::Amqp(_) => None,
+            Self::Amqp(_) | Self::Http(_) => None,
             Self::Kafka(outlet) => Some(outlet.partitions()),
         }
     }
@@ -67,6 +77,7 @@ impl Outlet {
         match self {
             Self::Amqp(outlet) => outlet.send_event(token, run),
             Self::Kafka(outlet) => outlet.send_event(token, run),
+            Self::Http(outlet) => outlet.send_event(token, run),
         }
     }
 
@@ -75,6 +86,7 @@ impl Outlet {
         match self {
             Self::Amqp(outlet) => outlet.send_batch(token, run),
             Self::Kafka(outlet) => outlet.send_batch(token, run),
+            Self::Http(outlet) => outlet.send_batch(token, run),
         }
     }
 
@@ -82,6 +94,7 @@ impl Outlet {
         match self {
             Self::Amqp(outlet) => outlet.poll_ready(context),
             Self::Kafka(outlet) => outlet.poll_ready(context),
+            Self::Http(outlet) => outlet.poll_ready(context),
         }
     }
 
@@ -93,6 +106,7 @@ impl Outlet {
         match self {
             Self::Amqp(outlet) => outlet.poll_outcomes(context, outcomes),
             Self::Kafka(outlet) => outlet.poll_outcomes(context, outcomes),
+            Self::Http(outlet) => outlet.poll_outcomes(context, outcomes),
         }
     }
 
@@ -101,6 +115,7 @@ impl Outlet {
         match self {
             Self::Amqp(outlet) => outlet.outage(),
             Self::Kafka(outlet) => outlet.outage(),
+            Self::Http(outlet) => outlet.outage(),
         }
     }
 
@@ -108,6 +123,8 @@ impl Outlet {
         match self {
             Self::Amqp(outlet) => outlet.shut_down().await,
             Self::Kafka(outlet) => outlet.shut_down().await,
+            // Its connections need no farewell.
+            Self::Http(_) => {}
         }
     }
 }

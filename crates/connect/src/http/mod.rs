@@ -1,0 +1,20 @@
+//! The REST interface of Event Hubs and Service Bus, for sending: one connection of HTTP/1.1 with one request at a time.
+//!
+//! | sends | request | body |
+//! |---|---|---|
+//! | an event | `POST /entity/messages`, or `/entity/partitions/3/messages` | the event's; the rest of it is in headers |
+//! | a batch | the same, as `application/vnd.microsoft.servicebus.json` | a JSON array |
+//!
+//! Whoever owns a connection polls it; there is no task behind it.
+
+mod connection;
+mod token;
+
+pub(crate) use connection::{HttpConnection, HttpFailure};
+pub(crate) use token::Token;
+
+/// The type of a body that is a batch. With a parameter the service takes it for a single event.
+pub(crate) const BATCH_TYPE: &str = "application/vnd.microsoft.servicebus.json";
+
+/// What a single event is said to be where it does not say so itself.
+pub(crate) const EVENT_TYPE: &str = "application/octet-stream";
