@@ -116,7 +116,12 @@ pub async fn connect_plain(host: &str, port: u16) -> Result<Stream, ConnectError
 }
 
 /// Does the client's part of the TLS handshake with `host:port` on a stream to it, without limit of time.
-pub async fn connect_tls(stream: Stream, host: &str, port: u16, tls: ClientTls) -> Result<Stream, ConnectError> {
+pub async fn connect_tls(
+    stream: Stream,
+    host: &str,
+    port: u16,
+    tls: ClientTls,
+) -> Result<Stream, ConnectError> {
     let ClientTls { config, server_name } = tls;
     let connector = TlsConnector::from(config);
     let failed = |source| ConnectError::Tls { host: host.to_owned(), port, source };

@@ -10,9 +10,11 @@ use crate::list::ListArguments;
 use crate::relay::RelayArguments;
 use crate::role::RoleArguments;
 use crate::run::RunArguments;
+use crate::send::SendArguments;
 use crate::serve::ServeArguments;
 use crate::shipping::{CompletionsArguments, ManArguments};
 use crate::show::ShowArguments;
+use crate::tail::{PeekArguments, TailArguments};
 
 /// What a person types.
 #[derive(Debug, Parser)]
@@ -52,6 +54,12 @@ pub(crate) enum Command {
     Serve(Box<ServeArguments>),
     /// Create, list, show and delete the hubs of a running service
     Hub(HubArguments),
+    /// Send the lines of a file or of standard input to a hub, queue or topic
+    Send(Box<SendArguments>),
+    /// Print the events of a hub, topic, queue, subscription or dead-letter queue, and go on with what comes
+    Tail(Box<TailArguments>),
+    /// Print the messages of a queue or subscription as they lie there
+    Peek(Box<PeekArguments>),
     /// Verify a data directory and name every damaged file, without changing anything
     Check(CheckArguments),
     /// Check that the lab finds known damage on this machine

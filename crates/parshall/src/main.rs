@@ -20,10 +20,13 @@ mod relay;
 mod role;
 mod run;
 mod selection;
+mod send;
 mod serve;
+mod service;
 mod shipping;
 mod show;
 mod signals;
+mod tail;
 mod target;
 mod terminal;
 
@@ -45,6 +48,9 @@ fn main() -> ExitCode {
         Command::Role(arguments) => role::execute(arguments),
         Command::Serve(arguments) => serve::execute(*arguments, quiet),
         Command::Hub(arguments) => hub::execute(arguments),
+        Command::Send(arguments) => send::execute(*arguments, quiet),
+        Command::Tail(arguments) => tail::execute(*arguments),
+        Command::Peek(arguments) => tail::execute_peek(*arguments),
         Command::Check(arguments) => check::execute(arguments),
         Command::Lab(arguments) => lab::execute(arguments, quiet),
         Command::Completions(arguments) => shipping::complete(arguments),

@@ -40,6 +40,9 @@ fn help_describes_every_command_and_option() {
     insta::assert_snapshot!("help_relay", anywhere(&["relay", "--help"]));
     insta::assert_snapshot!("help_serve", anywhere(&["serve", "--help"]));
     insta::assert_snapshot!("help_hub", anywhere(&["hub", "--help"]));
+    insta::assert_snapshot!("help_send", anywhere(&["send", "--help"]));
+    insta::assert_snapshot!("help_tail", anywhere(&["tail", "--help"]));
+    insta::assert_snapshot!("help_peek", anywhere(&["peek", "--help"]));
     insta::assert_snapshot!("help_check", anywhere(&["check", "--help"]));
     insta::assert_snapshot!("help_hub_create", anywhere(&["hub", "create", "--help"]));
     insta::assert_snapshot!("help_completions", anywhere(&["completions", "--help"]));

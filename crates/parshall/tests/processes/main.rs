@@ -11,6 +11,7 @@ mod relay;
 mod relay_health;
 mod relay_source;
 mod relay_topics;
+mod sending;
 mod serve;
 mod serve_announcement;
 mod serve_command;

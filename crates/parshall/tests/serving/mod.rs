@@ -59,6 +59,12 @@ impl Serving {
         Self::start_after(&format!("ulimit -S -n {descriptors}"), arguments)
     }
 
+    /// The same, with AMQP on an address that was free a moment ago.
+    pub(crate) fn start_at(amqp: &str, arguments: &[&str]) -> Self {
+        let addresses = ["--amqp", amqp, "--http", "127.0.0.1:0"];
+        Self::wait(serve(&[&addresses, arguments].concat()), Stdio::null())
+    }
+
     fn start_after(preparation: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new("/bin/sh");
         command
