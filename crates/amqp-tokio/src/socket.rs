@@ -53,6 +53,11 @@ impl Socket {
         self.acknowledges_at_once = true;
     }
 
+    /// Waits until something has come, and copies its beginning without taking it away: how many bytes, 0 at the end.
+    pub(crate) async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.peek(buffer).await
+    }
+
     /// What lets the peer write on. The system falls back into its habit with the next answer, so this is per read.
     fn acknowledge(&self) {
         #[cfg(target_os = "linux")]

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
@@ -162,6 +163,30 @@ pub async fn accept_tls_over(
 }
 
 impl Stream {
+    /// Waits until something has come, and copies its beginning without taking it away: how many bytes, 0 at the end. `None` where the
+    /// stream can't be looked into.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub async fn peek(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Plain(socket) => socket.peek(buffer).await.map(Some),
+            Self::Tls(stream) => {
+                let first = stream.as_mut().fill_buf().await?;
+                let length = first.len().min(buffer.len());
+                buffer[..length].copy_from_slice(&first[..length]);
+                Ok(Some(length))
+            }
+            Self::Other(_) => Ok(None),
+        }
+    }
+
+    /// The same stream with what was taken from its beginning.
+    #[must_use]
+    pub fn rewound(self, taken: Bytes) -> Self {
+        Self::Other(Box::new(Rewound { taken, stream: self }))
+    }
+
     /// See [`Socket::acknowledge_at_once`]; without effect on what is neither TCP nor TLS over it.
     pub fn acknowledge_at_once(&mut self) {
         match self {
@@ -233,6 +258,54 @@ impl AsyncWrite for Stream {
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
             Self::Other(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
         }
+    }
+}
+
+/// A stream from whose beginning something was taken.
+#[derive(Debug)]
+struct Rewound {
+    taken: Bytes,
+    stream: Stream,
+}
+
+impl AsyncRead for Rewound {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.taken.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        let length = self.taken.len().min(buffer.remaining());
+        buffer.put_slice(&self.taken.split_to(length));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Rewound {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -88,7 +88,7 @@ fn run(events: usize, case: Case) -> (f64, f64) {
         runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             port_out.send(listener.local_addr().unwrap().port()).unwrap();
-            let bound = Bound { listener, protocol: Protocol::Amqp, tls: None };
+            let bound = Bound { listener, protocol: Protocol::Amqp, tls: None, tls_besides: None };
             front.serve(bound, stopped).await;
         });
         thread_time()

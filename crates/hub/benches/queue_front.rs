@@ -102,7 +102,7 @@ fn through_the_front(messages: usize, batch: usize, under_way: usize) -> (f64, f
         runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             port_out.send(listener.local_addr().unwrap().port()).unwrap();
-            let bound = Bound { listener, protocol: Protocol::Amqp, tls: None };
+            let bound = Bound { listener, protocol: Protocol::Amqp, tls: None, tls_besides: None };
             front.serve(bound, stopped).await;
         });
         thread_time()

@@ -299,3 +299,29 @@ async fn a_client_that_says_nothing_is_counted_as_such_and_not_as_malformed() {
     }
     service.stop().await;
 }
+
+#[tokio::test]
+async fn events_sent_over_http_come_with_their_properties_as_headers() {
+    let service = service().await;
+    let token = service.connection_string(None);
+    let access::Credential::Key(key) = token.credential else { panic!("services have keys") };
+    let token = key.sign("http://localhost/", SystemTime::now() + std::time::Duration::from_secs(600));
+    let mut http = TcpStream::connect(service.amqp_address()).await.unwrap();
+    let request = format!(
+        "POST /events/partitions/0/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\nConnection: close\r\n\
+         Content-Type: text/plain\r\nPriority: High\r\nContent-Length: 4\r\n\r\nbody"
+    );
+    http.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    within(http.read_to_string(&mut reply)).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 201"), "{reply}");
+    let mut peer = Peer::new(&service).await;
+    let (error, batch) = peer.fetch(&fetch(0, 0, 0)).await;
+    assert_eq!(error, 0);
+    let batch = RecordBatch::read(&batch).unwrap();
+    let record = record::Records::of(batch.records()).next().unwrap().unwrap();
+    assert_eq!((record.key, record.value), (None, Some(&b"body"[..])));
+    let headers: Vec<_> = record.headers.iter().map(|(name, value)| (name, value.unwrap())).collect();
+    assert_eq!(headers, [("content-type", &b"text/plain"[..]), ("Priority", b"\xa1\x04High")]);
+    service.stop().await;
+}

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
+use units::date::{parse_http_date, parse_iso_date};
 
 /// What a client sets. Members that are not known are ignored.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -184,7 +185,8 @@ impl<'a> BrokerProperties<'a> {
         let Scalar::Text(text) = time else {
             return Err(NO_INSTANT);
         };
-        let time = httpdate::parse_http_date(text.trim()).map_err(|_| NO_INSTANT)?;
+        let text = text.trim();
+        let time = parse_http_date(text).or_else(|| parse_iso_date(text)).ok_or(NO_INSTANT)?;
         Ok(Some(milliseconds_of(time)))
     }
 }
@@ -350,8 +352,10 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap().time_to_live_ms(), Ok(Some(milliseconds)), "{text}");
         }
-        let scheduled = r#"{"ScheduledEnqueueTimeUtc": "Wed, 09 Jul 2014 21:20:00 GMT"}"#;
-        assert_eq!(parse(scheduled).unwrap().scheduled_enqueue_time(), Ok(Some(1_404_940_800_000)));
+        for time in ["Wed, 09 Jul 2014 21:20:00 GMT", "2014-07-09T21:20:00Z"] {
+            let scheduled = format!(r#"{{"ScheduledEnqueueTimeUtc": "{time}"}}"#);
+            assert_eq!(parse(&scheduled).unwrap().scheduled_enqueue_time(), Ok(Some(1_404_940_800_000)));
+        }
     }
 
     #[test]

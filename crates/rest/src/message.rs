@@ -12,7 +12,7 @@ use amqp::message::{Header, encode};
 use amqp::performative::descriptor;
 
 use crate::broker_properties::{BrokerProperties, PropertiesError};
-use crate::head::Field;
+use crate::head::{FIELDS_MAX, Field};
 use crate::property;
 
 /// Appends the sections of an event up to its body, of which `body` bytes follow: its content type, and the header fields that are
@@ -58,12 +58,16 @@ pub fn message_head(
 
 /// Appends header fields that are properties as application properties; nothing if there are none.
 pub fn custom_properties(out: &mut Vec<u8>, fields: &[Field<'_>]) {
-    let custom = || fields.iter().filter(|field| property::is_custom(field.name));
-    let count = custom().count() as u32;
-    if count > 0 {
+    let is_custom = |places: u64, (place, field): (usize, &Field<'_>)| {
+        places | u64::from(property::is_custom(field.name)) << place
+    };
+    let custom = fields.iter().take(FIELDS_MAX).enumerate().fold(0, is_custom);
+    if custom != 0 {
         write::descriptor(out, descriptor::APPLICATION_PROPERTIES);
-        write::map(out, count, |out| {
-            for field in custom() {
+        write::map(out, custom.count_ones(), |out| {
+            for (_, field) in
+                fields.iter().enumerate().filter(|(place, _)| *place < FIELDS_MAX && custom >> place & 1 == 1)
+            {
                 write::string(out, field.name);
                 property::write_guessed(out, &property::text(field.value));
             }
@@ -139,6 +143,9 @@ fn properties(out: &mut Vec<u8>, broker: &BrokerProperties<'_>, content_type: Op
         }
     });
 }
+
+// A bit for each field.
+const _: () = assert!(FIELDS_MAX <= 64);
 
 /// Annotation by which the partition is picked.
 pub const PARTITION_KEY: &str = "x-opt-partition-key";

@@ -4,4 +4,5 @@ pub mod amqp;
 pub mod http;
 pub(crate) mod kafka;
 pub mod listener;
+pub(crate) mod messaging;
 mod pending;

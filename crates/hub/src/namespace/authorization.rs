@@ -97,6 +97,27 @@ impl Namespace {
         Ok(claim)
     }
 
+    /// The claim of whoever presents `token` for what is at `path` at `now`, under whatever name of a host it was signed: clients reach
+    /// this namespace by many.
+    pub fn authorize_signature(
+        &self,
+        token: &str,
+        path: &str,
+        now: SystemTime,
+    ) -> Result<Claim, AuthorizationError> {
+        if self.signatures() == SignaturePolicy::AcceptAny {
+            return Ok(self.unlimited_claim());
+        }
+        let token = SharedAccessSignature::parse(token)?;
+        let rule = token.verify(self.rules(), now)?;
+        if !token.resource().covers_path(path) {
+            let signed = token.resource().to_string();
+            return Err(AuthorizationError::Audience { signed, audience: path.to_owned() });
+        }
+        let expires_at = Some(token.expires_at());
+        Ok(Claim { resource: token.resource().clone(), rights: rule.rights, expires_at })
+    }
+
     /// The claim of whoever knows the value of the key `name`: for the whole namespace, without end.
     pub fn authorize_key(&self, name: &str, value: &str) -> Result<Claim, AuthorizationError> {
         if self.signatures() == SignaturePolicy::AcceptAny {

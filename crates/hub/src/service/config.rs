@@ -78,7 +78,7 @@ impl Listener {
         let failed = |source| StartError::Listen { protocol, security, address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok((Bound { listener, protocol, tls }, address))
+        Ok((Bound { listener, protocol, tls, tls_besides: None }, address))
     }
 }
 

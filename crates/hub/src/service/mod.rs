@@ -47,8 +47,10 @@ use listen::AcceptFailures;
 use crate::front::amqp::{AmqpFront, AmqpMetrics};
 use crate::front::http::blob::{BlobFaults, BlobMetrics};
 use crate::front::http::operations::OperationsFront;
+use crate::front::http::rest::{RestFront, RestMetrics};
 use crate::front::kafka::{KafkaFront, KafkaMetrics};
 use crate::front::listener;
+use crate::front::messaging::MessagingFront;
 use crate::namespace::{Namespace, NamespaceMetrics, SignaturePolicy};
 
 /// A running service. Dropping it stops it too, without waiting for its clients' farewell.
@@ -89,9 +91,11 @@ impl Service {
         for listener in config.listeners {
             let openness = match listener.protocol {
                 Protocol::Blob => &blob_openness,
-                Protocol::Amqp | Protocol::AmqpWebSocket | Protocol::Kafka | Protocol::Operations => {
-                    &openness
-                }
+                Protocol::Amqp
+                | Protocol::AmqpWebSocket
+                | Protocol::Rest
+                | Protocol::Kafka
+                | Protocol::Operations => &openness,
             };
             let (listening, address) = listener.bind(openness.as_ref()).await?;
             let (protocol, security) = (listening.protocol, listening.security());
@@ -117,9 +121,12 @@ impl Service {
             shares.refusals,
             Arc::clone(&accept_failures),
         );
+        let rest_front = RestFront::new(Arc::clone(&namespace));
+        let messaging_front = MessagingFront::new(Arc::clone(&amqp_front), Arc::clone(&rest_front));
         let mut collectors: Vec<Box<dyn Collector>> = vec![
             Box::new(NamespaceMetrics(Arc::clone(&namespace))),
-            Box::new(AmqpMetrics(Arc::clone(&amqp_front))),
+            Box::new(AmqpMetrics(amqp_front)),
+            Box::new(RestMetrics(rest_front)),
         ];
         // What was decided is brought to its end even if nobody serves Kafka any longer.
         let coordinators = match serves_kafka || namespace.has_coordinator_log() {
@@ -152,11 +159,12 @@ impl Service {
             );
         }
         let operations = OperationsFront::new(collectors, shares.operations, accept_failures);
+        listener::serve_http_over_tls(&mut bound);
         for bound in bound {
             let stopped = stopped.clone();
             match bound.protocol {
-                Protocol::Amqp | Protocol::AmqpWebSocket => {
-                    tasks.spawn(Arc::clone(&amqp_front).serve(bound, stopped));
+                Protocol::Amqp | Protocol::AmqpWebSocket | Protocol::Rest => {
+                    tasks.spawn(listener::serve(Arc::clone(&messaging_front), bound, stopped));
                 }
                 Protocol::Kafka => {
                     if let Some(front) = &kafka_front {

@@ -145,6 +145,19 @@ pub(crate) struct ServeArguments {
     )]
     http: SocketAddr,
 
+    /// An address for events and messages over HTTP (REST) alone [default: none]
+    ///
+    /// They are served on the address for AMQP as well, and over TLS on that for AMQP with TLS.
+    /// Example: --http-ingress 127.0.0.1:8081
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, help_heading = "Addresses")]
+    http_ingress: Option<SocketAddr>,
+
+    /// An address for events and messages over HTTP (REST) with TLS alone [default: none]
+    ///
+    /// Example: --http-ingress-tls 127.0.0.1:8444
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
+    http_ingress_tls: Option<SocketAddr>,
+
     /// The address for clients of blob storage [default: none]
     ///
     /// The account is the development emulator's unless the file has `blob:`. With --data-dir, blobs survive
@@ -321,7 +334,11 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         false => arguments.amqps,
     };
     let mut authority = None;
-    let encrypted = amqps.or(arguments.websocket_tls).or(arguments.kafka_tls).or(arguments.blob_tls);
+    let encrypted = amqps
+        .or(arguments.websocket_tls)
+        .or(arguments.kafka_tls)
+        .or(arguments.http_ingress_tls)
+        .or(arguments.blob_tls);
     let certificate = match encrypted {
         None => None,
         Some(_) => {
@@ -357,6 +374,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         (Protocol::Amqp, None, amqps),
         (Protocol::AmqpWebSocket, arguments.websocket, arguments.websocket_tls),
         (Protocol::Kafka, arguments.kafka, arguments.kafka_tls),
+        (Protocol::Rest, arguments.http_ingress, arguments.http_ingress_tls),
         (Protocol::Blob, arguments.blob, arguments.blob_tls),
     ] {
         listeners.extend(plain.map(|address| Listener::plain(protocol, address)));
@@ -443,6 +461,8 @@ const fn option_of(protocol: Protocol, security: TransportSecurity) -> &'static 
         (Protocol::AmqpWebSocket, TransportSecurity::Tls) => "--websocket-tls ",
         (Protocol::Kafka, TransportSecurity::Plain) => "--kafka ",
         (Protocol::Kafka, TransportSecurity::Tls) => "--kafka-tls ",
+        (Protocol::Rest, TransportSecurity::Plain) => "--http-ingress ",
+        (Protocol::Rest, TransportSecurity::Tls) => "--http-ingress-tls ",
         (Protocol::Blob, TransportSecurity::Plain) => "--blob ",
         (Protocol::Blob, TransportSecurity::Tls) => "--blob-tls ",
         (Protocol::Operations, _) => "--http ",

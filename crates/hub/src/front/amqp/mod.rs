@@ -30,7 +30,10 @@ use listen::{AcceptFailures, Place};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub(super) use event_hubs::PUBLISHER;
+pub(super) use links::node::Stored;
 pub(crate) use metrics::AmqpMetrics;
+pub(super) use service_bus::{EntityAddress, Part, SendLink, queue_error_sentence, queue_error_status};
 
 use super::listener::{self, Bound, Front, Gate, HANDSHAKE_TIMEOUT, Protocol, WhenFull};
 use crate::namespace::Namespace;
@@ -198,7 +201,7 @@ async fn open(stream: Stream, protocol: Protocol) -> Option<Stream> {
 }
 
 /// Largest event or batch, in bytes: what the service takes in its standard tier and above.
-const MAX_MESSAGE_SIZE: u64 = 1024 * 1024;
+pub(super) const MAX_MESSAGE_SIZE: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

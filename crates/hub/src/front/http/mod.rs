@@ -1,6 +1,7 @@
-//! What is served over HTTP: each service is a folder that takes requests and gives responses, and `server` is beneath all of
-//! them.
+//! What is served over HTTP: each service is a folder that takes requests and gives responses. `server` is beneath those that are
+//! hyper's.
 
 pub mod blob;
 pub(crate) mod operations;
+pub(crate) mod rest;
 mod server;

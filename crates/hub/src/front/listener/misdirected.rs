@@ -19,24 +19,29 @@ use super::{HANDSHAKE_TIMEOUT, Protocol};
 pub(super) struct Expectation {
     protocol: Protocol,
     security: TransportSecurity,
+    /// Whether clients may begin with TLS although the address is for the clear.
+    takes_tls: bool,
     reported: Mutex<Option<Instant>>,
 }
 
 impl Expectation {
-    pub(super) const fn new(protocol: Protocol, security: TransportSecurity) -> Self {
-        Self { protocol, security, reported: Mutex::new(None) }
+    pub(super) const fn new(protocol: Protocol, security: TransportSecurity, takes_tls: bool) -> Self {
+        Self { protocol, security, takes_tls, reported: Mutex::new(None) }
     }
 
     /// Looks at what the client says first, and reports it if it doesn't belong here. Waits no longer for it than for a
     /// handshake.
-    pub(super) async fn compare(&self, socket: &TcpStream, peer: SocketAddr) {
+    pub(super) async fn compare(&self, socket: &TcpStream, peer: SocketAddr) -> Option<Spoken> {
         let mut first = [0; 4];
-        let Ok(Ok(length)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, socket.peek(&mut first)).await else {
-            return;
-        };
-        let Some(spoken) = Spoken::of(&first[..length]).filter(|spoken| *spoken != self.spoken()) else {
-            return;
-        };
+        let peeked = tokio::time::timeout(HANDSHAKE_TIMEOUT, socket.peek(&mut first)).await;
+        let spoken = Spoken::of(&first[..peeked.ok()?.ok()?])?;
+        if !self.admits(spoken) {
+            self.report(spoken, peer);
+        }
+        Some(spoken)
+    }
+
+    fn report(&self, spoken: Spoken, peer: SocketAddr) {
         let (expected, advice) = (self.protocol.name_over(self.security), self.advice(spoken));
         match self.is_news() {
             true => tracing::warn!(%peer, "a client speaks {spoken} on the address for {expected}: {advice}"),
@@ -44,12 +49,13 @@ impl Expectation {
         }
     }
 
-    const fn spoken(&self) -> Spoken {
+    const fn admits(&self, spoken: Spoken) -> bool {
         match (self.security, self.protocol) {
-            (TransportSecurity::Tls, _) => Spoken::Tls,
-            (TransportSecurity::Plain, Protocol::Amqp) => Spoken::Amqp,
-            (TransportSecurity::Plain, Protocol::Kafka) => Spoken::Kafka,
-            (TransportSecurity::Plain, _) => Spoken::Http,
+            (TransportSecurity::Tls, _) => matches!(spoken, Spoken::Tls),
+            (TransportSecurity::Plain, _) if matches!(spoken, Spoken::Tls) => self.takes_tls,
+            (TransportSecurity::Plain, Protocol::Amqp) => matches!(spoken, Spoken::Amqp | Spoken::Http),
+            (TransportSecurity::Plain, Protocol::Kafka) => matches!(spoken, Spoken::Kafka),
+            (TransportSecurity::Plain, _) => matches!(spoken, Spoken::Http),
         }
     }
 
@@ -79,7 +85,7 @@ impl Expectation {
                 "it does so without TLS; its URL must begin with https:// or wss://"
             }
             (Spoken::Http, ..) => {
-                "AMQP over WebSocket, blobs, health and metrics each have an address of their own"
+                "HTTP for events and messages, AMQP over WebSocket, blobs, health and metrics have addresses of their own"
             }
         }
     }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use access::TransportSecurity;
-use amqp_tokio::{Socket, Stream};
+use amqp_tokio::{Socket, Spoken, Stream};
 use listen::{AcceptFailures, Acceptor, Place, Places};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
@@ -41,6 +41,8 @@ pub struct Bound {
     pub protocol: Protocol,
     /// The certificate, where it is spoken over TLS.
     pub tls: Option<Arc<ServerConfig>>,
+    /// The certificate for clients that begin with TLS where it is spoken in the clear; without one they are not served.
+    pub tls_besides: Option<Arc<ServerConfig>>,
 }
 
 impl Bound {
@@ -51,6 +53,25 @@ impl Bound {
             Some(_) => TransportSecurity::Tls,
             None => TransportSecurity::Plain,
         }
+    }
+}
+
+/// Has clients of AMQP's and HTTP's addresses choose HTTP/2 over TLS, and gives addresses in the clear the certificate of the others,
+/// if there is one: so a client needs to know one port only.
+pub(crate) fn serve_http_over_tls(bound: &mut [Bound]) {
+    let is_for_messages = |bound: &&mut Bound| matches!(bound.protocol, Protocol::Amqp | Protocol::Rest);
+    let mut certificate = None;
+    for bound in bound.iter_mut().filter(is_for_messages) {
+        if let Some(tls) = &mut bound.tls {
+            // Clients of AMQP name no protocol.
+            let mut with_names = ServerConfig::clone(tls);
+            with_names.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            *tls = Arc::new(with_names);
+            certificate.get_or_insert_with(|| Arc::clone(tls));
+        }
+    }
+    for bound in bound.iter_mut().filter(is_for_messages).filter(|bound| bound.tls.is_none()) {
+        bound.tls_besides = certificate.clone();
     }
 }
 
@@ -75,6 +96,8 @@ pub(crate) struct Connection {
     pub(crate) stream: Stream,
     pub(crate) protocol: Protocol,
     pub(crate) security: TransportSecurity,
+    /// What the client said first, beneath any TLS, if it said anything.
+    pub(crate) spoken: Option<Spoken>,
     pub(crate) peer: SocketAddr,
     /// Where the client found us.
     pub(crate) local: SocketAddr,
@@ -163,10 +186,10 @@ enum Admitted {
 /// Serves the connections that `bound` accepts until `stop` becomes true. Returns when each of them has ended.
 pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch::Receiver<bool>) {
     let (protocol, security) = (bound.protocol, bound.security());
-    let Bound { listener, tls, .. } = bound;
+    let Bound { listener, tls, tls_besides, .. } = bound;
     let mut acceptor =
         Acceptor::new(listener, protocol.name_over(security), Arc::clone(&front.gate().failures));
-    let expectation = Arc::new(Expectation::new(protocol, security));
+    let expectation = Arc::new(Expectation::new(protocol, security, tls_besides.is_some()));
     let mut connections = JoinSet::new();
     loop {
         let (socket, peer) = tokio::select! {
@@ -186,21 +209,34 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
             Admitted::To(place) => {
                 tracing::debug!(%peer, "accepted");
                 let shaper = front.gate().shaper();
-                let expectation = Arc::clone(&expectation);
+                let (expectation, tls_besides) = (Arc::clone(&expectation), tls_besides.clone());
                 connections.spawn(async move {
                     let lost = place.lost();
                     let serving = async {
-                        tokio::select! {
-                            () = expectation.compare(&socket, peer) => {}
+                        let spoken = tokio::select! {
+                            spoken = expectation.compare(&socket, peer) => spoken,
                             _ = stop.wait_for(|stop| *stop) => return,
-                        }
+                        };
+                        let (tls, security) = match (tls, tls_besides, spoken) {
+                            (None, Some(tls), Some(Spoken::Tls)) => (Some(tls), TransportSecurity::Tls),
+                            (tls, ..) => (tls, security),
+                        };
                         // A socket without an address is closed.
                         let Ok(local) = socket.local_addr() else {
                             return;
                         };
                         if let Some(stream) = handshake(socket, tls, shaper.as_ref(), &mut stop).await {
-                            let connection =
-                                Connection { stream, protocol, security, peer, local, place, shaper, stop };
+                            let connection = Connection {
+                                stream,
+                                protocol,
+                                security,
+                                spoken,
+                                peer,
+                                local,
+                                place,
+                                shaper,
+                                stop,
+                            };
                             front.serve_connection(connection).await;
                         }
                     };

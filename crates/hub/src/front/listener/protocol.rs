@@ -7,12 +7,14 @@ use access::TransportSecurity;
 /// What is spoken on an address, apart from whether it is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// AMQP: hubs, queues and topics.
+    /// AMQP: hubs, queues and topics. Clients that speak HTTP are served as well.
     Amqp,
     /// AMQP in the messages of a WebSocket.
     AmqpWebSocket,
     /// Kafka: hubs.
     Kafka,
+    /// HTTP: hubs, queues and topics.
+    Rest,
     /// HTTP for blobs.
     Blob,
     /// HTTP for health and metrics.
@@ -36,6 +38,8 @@ impl Protocol {
             (Self::AmqpWebSocket, TransportSecurity::Tls) => "AMQP over WebSocket and TLS",
             (Self::Kafka, TransportSecurity::Plain) => "Kafka",
             (Self::Kafka, TransportSecurity::Tls) => "Kafka over TLS",
+            (Self::Rest, TransportSecurity::Plain) => "HTTP for events and messages",
+            (Self::Rest, TransportSecurity::Tls) => "HTTP for events and messages over TLS",
             (Self::Blob, TransportSecurity::Plain) => "blob storage",
             (Self::Blob, TransportSecurity::Tls) => "blob storage over TLS",
             (Self::Operations, _) => "HTTP",

@@ -50,7 +50,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let bound = Bound { listener, protocol: Protocol::Amqp, tls: None };
+        let bound = Bound { listener, protocol: Protocol::Amqp, tls: None, tls_besides: None };
         let serving = tokio::spawn(serve(Arc::clone(&front), bound, stopped));
         Self { address, front, stop, serving }
     }

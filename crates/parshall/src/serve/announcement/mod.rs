@@ -71,6 +71,7 @@ enum ListeningProtocol {
     Amqp,
     Websocket,
     Kafka,
+    HttpIngress,
     Blob,
     Http,
 }
@@ -184,6 +185,7 @@ fn listeners(service: &Service) -> Vec<Listening> {
         (Protocol::Amqp, ListeningProtocol::Amqp, "amqp", ""),
         (Protocol::AmqpWebSocket, ListeningProtocol::Websocket, "ws", WEB_SOCKET_PATH),
         (Protocol::Kafka, ListeningProtocol::Kafka, "kafka", ""),
+        (Protocol::Rest, ListeningProtocol::HttpIngress, "http", ""),
         (Protocol::Blob, ListeningProtocol::Blob, "http", ""),
         (Protocol::Operations, ListeningProtocol::Http, "http", ""),
     ] {

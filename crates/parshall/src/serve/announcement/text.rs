@@ -34,6 +34,8 @@ fn write(announcement: &Announcement, text: &mut String) -> fmt::Result {
         ("AMQP over WSS", url(ListeningProtocol::Websocket, true)),
         ("Kafka", address(ListeningProtocol::Kafka, false)),
         ("Kafka over TLS", address(ListeningProtocol::Kafka, true)),
+        ("HTTP ingress", url(ListeningProtocol::HttpIngress, false)),
+        ("HTTPS ingress", url(ListeningProtocol::HttpIngress, true)),
         ("Trusted authority", announcement.certificate_authority.clone()),
         ("Health", announcement.health.clone()),
         ("Metrics", announcement.metrics.clone()),

@@ -263,7 +263,7 @@ const SERVICE_ANNOTATIONS: [&str; 4] =
     ["x-opt-sequence-number", "x-opt-offset", "x-opt-enqueued-time", PUBLISHER];
 
 /// Annotation with the name of the publisher, of events that came by its address.
-pub(super) const PUBLISHER: &str = "x-opt-publisher";
+pub(in crate::front) const PUBLISHER: &str = "x-opt-publisher";
 
 /// Sections that an event may have beside its message annotations: properties, application properties, footer, bodies,
 /// and what stands in front of them.

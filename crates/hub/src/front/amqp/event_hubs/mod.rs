@@ -19,3 +19,5 @@ pub(super) mod management;
 pub(super) mod publish;
 mod runtime_metrics;
 mod start;
+
+pub(in crate::front) use incoming::PUBLISHER;

@@ -45,7 +45,7 @@ pub(super) fn condition_of(error: &QueueError) -> ErrorCondition {
 }
 
 /// The same as a status of HTTP.
-pub(super) const fn status_of(error: &QueueError) -> i32 {
+pub(in crate::front) const fn status_of(error: &QueueError) -> i32 {
     match error {
         QueueError::Full { .. } => 403,
         QueueError::TooLong | QueueError::PropertiesTooLong | QueueError::AnswerTooLong(_) => 413,
@@ -73,7 +73,7 @@ pub(super) fn message_condition(error: &MessageError) -> ErrorCondition {
 }
 
 /// The text of an error: the service's, where people look for parts of it, else ours as a sentence.
-pub(super) fn sentence(error: &QueueError) -> String {
+pub(in crate::front) fn sentence(error: &QueueError) -> String {
     match error {
         QueueError::MessageLockLost => MESSAGE_LOCK_LOST.to_owned(),
         QueueError::SessionLockLost => {

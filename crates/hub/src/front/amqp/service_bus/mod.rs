@@ -21,10 +21,11 @@ mod outgoing;
 mod sessions;
 mod settle;
 
-pub(super) use address::EntityAddress;
+pub(in crate::front) use address::{EntityAddress, Part};
 pub(super) use attach::{AdmittedEntity, EntityAdmission};
+pub(in crate::front) use conditions::{sentence as queue_error_sentence, status_of as queue_error_status};
 pub(super) use deliver::ReceiveLink;
-pub(super) use enqueue::SendLink;
+pub(in crate::front) use enqueue::SendLink;
 pub(super) use management::{LockedSession, ManagedEntity, Request};
 pub(super) use sessions::{Held, HeldAttach};
 pub(super) use settle::{settle, unknown_delivery};
