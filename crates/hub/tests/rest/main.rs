@@ -5,6 +5,7 @@
 //! * `reads`: what is told of entities.
 //! * `ports`: one address for all protocols, and HTTP/2.
 //! * `refusals`: whoever may not, or asks for what is not there.
+//! * `shaped`: what a service profile makes of requests.
 //! * `faults`: what is no request, too much or too slow, and that others are served all the while.
 //!
 //! Unmodified clients are in `compat/`.
@@ -18,3 +19,4 @@ mod messages;
 mod ports;
 mod reads;
 mod refusals;
+mod shaped;
