@@ -25,6 +25,6 @@ async fn a_client_uses_web_sockets_if_configured() {
         client.close().await;
     }
     let error = ManagementClient::connect(at(Protocol::Operations)).await.unwrap_err();
-    assert_eq!(error.condition, "connection:not-web-socket");
+    assert_eq!(error.condition, "connection:web-socket");
     service.stop().await;
 }

@@ -110,12 +110,13 @@ impl Namespace {
         }
         let token = SharedAccessSignature::parse(token)?;
         let rule = token.verify(self.rules(), now)?;
-        if !token.resource().covers_path(path) {
-            let signed = token.resource().to_string();
+        // Some sign the whole URL, with its query.
+        let signed = token.resource().to_string();
+        let resource = Resource::parse(signed.split('?').next().unwrap_or(&signed));
+        if !resource.covers_path(path) {
             return Err(AuthorizationError::Audience { signed, audience: path.to_owned() });
         }
-        let expires_at = Some(token.expires_at());
-        Ok(Claim { resource: token.resource().clone(), rights: rule.rights, expires_at })
+        Ok(Claim { resource, rights: rule.rights, expires_at: Some(token.expires_at()) })
     }
 
     /// The claim of whoever knows the value of the key `name`: for the whole namespace, without end.

@@ -103,7 +103,7 @@ async fn a_malformed_frame_closes_the_connection_with_its_condition() {
 async fn a_client_that_does_not_speak_amqp_gets_the_supported_protocol_and_is_disconnected() {
     let service = service().await;
     for hello in
-        [&b"GET / HTTP/1.1\r\n\r\n"[..], b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"]
+        [&b"hello, who is there?"[..], b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"]
     {
         let mut socket = TcpStream::connect(service.amqp_address()).await.unwrap();
         socket.write_all(hello).await.unwrap();

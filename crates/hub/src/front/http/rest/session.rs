@@ -262,7 +262,7 @@ impl Session {
             .ok_or_else(|| Refusal::new(400, "The path of the URL is no text in UTF-8."))?;
         let asked = Asked::of(&target.path, request.method)?;
         *operation = asked.operation;
-        let expires_at = self.authorize(token, &asked, now)?;
+        let expires_at = self.authorize(token, &target.path, &asked, now)?;
         self.place.prove();
         let route = asked.find(&self.front.namespace)?;
         if asked.operation == Operation::Send {
@@ -276,6 +276,7 @@ impl Session {
     fn authorize(
         &self,
         token: &[u8],
+        path: &str,
         asked: &Asked<'_>,
         now: SystemTime,
     ) -> Result<Option<SystemTime>, Refusal> {
@@ -287,7 +288,7 @@ impl Session {
             return Err(Refusal::without_token());
         }
         let token = String::from_utf8_lossy(token);
-        let claim = namespace.authorize_signature(&token, asked.entity, now);
+        let claim = namespace.authorize_signature(&token, path, now);
         let claim = claim.map_err(|error| Refusal::unauthorized(&error))?;
         match asked.rights.iter().any(|right| claim.rights.contains(*right)) {
             true => Ok(claim.expires_at),
