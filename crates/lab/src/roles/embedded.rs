@@ -45,7 +45,7 @@ impl RunningService for EmbeddedService {
                 self.service.connection_string_over(protocol(*connection), security(*connection), None)?;
             let certificate_authority = self.authority.clone().filter(|_| connection.tls);
             let kafka = match connection.protocol {
-                scenario::Protocol::Amqp => KafkaProperties::default(),
+                scenario::Protocol::Amqp | scenario::Protocol::Http => KafkaProperties::default(),
                 scenario::Protocol::Kafka => kafka::of_namespace(&string, certificate_authority.as_deref()),
             };
             Some(EntryPoint {
@@ -173,6 +173,7 @@ const fn protocol(connection: Connection) -> Protocol {
         (scenario::Protocol::Amqp, Transport::WebSocket) => Protocol::AmqpWebSocket,
         // The checks of the scenario leave it TCP alone.
         (scenario::Protocol::Kafka, Transport::Tcp | Transport::WebSocket) => Protocol::Kafka,
+        (scenario::Protocol::Http, Transport::Tcp | Transport::WebSocket) => Protocol::Rest,
     }
 }
 

@@ -78,6 +78,9 @@ pub enum BackendError {
     /// The program that is the client can't be used.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// Something other than a producer is to speak HTTP.
+    #[error("only producers speak HTTP")]
+    OnlyProducers,
     /// This build has no such client of Kafka.
     #[error("this build has no librdkafka")]
     NoClient,
@@ -133,7 +136,8 @@ impl Backend for Network {
 
     fn codec(&self, protocol: Protocol) -> NetworkCodec {
         match protocol {
-            Protocol::Amqp => NetworkCodec::Amqp(AmqpCodec),
+            // A producer takes payloads, however they are wrapped on their way to it.
+            Protocol::Amqp | Protocol::Http => NetworkCodec::Amqp(AmqpCodec),
             Protocol::Kafka => NetworkCodec::Kafka(KafkaCodec),
         }
     }
@@ -156,6 +160,7 @@ impl Backend for Network {
                 Box::new(service_bus::open_sink(endpoint).await?)
             }
             (Protocol::Kafka, entity) => kafka::open_sink(endpoint, entity).await?,
+            (Protocol::Http, _) => return Err(BackendError::OnlyProducers),
         };
         Ok(sink)
     }
@@ -174,6 +179,7 @@ impl Backend for Network {
                 service_bus::open_source(endpoint, options).await
             }
             (Protocol::Kafka, entity) => kafka::open_source(endpoint, entity, options, read_from).await,
+            (Protocol::Http, _) => Err(BackendError::OnlyProducers),
         }
     }
 }

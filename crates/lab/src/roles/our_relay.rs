@@ -140,6 +140,7 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
             let reading = ReadingConfig { adapt_prefetch: None, ..reading(config)? }.of_member(&options);
             SourceConfig::Kafka(Box::new(KafkaSourceConfig { options, topics: None, group, reading }))
         }
+        (Protocol::Http, _) => return Err(BackendError::OnlyProducers),
         (Protocol::Amqp, Entity::Hub(hub)) => {
             let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
             relay.group =

@@ -46,6 +46,7 @@ impl ProducerSink {
                 ProducerTarget::ServiceBus(service_bus::client_options(endpoint)?)
             }
             (Protocol::Kafka, entity) => ProducerTarget::Kafka(kafka::options(endpoint, entity)?),
+            (Protocol::Http, _) => ProducerTarget::Http(service_bus::client_options(endpoint)?),
         };
         let producer = Producer::connect(target, how.options()).await?;
         Ok(Self {

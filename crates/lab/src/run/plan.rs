@@ -103,7 +103,7 @@ impl<'a> TrialPlan<'a> {
     pub(super) fn reads_dates_of_the_service(&self) -> bool {
         let reads_records =
             |pipeline: &scenario::Pipeline| pipeline.from.connection.protocol == Protocol::Kafka;
-        self.topology.load.connection.protocol == Protocol::Amqp
+        self.topology.load.connection.protocol != Protocol::Kafka
             || !self.topology.pipeline.as_ref().is_some_and(reads_records)
     }
 
@@ -608,6 +608,8 @@ pub(super) const fn transport_name(connection: Connection) -> &'static str {
         (Protocol::Amqp, Transport::WebSocket, true) => "web-socket-tls",
         (Protocol::Kafka, _, false) => "kafka",
         (Protocol::Kafka, _, true) => "kafka-tls",
+        (Protocol::Http, _, false) => "http",
+        (Protocol::Http, _, true) => "https",
     }
 }
 

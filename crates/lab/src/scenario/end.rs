@@ -62,6 +62,8 @@ pub enum Protocol {
     Amqp,
     /// The protocol of Apache Kafka: an event is a record, and a hub a topic.
     Kafka,
+    /// The REST interface over HTTP, which producers send through.
+    Http,
 }
 
 /// What carries the bytes of a connection.

@@ -27,7 +27,7 @@ fn count(finished: &Finished, what: &str) -> u64 {
 #[test]
 fn every_way_of_sending_arrives_whole_and_once() {
     let _machine = machine();
-    for protocol in ["amqp", "kafka"] {
+    for protocol in ["amqp", "kafka", "http"] {
         for (producer, load) in [
             ("{connections: per-event}", "mode: closed, callers: 20, batch: 1"),
             ("{connections: pooled, pool: 3}", "mode: closed, callers: 20, batch: 1"),

@@ -34,6 +34,9 @@ impl Rules<'_> {
             Entities::Queues(_) => Protocol::Amqp,
             Entities::Topology(_) => return Ok(()),
         };
+        if protocol == Protocol::Http {
+            return Err(self.document.mistake("hubs.protocol", ONLY_PRODUCERS, HOW_TO_PRODUCE));
+        }
         let speaks_amqp = *target == Target::Embedded || target.namespace().is_some();
         if protocol == Protocol::Amqp && !speaks_amqp {
             let reason = "it is a cluster of Kafka, and the ends of `hubs` and `queues` speak AMQP";
@@ -68,14 +71,22 @@ impl Rules<'_> {
             Err(self.document.mistake(&place.of_key(self.document, key), reason, advice))
         };
         let target = &parameters.target;
-        if end.connection.protocol == Protocol::Amqp {
+        if end.connection.protocol == Protocol::Http {
+            if end.producer.is_none() {
+                return mistake("protocol", ONLY_PRODUCERS, HOW_TO_PRODUCE);
+            }
+            if end.connection.transport != Transport::Tcp {
+                return mistake("transport", "HTTP is spoken over TCP", "leave it out");
+            }
+        }
+        if end.connection.protocol != Protocol::Kafka {
             for key in ["client", "properties"] {
                 if self.document.value(&format!("{path}.{key}")).is_some() {
                     return mistake(key, "it is for ends that speak Kafka", "add `protocol: kafka`");
                 }
             }
             if *target != Target::Embedded && target.namespace().is_none() {
-                let reason = "the target is a cluster of Kafka, which does not speak AMQP";
+                let reason = "the target is a cluster of Kafka, which speaks nothing else";
                 return mistake("protocol", reason, "write `protocol: kafka` at every end");
             }
             return Ok(());
@@ -208,6 +219,12 @@ fn reached(end: &End, target: &Target) -> KafkaProperties {
     let text = target.namespace().map_or_else(embedded, |it| it.connection_string.reveal().to_owned());
     text.parse().map(|parsed| kafka::of_namespace(&parsed, None)).unwrap_or_default()
 }
+
+/// What speaks HTTP.
+const ONLY_PRODUCERS: &str = "only a producer speaks HTTP: `topology.load.producer`";
+
+/// How that is said.
+const HOW_TO_PRODUCE: &str = "leave `protocol` out, or write `load: {to: in, protocol: http, producer: {…}}`";
 
 /// What is wrong where a command is the service, and clients of Kafka can't know its port.
 const SILENT_COMMAND: &str = "nothing says where the command speaks Kafka";
