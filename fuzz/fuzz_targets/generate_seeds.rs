@@ -45,6 +45,7 @@ fn main() -> io::Result<()> {
     seed_kafka_requests(&corpus.join("kafka_request"))?;
     seed_kafka_responses(&corpus.join("kafka_response"))?;
     seed_kafka_record_batch(&corpus.join("kafka_record_batch"))?;
+    seed_rest_request(&corpus.join("rest_request"))?;
     seed_structured_message(&corpus.join("structured_message"))
 }
 
@@ -124,6 +125,22 @@ fn record_batch() -> Vec<u8> {
 }
 
 /// Messages of one segment and of three, after the length of their content and that of the parts in which they come.
+/// Requests with one event, with a batch, and with chunks, each behind the byte that says how it is cut.
+fn seed_rest_request(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let start = "POST /hub/messages?timeout=60 HTTP/1.1\r\nHost: h\r\nPriority: High\r\nN: 5\r\n";
+    let broker = "BrokerProperties: {\"PartitionKey\": \"k\", \"TimeToLive\": 5}\r\n";
+    let batch = r#"[{"Body": "a\n"}, {"Body": "AAH/", "IsBodyBase64": true, "UserProperties": {"n": 1.5}}]"#;
+    for (name, rest) in [
+        ("one", format!("{broker}Content-Type: text/plain\r\nContent-Length: 5\r\n\r\nevent")),
+        ("batch", format!("Content-Length: {}\r\n\r\n{batch}", batch.len())),
+        ("chunks", "Transfer-Encoding: chunked\r\n\r\n5;x=y\r\nfirst\r\n0\r\nT: x\r\n\r\n".to_owned()),
+    ] {
+        fs::write(folder.join(name), format!("\u{3}{start}{rest}"))?;
+    }
+    Ok(())
+}
+
 fn seed_structured_message(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let encoded = |content_length: u16| {

@@ -43,7 +43,8 @@ pub(super) async fn serve(stream: Stream, session: &Session, mut stop: watch::Re
     };
     let stopped = pin!(stopped(&mut stop));
     match connection.run(stopped).await {
-        End::Closing => connection.close().await,
+        End::Closing => connection.close(0).await,
+        End::Refusing => connection.close(DISCARDED_MAX).await,
         End::Gone => {}
     }
 }
@@ -103,8 +104,10 @@ struct Awaited {
 
 /// Why a connection ends.
 enum End {
-    /// By us: the client is to be able to read what was written.
+    /// By us, after what was written.
     Closing,
+    /// The same, while the client may still be sending: it is to be able to read why.
+    Refusing,
     /// By the client, or it has had its time.
     Gone,
 }
@@ -151,7 +154,7 @@ impl<'s> Connection<'s> {
                 }
                 Next::Last(answering, reply) => {
                     self.put(&reply, Answering { keeps_alive: false, ..answering });
-                    return End::Closing;
+                    return End::Refusing;
                 }
                 Next::Body(_) => return End::Gone,
                 Next::Incomplete => {
@@ -173,7 +176,7 @@ impl<'s> Connection<'s> {
                         Err(Quiet::Late) => {
                             let text = "The head of the request did not arrive in time.";
                             self.put(&self.refused(408, text), Answering::NONE);
-                            return End::Closing;
+                            return End::Refusing;
                         }
                     }
                 }
@@ -400,12 +403,14 @@ impl<'s> Connection<'s> {
         self.session.front.counters.answered(operation, reply.status, bytes_in, reply.body.len());
     }
 
-    /// Ends the connection so that the client can read what was written before, even while it is still sending.
-    async fn close(&mut self) {
+    /// Ends the connection after what was written. Up to `rest` bytes that still come are thrown away: a system that closes with bytes
+    /// unread takes back what the client has not read.
+    async fn close(&mut self, mut rest: usize) {
+        if self.write().await.is_err() {
+            return;
+        }
         let closing = async {
-            self.write().await?;
             self.stream.shutdown().await.map_err(drop)?;
-            let mut rest = DISCARDED_MAX;
             while rest > 0 {
                 self.input.clear();
                 self.input.reserve(READ_MIN);
