@@ -44,6 +44,7 @@ pub(crate) use metrics::RestMetrics;
 
 use refusal::Refusal;
 use reply::Reply;
+use route::Route;
 use service_bus::Receiving;
 use session::Session;
 
@@ -113,10 +114,13 @@ impl RestFront {
         }
     }
 
-    /// The longest body of any request: that of a batch, whose escapes may be as many bytes as what they stand for.
-    fn longest_body(&self) -> usize {
-        let largest = usize::try_from(self.namespace.largest_message()).unwrap_or(usize::MAX);
-        largest.max(event_hubs::PUBLICATION_MAX).saturating_mul(2)
+    /// The longest body of a request that sends along `route`. The escapes of a batch may be as many bytes as what they stand for.
+    fn longest_body(&self, route: &Route) -> usize {
+        let largest = match route {
+            Route::Entity(_) => usize::try_from(self.namespace.largest_message()).unwrap_or(usize::MAX),
+            _ => event_hubs::PUBLICATION_MAX,
+        };
+        largest.saturating_mul(2)
     }
 }
 

@@ -76,7 +76,7 @@ impl Session {
         let admitted = self.admitted(request, self.front.namespace.clock().now());
         match admitted.route {
             Err(refusal) => Err((admitted.operation, self.refused(request, refusal))),
-            Ok(_) if admitted.operation == Operation::Send => Ok(self.front.longest_body()),
+            Ok(route) if admitted.operation == Operation::Send => Ok(self.front.longest_body(&route)),
             Ok(_) => Ok(OTHER_BODY_MAX),
         }
     }
