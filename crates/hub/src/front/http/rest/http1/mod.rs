@@ -513,3 +513,6 @@ const OUTPUT_MAX: usize = 64 * 1024;
 
 /// What is read and thrown away at the end.
 const DISCARDED_MAX: usize = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;
