@@ -27,7 +27,6 @@ use crate::scenario::{self, Connections, Entity, Protocol};
 pub(super) struct ProducerSink {
     producer: Arc<Producer>,
     codec: NetworkCodec,
-    partitions: u32,
     /// Whether each call has a connection of its own.
     is_isolated: bool,
     calls: FuturesUnordered<Call>,
@@ -52,24 +51,18 @@ impl ProducerSink {
         Ok(Self {
             producer: Arc::new(producer),
             codec: Network.codec(endpoint.protocol),
-            partitions: match &endpoint.entity {
-                Entity::Hub(hub) => hub.partitions,
-                Entity::Queue(_) | Entity::Topic(_) => 1,
-            },
             is_isolated: how.connections == Connections::PerEvent,
             calls: FuturesUnordered::new(),
         })
     }
 
-    fn call(&self, token: SendToken, destination: u32, mut payloads: Vec<Bytes>) -> Call {
+    fn call(&self, token: SendToken, mut payloads: Vec<Bytes>) -> Call {
         let producer = Arc::clone(&self.producer);
-        // Queues have no partitions that a sender could choose.
-        let partition = (self.partitions > 1).then_some(destination);
         let is_isolated = self.is_isolated;
         Box::pin(async move {
             let sent = match (payloads.len(), payloads.pop()) {
                 (1, Some(body)) => {
-                    let event = NewEvent { partition, ..NewEvent::new(&body) };
+                    let event = NewEvent::new(&body);
                     match is_isolated {
                         true => producer.send_isolated(&event).await.map(drop).map_err(|it| it.failure),
                         false => producer.send(&event).await,
@@ -77,7 +70,7 @@ impl ProducerSink {
                 }
                 (_, last) => {
                     payloads.extend(last);
-                    send_batch(&producer, partition, &payloads).await
+                    send_batch(&producer, &payloads).await
                 }
             };
             SendOutcome { token, result: sent.map_err(|failure| Box::new(failed(failure))) }
@@ -85,15 +78,11 @@ impl ProducerSink {
     }
 }
 
-async fn send_batch(
-    producer: &Producer,
-    partition: Option<u32>,
-    payloads: &[Bytes],
-) -> Result<(), SendFailure> {
-    let mut batch = producer.batch(partition, None)?;
+async fn send_batch(producer: &Producer, payloads: &[Bytes]) -> Result<(), SendFailure> {
+    let mut batch = producer.batch(None, None)?;
     for body in payloads {
         // The load has asked how many have room.
-        batch.push(&NewEvent { partition, ..NewEvent::new(body) })?;
+        batch.push(&NewEvent::new(body))?;
     }
     producer.send_batch(batch).await
 }
@@ -105,7 +94,8 @@ fn failed(failure: SendFailure) -> SendError {
 
 impl Sink for ProducerSink {
     fn destinations(&self) -> u32 {
-        self.partitions.max(1)
+        // The service chooses the partition.
+        1
     }
 
     fn takes(&self, encoding: Encoding) -> bool {
@@ -131,7 +121,7 @@ impl Sink for ProducerSink {
             Some(Bytes::copy_from_slice(decoded.payload))
         });
         let payloads = payloads.collect();
-        self.calls.push(self.call(token, outgoing.destination(), payloads));
+        self.calls.push(self.call(token, payloads));
         Ok(())
     }
 

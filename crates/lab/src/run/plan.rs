@@ -282,6 +282,8 @@ impl<'a> TrialPlan<'a> {
         let fan_out = narrow(relay.fan_out).min(destinations);
         match &self.topology.pipeline {
             _ if !self.topology.entity(end).is_log() || self.done().is_some() => Placement::Anywhere,
+            // The service chooses.
+            None if self.topology.load.producer.is_some() => Placement::Anywhere,
             None => Placement::Same { sources: destinations, fan_out: destinations },
             Some(_) if self.is_external() && relay.route != Route::SamePartition => Placement::Anywhere,
             Some(pipeline) if relay.route == Route::SamePartition => Placement::Same {

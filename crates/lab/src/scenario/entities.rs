@@ -18,7 +18,7 @@ pub enum Entities {
     /// Messages that are locked, settled and gone.
     Queues(Queues),
     /// A graph of any of them.
-    Topology(TopologySection),
+    Topology(Box<TopologySection>),
 }
 
 /// The section `hubs`.

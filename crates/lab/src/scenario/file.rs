@@ -542,7 +542,7 @@ struct HubSection {
 impl File {
     fn into_parameters(self) -> Parameters {
         let entities = match (self.topology, self.queues) {
-            (Some(topology), _) => Entities::Topology(topology),
+            (Some(topology), _) => Entities::Topology(Box::new(topology)),
             (None, Some(queues)) => Entities::Queues(queues),
             (None, None) => Entities::Hubs(Hubs {
                 source: self.hubs.source.or_default("source", DEFAULT_SOURCE_PARTITIONS),
