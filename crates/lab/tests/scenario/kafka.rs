@@ -72,7 +72,7 @@ fn what_a_client_refuses_is_refused_at_its_place() {
         (&["topology.load.protocol=amqp"], "it is for ends that speak Kafka"),
         (&["topology.load.transport=web-socket"], "`topology.load.transport`: Kafka is spoken over TCP"),
         (&["topology.entities.in={queue: q}"], "`topology.load.protocol`: only hubs are topics of Kafka"),
-        (&[CLUSTER, "topology.measure=load", "topology.sink=in"], "which does not speak AMQP"),
+        (&[CLUSTER, "topology.measure=load", "topology.sink=in"], "which speaks nothing else"),
         (&[CLUSTER, "topology.measure=load", "topology.load.tls=true"], "`topology.load.tls`"),
         (&[CLUSTER], "`topology.measure`: only a service that the lab starts can be measured"),
         (&["target={kafka: {bootstrap: \"\"}}"], "`target.kafka.bootstrap`: names no broker"),

@@ -25,6 +25,11 @@ fn service(directory: &tempfile::TempDir) -> Serving {
     ])
 }
 
+/// A service without TLS. One with a certificate answers TLS on its port for plain AMQP as well.
+fn service_without_tls() -> Serving {
+    Serving::start_with_log(&["--hub", "a:1", "--hub", "b:1"])
+}
+
 /// The port announced under a label.
 fn port<'a>(serving: &'a Serving, label: &str) -> &'a str {
     let url = serving.announced(label);
@@ -51,15 +56,15 @@ fn said(arguments: &[&str], varying: &[(&str, &str)]) -> String {
 #[test]
 fn a_client_that_connects_in_the_wrong_way_says_what_to_change() {
     let directory = tempfile::tempdir().unwrap();
-    let serving = service(&directory);
-    let plain = port(&serving, "AMQP ");
+    let (serving, without_tls) = (service(&directory), service_without_tls());
+    let plain = port(&without_tls, "AMQP ");
     let tls = port(&serving, "AMQP over TLS");
     let socket = port(&serving, "AMQP over WS");
     let varying = [(plain, "PLAIN"), (tls, "TLS"), (socket, "WEBSOCKET")];
     let mut text = String::new();
     for (title, port, with_tls) in [
         ("plain AMQP to the port for TLS", tls, false),
-        ("TLS to the port for plain AMQP", plain, true),
+        ("TLS to a service without TLS", plain, true),
         ("a development certificate that is not trusted", tls, true),
         ("AMQP to the port for WebSocket", socket, false),
     ] {
@@ -73,10 +78,9 @@ fn a_client_that_connects_in_the_wrong_way_says_what_to_change() {
     let checkpoints = checkpoints.to_str().unwrap();
     for (title, port, with_tls, transport) in [
         ("plain AMQP to the port for TLS", tls, false, "tcp"),
-        ("TLS to the port for plain AMQP", plain, true, "tcp"),
+        ("TLS to a service without TLS", plain, true, "tcp"),
         ("a development certificate that is not trusted", tls, true, "tcp"),
         ("AMQP to the port for WebSocket", socket, false, "tcp"),
-        ("a WebSocket to the port for AMQP", plain, false, "web-socket"),
         ("a WebSocket to the port for TLS", tls, false, "web-socket"),
     ] {
         let source = string(plain, false);
@@ -96,8 +100,8 @@ fn a_client_that_connects_in_the_wrong_way_says_what_to_change() {
 #[test]
 fn the_service_says_which_client_speaks_another_protocol_once_per_address() {
     let directory = tempfile::tempdir().unwrap();
-    let mut serving = service(&directory);
-    let plain = port(&serving, "AMQP ").to_owned();
+    let (mut serving, mut without_tls) = (service(&directory), service_without_tls());
+    let plain = port(&without_tls, "AMQP ").to_owned();
     let tls = port(&serving, "AMQP over TLS").to_owned();
     let socket = port(&serving, "AMQP over WS").to_owned();
     let blobs = port(&serving, "Blobs").to_owned();
@@ -107,13 +111,16 @@ fn the_service_says_which_client_speaks_another_protocol_once_per_address() {
         for _ in 0..2 {
             outcome(&mut parshall(&["hub", "list", "--connection-string", &string(port, with_tls)]));
         }
-        let line = serving.log_until("a client speaks");
+        let log = if port == &plain { &mut without_tls } else { &mut serving };
+        let line = log.log_until("a client speaks");
         text.push_str(line.split_once("a client").unwrap().1.split(" peer=").next().unwrap().trim());
         text.push('\n');
     }
     insta::assert_snapshot!("misdirected", text);
-    let rest = serving.end_with_log();
-    assert!(!rest.contains("a client speaks"), "{rest}");
+    for serving in [serving, without_tls] {
+        let rest = serving.end_with_log();
+        assert!(!rest.contains("a client speaks"), "{rest}");
+    }
 }
 
 #[test]

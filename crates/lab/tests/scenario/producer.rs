@@ -1,0 +1,72 @@
+//! The producer of a load: what it may be told, and what it can't send.
+
+use std::time::Duration;
+
+use connect::producer::{self, BatchDelay};
+use lab::scenario::Protocol;
+
+use super::told;
+use super::topology::parameters;
+
+const PRODUCER: &str = "topology:
+  entities: {in: {hub: in, partitions: 2}}
+  load: {to: in, producer: {buffering: safe, max_events: 50, delay: 100 ms}}
+  sink: {from: in}
+  measure: load
+load: {mode: closed, callers: 100, batch: 1, payload: 200 B}
+";
+
+#[test]
+fn a_producer_is_what_the_scenario_says_of_it() {
+    let options = |arguments: &[&str]| {
+        let topology = parameters(PRODUCER, arguments).topology();
+        topology.load.producer.unwrap().options()
+    };
+    let safe = options(&[]);
+    assert_eq!(safe.connections, producer::Connections::Single);
+    let batching = safe.buffering.batching().unwrap();
+    assert_eq!((batching.max_events, batching.delay), (50, BatchDelay::After(Duration::from_millis(100))));
+    let adaptive = options(&["topology.load.producer.delay=adaptive"]);
+    assert_eq!(adaptive.buffering.batching().unwrap().delay, BatchDelay::Adaptive);
+    let pooled = options(&[
+        "topology.load.producer.buffering=none",
+        "topology.load.producer.connections=pooled",
+        "topology.load.producer.pool=7",
+    ]);
+    assert_eq!((pooled.connections.kept(), pooled.buffering), (7, producer::Buffering::None));
+    assert_eq!(pooled.retry.attempts, 1, "what fails is seen");
+}
+
+#[test]
+fn a_producer_speaks_http_and_nothing_else_does() {
+    let topology = parameters(PRODUCER, &["topology.load.protocol=http"]).topology();
+    assert_eq!(topology.load.connection.protocol, Protocol::Http);
+    for (arguments, message) in [
+        (["topology.sink.protocol=http"], "`topology.sink.protocol`: only a producer speaks HTTP"),
+        (["topology.load={to: in, protocol: http}"], "`topology.load.protocol`: only a producer speaks HTTP"),
+    ] {
+        let error = told(PRODUCER, &arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+    let error = told("hubs: {protocol: http}\n", &[]);
+    assert!(error.contains("`hubs.protocol`: only a producer speaks HTTP"), "{error}");
+}
+
+#[test]
+fn what_a_producer_can_not_send_is_refused_where_it_is_said() {
+    for (argument, message) in [
+        (
+            "topology.load.producer.connections=per-event",
+            "`topology.load.producer.buffering`: an event with a connection of its own waits for no others",
+        ),
+        ("load.batch=50", "`load.batch`: the producer is given event by event here"),
+        ("load.payload={replay: events.ndjson}", "`load.payload`: a producer sends payloads of one size"),
+        ("load.callers=0", "`load.callers`: "),
+        ("topology.load.producer.pool=0", "`topology.load.producer.pool`: "),
+        ("topology.load.producer.delay=soon", "`topology.load.producer.delay`: `soon` is not a duration"),
+        ("topology.load.producer.linger=1 ms", "`topology.load.producer.linger`"),
+    ] {
+        let error = told(PRODUCER, &[argument]);
+        assert!(error.contains(message), "{argument}: {error}");
+    }
+}
