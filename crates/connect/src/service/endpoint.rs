@@ -36,11 +36,7 @@ impl Endpoint {
             Transport::Tcp => options.connection_string.amqp_address(),
             Transport::WebSocket => options.connection_string.web_socket_address(),
         };
-        let tls = match address.security {
-            TransportSecurity::Plain => None,
-            TransportSecurity::Tls => Some(client_tls(&options, &address.host)?),
-        };
-        Ok(Arc::new(Self { options, address, tls, container_id: container_id() }))
+        Self::at(address, options)
     }
 
     /// The same for the REST interface: at the port that the connection string names, or the usual one of HTTP with TLS. Without TLS,
@@ -53,10 +49,15 @@ impl Endpoint {
             TransportSecurity::Plain => options.connection_string.amqp_address(),
             TransportSecurity::Tls => options.connection_string.web_socket_address(),
         };
-        let resolved = Self::resolve(ClientOptions { transport: Transport::Tcp, ..options })?;
-        let Self { options, tls, container_id, .. } = &*resolved;
-        let (options, tls, container_id) = (options.clone(), tls.clone(), container_id.clone());
-        Ok(Arc::new(Self { options, address, tls, container_id }))
+        Self::at(address, ClientOptions { transport: Transport::Tcp, ..options })
+    }
+
+    fn at(address: ServiceAddress, options: ClientOptions) -> Result<Arc<Self>, ServiceError> {
+        let tls = match address.security {
+            TransportSecurity::Plain => None,
+            TransportSecurity::Tls => Some(client_tls(&options, &address.host)?),
+        };
+        Ok(Arc::new(Self { options, address, tls, container_id: container_id() }))
     }
 
     /// A stream of bytes to the service.

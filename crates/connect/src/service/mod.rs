@@ -30,4 +30,4 @@ pub(crate) use forwarded::{copy_forwarded, format_of, is_forwarded, partition_ke
 pub(crate) use reconnecting::Reconnecting;
 pub(crate) use request::{Reply, Request, RequestPair};
 pub(crate) use token::put_token;
-pub(crate) use transmitter::{Address, Transmitter};
+pub(crate) use transmitter::{Address, Transmitter, sender_options};

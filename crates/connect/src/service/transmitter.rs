@@ -266,14 +266,7 @@ impl Transmitter {
             return;
         };
         let session = connection.data();
-        let options = LinkOptions {
-            source: Source::new(name.as_str()),
-            target: Target::new(node.as_str()),
-            name,
-            sender_settle_mode: SenderSettleMode::Unsettled,
-            ..LinkOptions::default()
-        };
-        link.state = match connection.engine().attach_sender(session, options) {
+        link.state = match connection.engine().attach_sender(session, sender_options(name, node)) {
             Some(id) => LinkState::Attaching(id),
             None => LinkState::Refused(Box::new(ServiceError::of_connection(
                 "protocol",
@@ -452,6 +445,17 @@ impl Transmitter {
 
 fn failed(token: SendToken, error: &ServiceError) -> SendOutcome {
     SendOutcome { token, result: Err(Box::new(SendError::from(error.clone()))) }
+}
+
+/// A link of this name to send to `node`, where each send waits for its outcome.
+pub(crate) fn sender_options(name: String, node: &str) -> LinkOptions {
+    LinkOptions {
+        source: Source::new(name.as_str()),
+        target: Target::new(node),
+        name,
+        sender_settle_mode: SenderSettleMode::Unsettled,
+        ..LinkOptions::default()
+    }
 }
 
 /// What the service takes where it does not say, in bytes.

@@ -11,8 +11,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use connect::event::Encoding;
-use connect::producer::{NewEvent, Producer, ProducerTarget, SendFailure};
-use connect::sink::{OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
+use connect::producer::{Fate, NewEvent, Producer, ProducerTarget, SendFailure, TOO_LARGE};
+use connect::sink::{
+    ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError,
+};
 use connect::source::ShutDown;
 use futures_util::Stream as _;
 use futures_util::stream::FuturesUnordered;
@@ -81,8 +83,15 @@ impl ProducerSink {
 async fn send_batch(producer: &Producer, payloads: &[Bytes]) -> Result<(), SendFailure> {
     let mut batch = producer.batch(None, None)?;
     for body in payloads {
-        // The load has asked how many have room.
-        batch.push(&NewEvent::new(body))?;
+        if !batch.push(&NewEvent::new(body))? {
+            let taken = batch.len();
+            return Err(SendFailure {
+                fate: Fate::NotSent,
+                class: ErrorClass::TooLarge,
+                condition: TOO_LARGE.to_owned(),
+                description: format!("a send takes {taken} of {} events of this size", payloads.len()),
+            });
+        }
     }
     producer.send_batch(batch).await
 }

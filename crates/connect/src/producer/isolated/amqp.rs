@@ -11,16 +11,16 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use amqp::Connection;
-use amqp::connection::{Event, LinkId, LinkOptions, NewDelivery, SaslClient, SessionId};
+use amqp::connection::{Event, LinkId, NewDelivery, SaslClient, SessionId};
 use amqp::message::FORMAT_AMQP;
-use amqp::performative::{DeliveryState, ErrorCondition, SenderSettleMode, Source, Target};
+use amqp::performative::{DeliveryState, ErrorCondition};
 use amqp_tokio::Driver;
 use tokio::time::Instant;
 
 use super::{Course, Stage};
 use crate::producer::failure::{Fate, SendFailure};
 use crate::service::error::{NO_ANSWER, PROTOCOL};
-use crate::service::{Endpoint, RequestPair, ServiceError, put_token};
+use crate::service::{Endpoint, RequestPair, ServiceError, put_token, sender_options};
 
 /// Sends one encoded message.
 pub(super) async fn send(
@@ -116,13 +116,7 @@ async fn attached(
         None => entity.clone(),
     };
     let name = format!("{}-{node}", endpoint.container_id);
-    let options = LinkOptions {
-        source: Source::new(name.as_str()),
-        target: Target::new(node.as_str()),
-        name,
-        sender_settle_mode: SenderSettleMode::Unsettled,
-        ..LinkOptions::default()
-    };
+    let options = sender_options(name, &node);
     let no_room = || ServiceError::of_connection(PROTOCOL, "the service accepts no more links");
     let link = driver.connection().attach_sender(session, options).ok_or_else(no_room)?;
     loop {
