@@ -92,7 +92,7 @@ async fn serve(
             }
         };
         let head = String::from_utf8(input.drain(..end).collect()).unwrap();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap_or("0");
         let length: usize = length.parse().unwrap();
         while input.len() < length {
             if socket.read_buf(&mut input).await.unwrap_or(0) == 0 {
@@ -128,7 +128,7 @@ fn once() -> ProducerOptions {
 async fn an_event_is_a_request_and_the_connection_is_kept() {
     let mut service = Service::start().await;
     let producer = service.producer(once()).await;
-    let properties = [("region", PropertyValue::Text("eu")), ("number", PropertyValue::Integer(7))];
+    let properties = [("Region", PropertyValue::Text("eu")), ("number", PropertyValue::Integer(7))];
     let event = NewEvent {
         key: Some("k"),
         content_type: Some("text/plain"),
@@ -142,16 +142,16 @@ async fn an_event_is_a_request_and_the_connection_is_kept() {
         "{head}"
     );
     for line in [
-        &format!("host: localhost:{}", service.port)[..],
-        "content-type: text/plain",
-        "region: eu",
+        &format!("Host: localhost:{}", service.port)[..],
+        "Content-Type: text/plain",
+        "Region: eu",
         "number: 7",
-        "brokerproperties: {\"PartitionKey\":\"k\"}",
+        "BrokerProperties: {\"PartitionKey\":\"k\"}",
     ] {
         assert!(head.contains(&format!("\r\n{line}\r\n")), "{line}: {head}");
     }
     assert!(
-        head.contains("\r\nauthorization: SharedAccessSignature sr=sb%3A%2F%2Flocalhost%2Fsome%20hub&sig="),
+        head.contains("\r\nAuthorization: SharedAccessSignature sr=sb%3A%2F%2Flocalhost%2Fsome%20hub&sig="),
         "{head}"
     );
     assert_eq!(body, b"a body");
@@ -173,7 +173,7 @@ async fn events_that_come_together_are_one_array() {
         within(sent).await.unwrap().unwrap();
     }
     let Seen { head, body } = service.seen().await;
-    assert!(head.contains("\r\ncontent-type: application/vnd.microsoft.servicebus.json\r\n"), "{head}");
+    assert!(head.contains("\r\nContent-Type: application/vnd.microsoft.servicebus.json\r\n"), "{head}");
     let expected = r#"[{"Body":"one"},{"Body":"two"},{"IsBodyBase64":true,"Body":"/w=="}]"#;
     assert_eq!(String::from_utf8(body).unwrap(), expected);
     assert_eq!(producer.statistics().acknowledged, 3);

@@ -163,7 +163,7 @@ pub fn field<'a>(fields: &[Field<'a>], name: &str) -> Option<&'a [u8]> {
     fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
 }
 
-fn has_bare_line_feed(head: &[u8]) -> bool {
+pub(crate) fn has_bare_line_feed(head: &[u8]) -> bool {
     let mut before = 0;
     let mut is_bare = false;
     for byte in head {
@@ -173,12 +173,12 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
     is_bare
 }
 
-fn has_token(value: &[u8], token: &str) -> bool {
+pub(crate) fn has_token(value: &[u8], token: &str) -> bool {
     value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }
 
 /// A number without sign, separators or leading blanks, of at most 18 digits: longer ones fit nowhere.
-fn decimal(value: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(value: &[u8]) -> Option<u64> {
     let is_plain = (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     is_plain.then(|| value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }

@@ -1,6 +1,7 @@
 //! The REST protocol of Event Hubs and Service Bus, as far as it is bytes and text: no socket, clock or runtime.
 //!
-//! * [`head`] reads the head of a request of HTTP/1.1 and says where its body ends; [`chunked`] reads a body in chunks.
+//! * [`head`] reads the head of a request of HTTP/1.1 and says where its body ends, [`response`] that of a response; [`chunked`] reads a body
+//!   in chunks.
 //! * [`target`] says what the URL of a request names.
 //! * [`broker_properties`] are the properties of a message that have a meaning, [`property`] those that have none.
 //! * [`message`] makes a message of AMQP of a request, [`batch`] several of one, [`answer`] a response of a message.
@@ -15,6 +16,7 @@ pub mod chunked;
 pub mod head;
 pub mod message;
 pub mod property;
+pub mod response;
 pub mod target;
 
 /// The content type of a body that holds several events or messages.

@@ -1,30 +1,54 @@
 //! One connection, and one request over it.
+//!
+//! Hot path: a request that is answered at once takes one write and one read, and allocates nothing.
 
-use std::fmt;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use amqp::performative::ErrorCondition;
 use amqp_tokio::Stream;
-use bytes::Bytes;
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, Connection, SendRequest};
-use hyper_util::rt::TokioIo;
+use rest::chunked;
+use rest::head::FIELDS_MAX;
+use rest::response::{EMPTY_FIELD, Framing, ResponseHead};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use crate::service::ServiceError;
 use crate::service::error::{LOST, PROTOCOL};
 use crate::sink::ErrorClass;
 
 /// A connection that is open, as far as is known.
+#[derive(Debug)]
 pub(crate) struct HttpConnection {
-    requests: SendRequest<Full<Bytes>>,
-    connection: Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
+    stream: Stream,
+    /// How much of the request has left, and whether all of it was pushed out.
+    written: usize,
+    is_flushed: bool,
+    /// What has been read and not yet understood, in memory that is used again.
+    input: Vec<u8>,
+    filled: usize,
+    response: Option<Response>,
+    body: Vec<u8>,
     is_over: bool,
+}
+
+/// A response of which the head has been read.
+#[derive(Debug)]
+struct Response {
+    status: u16,
+    /// For how long the service asks to be left alone.
+    retry_after: Option<Duration>,
+    rest: Rest,
+    keeps_alive: bool,
+}
+
+/// What is to come of a body.
+#[derive(Debug)]
+enum Rest {
+    Bytes(u64),
+    Chunks(chunked::Decoder),
+    UntilTheEnd,
 }
 
 /// Why a request was not granted.
@@ -39,112 +63,227 @@ pub(crate) struct HttpFailure {
 
 impl HttpConnection {
     /// Speaks HTTP over a stream.
-    ///
-    /// # Errors
-    /// When the stream has ended.
-    pub(crate) async fn over(stream: Stream) -> Result<Self, ServiceError> {
-        let (requests, connection) = http1::Builder::new()
-            .max_buf_size(HEAD_BYTES_MAX)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| ServiceError::of_connection(LOST, error.to_string()))?;
-        Ok(Self { requests, connection: Box::pin(connection), is_over: false })
-    }
-
-    /// Whether it is of no use any more.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over || self.requests.is_closed()
-    }
-
-    /// Sends a request, and waits until it is granted.
-    ///
-    /// # Errors
-    /// When the connection ends, or the service refuses it.
-    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<(), HttpFailure> {
-        // What the service has said since the last request: most often that it closes.
-        let ready = poll_fn(|context| {
-            self.drive(context);
-            self.requests.poll_ready(context)
-        });
-        ready.await.map_err(|error| HttpFailure::of(&error, false))?;
-        let mut response = pin!(self.requests.send_request(request));
-        let response = poll_fn(|context| {
-            if !self.is_over {
-                self.is_over = self.connection.as_mut().poll(context).is_ready();
-            }
-            response.as_mut().poll(context)
-        });
-        let response = response.await.map_err(|error| HttpFailure::of(&error, !error.is_canceled()))?;
-        let (head, body) = response.into_parts();
-        let body = self.read(body).await;
-        if head.status.is_success() {
-            return body.map(drop);
+    pub(crate) fn over(stream: Stream) -> Self {
+        Self {
+            stream,
+            written: 0,
+            is_flushed: false,
+            input: vec![0; INPUT_BYTES],
+            filled: 0,
+            response: None,
+            body: Vec::new(),
+            is_over: false,
         }
-        let detail = body.map(|body| detail(&body)).unwrap_or_default();
+    }
+
+    /// Whether it is of no use for a further request.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Nothing more is expected of it.
+    pub(crate) const fn give_up(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Sends a request, and is ready when it was granted. The caller polls with the same request until then.
+    ///
+    /// # Errors
+    /// When the connection ends, or the service refuses the request.
+    pub(crate) fn poll_exchange(
+        &mut self,
+        context: &mut Context<'_>,
+        request: &[u8],
+    ) -> Poll<Result<(), HttpFailure>> {
+        if self.written == 0 && self.response.is_none() {
+            // What the service has said since the last request: most often that it closes.
+            let unasked = self.poll_read(context);
+            if let Poll::Ready(read) = unasked {
+                let error = match read {
+                    Ok(0) => "the service has closed it".to_owned(),
+                    Ok(_) => "the service has answered before it was asked".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                return Poll::Ready(Err(self.broken(&error)));
+            }
+        }
+        let writing = self.poll_write(context, request);
+        // The service may answer before it has all of a request, and close.
+        let answered = match self.poll_response(context) {
+            Poll::Ready(answered) => answered,
+            Poll::Pending => {
+                return match writing {
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(self.broken(&error.to_string()))),
+                    _ => Poll::Pending,
+                };
+            }
+        };
+        self.is_over |= !matches!(writing, Poll::Ready(Ok(())));
+        let granted = answered.map_err(|answer| match writing {
+            Poll::Ready(Err(error)) => self.broken(&error.to_string()),
+            _ => answer,
+        });
+        (self.written, self.is_flushed) = (0, false);
+        Poll::Ready(granted)
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, request: &[u8]) -> Poll<io::Result<()>> {
+        while self.written < request.len() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &request[self.written..]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += written;
+        }
+        if !self.is_flushed {
+            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+            self.is_flushed = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads on: how many bytes have come, none at the end.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut room = ReadBuf::new(&mut self.input[self.filled..]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut room))?;
+        let read = room.filled().len();
+        self.filled += read;
+        Poll::Ready(Ok(read))
+    }
+
+    /// Reads the response: whether it grants the request.
+    fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Result<(), HttpFailure>> {
+        loop {
+            match self.understand() {
+                Ok(Some(response)) => return Poll::Ready(self.judge(&response)),
+                Ok(None) => {}
+                Err(what) => {
+                    self.is_over = true;
+                    let error =
+                        ServiceError::of_connection(PROTOCOL, format!("the answer can't be read: {what}"));
+                    return Poll::Ready(Err(HttpFailure { error, is_refused: false, is_sent: true }));
+                }
+            }
+            match ready!(self.poll_read(context)) {
+                Ok(1..) => {}
+                Ok(0) if matches!(&self.response, Some(Response { rest: Rest::UntilTheEnd, .. })) => {
+                    self.is_over = true;
+                    if let Some(response) = self.response.take() {
+                        return Poll::Ready(self.judge(&response));
+                    }
+                }
+                Ok(_) => return Poll::Ready(Err(self.broken("the service has closed it"))),
+                Err(error) => return Poll::Ready(Err(self.broken(&error.to_string()))),
+            }
+        }
+    }
+
+    /// Takes apart what has been read: the response, once it is complete.
+    fn understand(&mut self) -> Result<Option<Response>, String> {
+        while self.response.is_none() {
+            let mut fields = [EMPTY_FIELD; FIELDS_MAX];
+            let input = &self.input[..self.filled];
+            let head = ResponseHead::parse(input, &mut fields).map_err(|error| error.to_string())?;
+            let Some(head) = head else {
+                return self.make_room().map(|()| None);
+            };
+            let length = head.length;
+            // An interim response says nothing that matters here.
+            let is_interim = head.status < 200;
+            if !is_interim {
+                let retry_after = head.text("retry-after").and_then(|text| text.trim().parse().ok());
+                self.response = Some(Response {
+                    status: head.status,
+                    retry_after: retry_after.map(Duration::from_secs),
+                    rest: match head.framing {
+                        Framing::Length(length) => Rest::Bytes(length),
+                        Framing::Chunked => Rest::Chunks(chunked::Decoder::new(BODY_BYTES_MAX)),
+                        Framing::End => Rest::UntilTheEnd,
+                    },
+                    keeps_alive: head.keeps_alive,
+                });
+                self.body.clear();
+            }
+            self.take(length);
+        }
+        let input = &self.input[..self.filled];
+        let too_long = || format!("it is longer than {BODY_BYTES_MAX} bytes");
+        let (used, is_done) = match self.response.as_mut().map(|response| &mut response.rest) {
+            None => (0, false),
+            Some(Rest::Bytes(left)) => {
+                let here = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                self.body.extend_from_slice(&input[..here]);
+                *left -= here as u64;
+                (here, *left == 0)
+            }
+            Some(Rest::Chunks(decoder)) => {
+                let used = decoder.read(input, &mut self.body).map_err(|error| error.to_string())?;
+                (used, decoder.is_done())
+            }
+            Some(Rest::UntilTheEnd) => {
+                self.body.extend_from_slice(input);
+                (input.len(), false)
+            }
+        };
+        if self.body.len() > BODY_BYTES_MAX {
+            return Err(too_long());
+        }
+        self.take(used);
+        Ok(if is_done { self.response.take() } else { None })
+    }
+
+    /// Forgets so many bytes at the beginning of what has been read.
+    fn take(&mut self, length: usize) {
+        self.input.copy_within(length..self.filled, 0);
+        self.filled -= length;
+    }
+
+    /// Makes room for more of a head.
+    fn make_room(&mut self) -> Result<(), String> {
+        if self.filled == self.input.len() {
+            if self.filled >= HEAD_BYTES_MAX {
+                return Err(format!("its head is longer than {HEAD_BYTES_MAX} bytes"));
+            }
+            self.input.resize(2 * self.filled, 0);
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, response: &Response) -> Result<(), HttpFailure> {
+        // What comes behind a response belongs to no request.
+        self.is_over |= !response.keeps_alive || self.filled > 0;
+        if (200..300).contains(&response.status) {
+            return Ok(());
+        }
         Err(HttpFailure {
-            error: refusal(head.status, &head.headers, &detail),
+            error: refusal(response.status, response.retry_after, &detail(&self.body)),
             is_refused: true,
             is_sent: true,
         })
     }
 
-    /// Reads what is short, so that the connection can be used again.
-    async fn read(&mut self, body: Incoming) -> Result<Bytes, HttpFailure> {
-        let mut collected = pin!(Limited::new(body, BODY_BYTES_MAX).collect());
-        let collected = poll_fn(|context| {
-            if !self.is_over {
-                self.is_over = self.connection.as_mut().poll(context).is_ready();
-            }
-            collected.as_mut().poll(context)
-        });
-        match collected.await {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) => {
-                self.is_over = true;
-                let error =
-                    ServiceError::of_connection(PROTOCOL, format!("the answer can't be read: {error}"));
-                Err(HttpFailure { error, is_refused: false, is_sent: true })
-            }
-        }
-    }
-
-    fn drive(&mut self, context: &mut Context<'_>) {
-        if !self.is_over
-            && let Poll::Ready(_ended) = self.connection.as_mut().poll(context)
-        {
-            self.is_over = true;
-        }
-    }
-}
-
-impl HttpFailure {
-    fn of(error: &hyper::Error, is_sent: bool) -> Self {
-        let error = ServiceError::of_connection(LOST, format!("the connection broke: {error}"));
-        Self { error, is_refused: false, is_sent }
-    }
-}
-
-impl fmt::Debug for HttpConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpConnection").field("is_over", &self.is_over).finish_non_exhaustive()
+    fn broken(&mut self, why: &str) -> HttpFailure {
+        self.is_over = true;
+        let error = ServiceError::of_connection(LOST, format!("the connection broke: {why}"));
+        HttpFailure { error, is_refused: false, is_sent: self.written > 0 }
     }
 }
 
 /// What a status stands for.
-fn refusal(status: StatusCode, headers: &HeaderMap, detail: &str) -> ServiceError {
+fn refusal(status: u16, asked: Option<Duration>, detail: &str) -> ServiceError {
+    let reason = || http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let description = match detail {
-        "" => status.canonical_reason().unwrap_or("without a reason"),
+        "" => reason().unwrap_or("without a reason"),
         detail => detail,
     };
     let condition = match status {
-        StatusCode::PAYLOAD_TOO_LARGE => Some(ErrorCondition::MESSAGE_SIZE_EXCEEDED.to_string()),
-        StatusCode::FORBIDDEN => Some(ErrorCondition::RESOURCE_LIMIT_EXCEEDED.to_string()),
+        413 => Some(ErrorCondition::MESSAGE_SIZE_EXCEEDED.to_string()),
+        403 => Some(ErrorCondition::RESOURCE_LIMIT_EXCEEDED.to_string()),
         _ => None,
     };
-    let mut error = ServiceError::of_status(i64::from(status.as_u16()), condition, description);
-    let asked = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    if let (ErrorClass::Throttled { retry_after }, Some(seconds)) = (&mut error.class, asked) {
-        *retry_after = Duration::from_secs(seconds).min(RETRY_AFTER_MAX);
+    let mut error = ServiceError::of_status(i64::from(status), condition, description);
+    if let (ErrorClass::Throttled { retry_after }, Some(asked)) = (&mut error.class, asked) {
+        *retry_after = asked.min(RETRY_AFTER_MAX);
     }
     error
 }
@@ -155,6 +294,9 @@ fn detail(body: &[u8]) -> String {
     let detail = text.split_once("<Detail>").and_then(|(_, rest)| rest.split_once("</Detail>"));
     detail.map_or_else(String::new, |(detail, _)| detail.trim().to_owned())
 }
+
+/// What is read at a time at least, in bytes: most responses are a tenth of it.
+const INPUT_BYTES: usize = 4 * 1024;
 
 /// What a response's head may be, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -167,15 +309,105 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
     use super::*;
+
+    fn pair() -> (HttpConnection, DuplexStream) {
+        let (near, far) = duplex(64);
+        (HttpConnection::over(Stream::Other(Box::new(near))), far)
+    }
+
+    async fn exchange(connection: &mut HttpConnection, request: &[u8]) -> Result<(), HttpFailure> {
+        poll_fn(|context| connection.poll_exchange(context, request)).await
+    }
+
+    /// Exchanges a request for these bytes, of which so many come at a time; they are the last of the connection if nothing more is said.
+    async fn answered_with(response: &'static [u8], step: usize) -> (Result<(), HttpFailure>, bool) {
+        let (mut connection, mut far) = pair();
+        let request = [b'x'; 200];
+        let service = async {
+            far.read_exact(&mut [0; 200]).await.unwrap();
+            for piece in response.chunks(step) {
+                far.write_all(piece).await.unwrap();
+            }
+            drop(far);
+        };
+        let (result, ()) = tokio::join!(exchange(&mut connection, &request), service);
+        (result, connection.is_over())
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_however_it_is_cut_and_framed() {
+        const DETAIL: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nRetry-After: 2\r\n\
+            Content-Length: 24\r\n\r\n<Detail>why it is</Detail>";
+        for step in [1, 7, 500] {
+            for (response, is_over) in [
+                (&b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"[..], false),
+                (b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", false),
+                (b"HTTP/1.1 201 Created\r\n\r\nall of it", true),
+                (b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", true),
+            ] {
+                let (result, over) = answered_with(response, step).await;
+                assert!(result.is_ok(), "{result:?}");
+                assert_eq!(over, is_over, "{}", String::from_utf8_lossy(response));
+            }
+            let (result, _) = answered_with(DETAIL, step).await;
+            let failure = result.unwrap_err();
+            assert!(failure.is_refused && failure.is_sent);
+            assert_eq!(failure.error.class, ErrorClass::Throttled { retry_after: Duration::from_secs(2) });
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_or_ends_within_one_may_have_been_granted() {
+        for response in [
+            &b""[..],
+            b"HTTP/1.1 201 Cre",
+            b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n1",
+            b"AMQP\x00\x01\x00\x00",
+        ] {
+            let (result, is_over) = answered_with(response, 500).await;
+            let failure = result.unwrap_err();
+            assert!(is_over && failure.is_sent && !failure.is_refused, "{failure:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_closed_between_two_requests_has_sent_nothing_of_the_second() {
+        let (mut connection, mut far) = pair();
+        let request = [b'x'; 10];
+        let service = async {
+            far.read_exact(&mut [0; 10]).await.unwrap();
+            far.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            far
+        };
+        let (first, far) = tokio::join!(exchange(&mut connection, &request), service);
+        assert!(first.is_ok() && !connection.is_over());
+        drop(far);
+        let second = exchange(&mut connection, &request).await.unwrap_err();
+        assert!(!second.is_sent && connection.is_over(), "{second:?}");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_counts_though_the_service_did_not_read_all_of_the_request() {
+        let (mut connection, mut far) = pair();
+        let service = async {
+            far.read_exact(&mut [0; 10]).await.unwrap();
+            far.write_all(b"HTTP/1.1 413 Too large\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            far
+        };
+        let (result, _far) = tokio::join!(exchange(&mut connection, &[b'x'; 10_000]), service);
+        let failure = result.unwrap_err();
+        assert!(failure.is_refused && connection.is_over());
+        assert_eq!(failure.error.class, ErrorClass::TooLarge);
+    }
 
     #[test]
     fn a_status_says_what_can_be_done() {
-        let class = |status: u16| {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, "2".parse().unwrap());
-            refusal(StatusCode::from_u16(status).unwrap(), &headers, "why").class
-        };
+        let class = |status| refusal(status, Some(Duration::from_secs(2)), "why").class;
         assert_eq!(class(401), ErrorClass::Fatal);
         assert_eq!(class(404), ErrorClass::Fatal);
         assert_eq!(class(413), ErrorClass::TooLarge);

@@ -14,7 +14,7 @@ pub(crate) use connection::{HttpConnection, HttpFailure};
 pub(crate) use token::Token;
 
 /// The type of a body that is a batch. With a parameter the service takes it for a single event.
-pub(crate) const BATCH_TYPE: &str = "application/vnd.microsoft.servicebus.json";
+pub(crate) use rest::BATCH_TYPE;
 
 /// What a single event is said to be where it does not say so itself.
 pub(crate) const EVENT_TYPE: &str = "application/octet-stream";

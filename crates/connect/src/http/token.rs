@@ -3,25 +3,24 @@
 use std::time::{Duration, SystemTime};
 
 use access::Credential;
-use http::HeaderValue;
 use tokio::time::Instant;
 
 use crate::service::Endpoint;
 
 /// A token that is signed anew before it expires.
-#[derive(Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Token {
-    value: Option<HeaderValue>,
-    /// Until when it serves; for good without.
-    until: Option<Instant>,
+    text: String,
+    /// Whether it was signed at all, and until when it serves; for good without.
+    until: Option<Option<Instant>>,
 }
 
 impl Token {
-    /// The value of the header `Authorization`.
-    pub(crate) fn header(&mut self, endpoint: &Endpoint) -> HeaderValue {
+    /// Signs it anew if it is time. Says whether it was.
+    pub(crate) fn renew(&mut self, endpoint: &Endpoint) -> bool {
         let now = Instant::now();
-        if let Some(value) = self.value.as_ref().filter(|_| self.until.is_none_or(|until| now < until)) {
-            return value.clone();
+        if self.until.is_some_and(|until| until.is_none_or(|until| now < until)) {
+            return false;
         }
         let (text, serves) = match &endpoint.options.connection_string.credential {
             Credential::Key(key) => {
@@ -30,12 +29,15 @@ impl Token {
             }
             Credential::Signature(token) => (token.reveal().to_owned(), None),
         };
-        self.until = serves.map(|serves: Duration| now + serves);
-        // Tokens are encoded for URLs; one that is not is refused by the service.
-        let mut value =
-            HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("unreadable"));
-        value.set_sensitive(true);
-        self.value.insert(value).clone()
+        self.until = Some(serves.map(|serves: Duration| now + serves));
+        // Tokens are encoded for URLs; one that is not must not become two lines. The service refuses it.
+        self.text = text.replace(|character: char| !(' '..='~').contains(&character), "");
+        true
+    }
+
+    /// The value of the header `Authorization`, once it was [signed](Self::renew).
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) struct Isolated {
 enum To {
     Amqp(Arc<Endpoint>),
     Kafka(Box<ProducerTarget>),
-    Http(Arc<Requests>),
+    Http(Requests),
 }
 
 /// The stages of a send that is under way.
@@ -112,7 +112,9 @@ impl Isolated {
             self.wire.encode(event, &mut message)?;
             match &self.to {
                 To::Amqp(endpoint) => amqp::send(endpoint, event.partition, &message, &mut course).await,
-                To::Http(requests) => http::send(requests, event.partition, &message, &mut course).await,
+                To::Http(requests) => {
+                    http::send(requests.clone(), event.partition, &message, &mut course).await
+                }
                 To::Kafka(target) => send_record(target, event, message, &mut course).await,
             }
         };

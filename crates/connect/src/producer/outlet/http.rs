@@ -1,18 +1,16 @@
 //! The REST interface of a hub, queue or topic: a connection with one request under way at a time, made again when it broke.
 
 use std::fmt;
+use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{HeaderName, HeaderValue, Request};
-use http_body_util::Full;
 use tokio::time::Instant;
 
-use crate::http::{BATCH_TYPE, EVENT_TYPE, HttpConnection, HttpFailure, Token};
+use crate::alarm::Alarm;
+use crate::http::{BATCH_TYPE, HttpConnection, HttpFailure, Token};
 use crate::producer::lane::{Place, Run};
 use crate::producer::rest;
 use crate::service::error::{LOST, TIMEOUT};
@@ -21,98 +19,159 @@ use crate::sink::{ErrorClass, SendError, SendOutcome, SendToken, SinkBusy};
 
 /// See the module.
 pub(crate) struct HttpOutlet {
-    requests: Arc<Requests>,
-    token: Token,
+    requests: Requests,
+    /// The request that is under way, in memory that is used again.
+    request: Vec<u8>,
     state: State,
     outcomes: Vec<SendOutcome>,
     outage: Option<ServiceError>,
     failures: u32,
     /// When the next connection may be made.
     not_before: Option<Instant>,
+    alarm: Alarm,
 }
 
 enum State {
     /// The connection, unless there is none.
     Idle(Option<HttpConnection>),
-    Busy(SendToken, Exchange),
+    /// A connection is being made for the request.
+    Connecting(SendToken, Opening),
+    Busy(Exchange),
 }
 
-type Exchange = Pin<Box<dyn Future<Output = Exchanged> + Send>>;
-type Exchanged = (Option<HttpConnection>, Result<(), HttpFailure>);
+type Opening = Pin<Box<dyn Future<Output = Result<HttpConnection, ServiceError>> + Send>>;
 
-/// What requests to one entity have in common.
-#[derive(Debug)]
+struct Exchange {
+    token: SendToken,
+    connection: HttpConnection,
+    /// Whether the connection was made for this request.
+    is_fresh: bool,
+    /// Until when the answer is waited for.
+    deadline: Instant,
+}
+
+/// Requests to one entity.
+#[derive(Clone)]
 pub(crate) struct Requests {
-    pub(crate) endpoint: Arc<Endpoint>,
-    host: HeaderValue,
+    destination: Arc<Destination>,
+    token: Token,
+    /// What they begin with: to the entity itself, and to the partition that was last sent to.
+    to_entity: Vec<u8>,
+    to_partition: Option<(u32, Vec<u8>)>,
+}
+
+/// Where requests go.
+#[derive(Debug)]
+struct Destination {
+    endpoint: Arc<Endpoint>,
+    host: String,
     entity: String,
 }
 
 impl Requests {
-    pub(crate) fn to(options: ClientOptions) -> Result<Arc<Self>, ServiceError> {
+    pub(crate) fn to(options: ClientOptions) -> Result<Self, ServiceError> {
         let endpoint = Endpoint::for_http(options)?;
-        let invalid =
-            |what| ServiceError::fatal("connection:address", format!("{what} can't be in a request"));
         let (host, port) = (&endpoint.address.host, endpoint.address.port);
+        if !host.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(ServiceError::fatal("connection:address", "the host can't be in a request"));
+        }
         let host = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let host = HeaderValue::from_str(&host).map_err(|_| invalid("the host"))?;
         let entity = percent_encoding::utf8_percent_encode(&endpoint.options.entity, PATH).to_string();
-        Ok(Arc::new(Self { endpoint, host, entity }))
+        Ok(Self {
+            destination: Arc::new(Destination { endpoint, host, entity }),
+            token: Token::default(),
+            to_entity: Vec::new(),
+            to_partition: None,
+        })
     }
 
-    fn request(&self, token: &mut Token, place: &Place, content_type: HeaderValue) -> http::request::Builder {
-        let path = match place {
-            Place::Partition(partition) => format!("/{}/partitions/{partition}/messages", self.entity),
-            Place::Entity | Place::Key(_) => format!("/{}/messages", self.entity),
-        };
-        Request::post(format!("{path}?timeout=60&api-version=2014-01"))
-            .header(HOST, self.host.clone())
-            .header(AUTHORIZATION, token.header(&self.endpoint))
-            .header(CONTENT_TYPE, content_type)
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.destination.endpoint
     }
 
-    /// A request with one event.
-    pub(crate) fn of_event(&self, token: &mut Token, place: &Place, encoded: &[u8]) -> Request<Full<Bytes>> {
-        let (headers, body) = rest::alone(encoded);
-        let mut request = self.request(token, place, HeaderValue::from_static(EVENT_TYPE));
-        if let Some(given) = request.headers_mut() {
-            for (name, value) in headers {
-                // They were seen to be headers when the event was encoded.
-                let header =
-                    HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
-                if let Some((name, value)) = header {
-                    given.insert(name, value);
-                }
-            }
-        }
-        request.body(Full::new(Bytes::copy_from_slice(body))).expect("all parts of it are valid")
+    /// Writes a request with one event.
+    pub(crate) fn write_event(&mut self, out: &mut Vec<u8>, place: &Place, encoded: &[u8]) {
+        let (fields, body) = rest::alone(encoded);
+        self.begin(out, place);
+        out.extend_from_slice(fields);
+        end_head(out, body.len());
+        out.extend_from_slice(body);
     }
 
-    fn of_batch(&self, token: &mut Token, run: &Run) -> Request<Full<Bytes>> {
-        let mut body = Vec::with_capacity(run.bytes().len() + run.remaining() + 2);
+    /// Writes a request with several.
+    fn write_batch(&mut self, out: &mut Vec<u8>, run: &Run) {
+        self.begin(out, &run.place);
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(BATCH_TYPE.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        // Each event has a bracket or comma before it, and the last one a bracket behind it.
+        let length: usize = run.events().map(|event| event.len() + 1).sum();
+        end_head(out, length + 1);
+        let mut separator = b'[';
         for event in run.events() {
-            body.push(if body.is_empty() { b'[' } else { b',' });
-            body.extend_from_slice(event);
+            out.push(separator);
+            separator = b',';
+            out.extend_from_slice(event);
         }
-        body.push(b']');
-        let request = self.request(token, &run.place, HeaderValue::from_static(BATCH_TYPE));
-        request.body(Full::new(body.into())).expect("all parts of it are valid")
+        out.push(b']');
     }
+
+    /// Writes the lines that all requests to a place have in common.
+    fn begin(&mut self, out: &mut Vec<u8>, place: &Place) {
+        if self.token.renew(&self.destination.endpoint) {
+            self.to_entity.clear();
+            self.to_partition = None;
+        }
+        out.clear();
+        let lines = match place {
+            Place::Entity | Place::Key(_) => {
+                if self.to_entity.is_empty() {
+                    self.to_entity = self.destination.lines(&self.token, None);
+                }
+                &self.to_entity
+            }
+            Place::Partition(partition) => {
+                let known = self.to_partition.take().filter(|(known, _)| known == partition);
+                let lines = known
+                    .unwrap_or_else(|| (*partition, self.destination.lines(&self.token, Some(*partition))));
+                &self.to_partition.insert(lines).1
+            }
+        };
+        out.extend_from_slice(lines);
+    }
+}
+
+impl Destination {
+    fn lines(&self, token: &Token, partition: Option<u32>) -> Vec<u8> {
+        let Self { host, entity, .. } = self;
+        let partition = partition.map_or_else(String::new, |partition| format!("/partitions/{partition}"));
+        format!(
+            "POST /{entity}{partition}/messages?timeout=60&api-version=2014-01 HTTP/1.1\r\nHost: {host}\r\n\
+             Authorization: {}\r\n",
+            token.text()
+        )
+        .into()
+    }
+}
+
+fn end_head(out: &mut Vec<u8>, length: usize) {
+    // Memory takes everything.
+    let _ = write!(out, "Content-Length: {length}\r\n\r\n");
 }
 
 impl HttpOutlet {
     pub(super) async fn connect(options: ClientOptions) -> Result<Self, ServiceError> {
         let requests = Requests::to(options)?;
-        let limit = requests.endpoint.options.connect_timeout;
-        let connection = open(&requests.endpoint, limit).await?;
+        let connection = open(requests.endpoint(), None).await?;
         Ok(Self {
             requests,
-            token: Token::default(),
+            request: Vec::new(),
             state: State::Idle(Some(connection)),
             outcomes: Vec::new(),
             outage: None,
             failures: 0,
             not_before: None,
+            alarm: Alarm::new(),
         })
     }
 
@@ -120,44 +179,45 @@ impl HttpOutlet {
         BODY_BYTES_MAX
     }
 
+    /// Sends the first event of a run. Hot path.
     pub(super) fn send_event(&mut self, token: SendToken, run: &Run) -> Result<(), SinkBusy> {
         let connection = self.take_idle()?;
-        let request = self.requests.of_event(&mut self.token, &run.place, run.first());
-        self.exchange(token, connection, request);
+        self.requests.write_event(&mut self.request, &run.place, run.first());
+        self.exchange(token, connection);
         Ok(())
     }
 
     pub(super) fn send_batch(&mut self, token: SendToken, run: &Run) -> Result<(), SinkBusy> {
         let connection = self.take_idle()?;
-        let request = self.requests.of_batch(&mut self.token, run);
-        self.exchange(token, connection, request);
+        self.requests.write_batch(&mut self.request, run);
+        self.exchange(token, connection);
         Ok(())
     }
 
     fn take_idle(&mut self) -> Result<Option<HttpConnection>, SinkBusy> {
         match &mut self.state {
             State::Idle(connection) => Ok(connection.take().filter(|connection| !connection.is_over())),
-            State::Busy(..) => Err(SinkBusy),
+            State::Connecting(..) | State::Busy(_) => Err(SinkBusy),
         }
     }
 
-    fn exchange(
-        &mut self,
-        token: SendToken,
-        connection: Option<HttpConnection>,
-        request: Request<Full<Bytes>>,
-    ) {
-        let requests = Arc::clone(&self.requests);
-        let not_before = self.not_before.take();
-        let exchange = async move { exchange(&requests.endpoint, not_before, connection, request).await };
-        self.state = State::Busy(token, Box::pin(exchange));
+    fn exchange(&mut self, token: SendToken, connection: Option<HttpConnection>) {
+        self.state = match connection {
+            Some(connection) => State::Busy(Exchange::begin(token, connection, false)),
+            None => State::Connecting(token, self.open()),
+        };
+    }
+
+    fn open(&mut self) -> Opening {
+        let (endpoint, not_before) = (Arc::clone(self.requests.endpoint()), self.not_before.take());
+        Box::pin(async move { open(&endpoint, not_before).await })
     }
 
     pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         self.drive(context);
         match self.state {
             State::Idle(_) => Poll::Ready(Ok(())),
-            State::Busy(..) => Poll::Pending,
+            State::Connecting(..) | State::Busy(_) => Poll::Pending,
         }
     }
 
@@ -170,16 +230,51 @@ impl HttpOutlet {
         crate::sink::hand_over(&mut self.outcomes, outcomes).map(Ok)
     }
 
+    /// Goes on with the request that is under way.
     fn drive(&mut self, context: &mut Context<'_>) {
-        let State::Busy(token, exchange) = &mut self.state else { return };
-        let Poll::Ready((connection, result)) = exchange.as_mut().poll(context) else { return };
-        let token = *token;
+        loop {
+            match &mut self.state {
+                State::Idle(_) => return,
+                State::Connecting(token, opening) => {
+                    let token = *token;
+                    match opening.as_mut().poll(context) {
+                        Poll::Pending => return,
+                        Poll::Ready(Ok(connection)) => {
+                            self.state = State::Busy(Exchange::begin(token, connection, true));
+                        }
+                        Poll::Ready(Err(error)) => {
+                            let failure = HttpFailure { error, is_refused: false, is_sent: false };
+                            return self.end(token, None, Err(failure));
+                        }
+                    }
+                }
+                State::Busy(exchange) => {
+                    let Poll::Ready(result) = exchange.poll(context, &self.request, &mut self.alarm) else {
+                        return;
+                    };
+                    let (token, is_fresh) = (exchange.token, exchange.is_fresh);
+                    let State::Busy(exchange) = std::mem::replace(&mut self.state, State::Idle(None)) else {
+                        return;
+                    };
+                    // One that the service had closed in the meantime is replaced, since nothing has left.
+                    if !is_fresh && result.as_ref().is_err_and(|failure| !failure.is_sent) {
+                        self.state = State::Connecting(token, self.open());
+                        continue;
+                    }
+                    let connection = Some(exchange.connection).filter(|connection| !connection.is_over());
+                    return self.end(token, connection, result);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, token: SendToken, connection: Option<HttpConnection>, result: Result<(), HttpFailure>) {
         let is_connected = connection.is_some();
         self.state = State::Idle(connection);
         match &result {
             Err(failure) if !is_connected && !failure.is_refused => {
                 self.failures = self.failures.saturating_add(1);
-                let policy = &self.requests.endpoint.options.reconnect;
+                let policy = &self.requests.endpoint().options.reconnect;
                 let delay = policy.delay_after(self.failures, token.0).unwrap_or(policy.max_delay);
                 self.not_before = Some(Instant::now() + delay);
                 self.outage = Some(failure.error.clone());
@@ -201,57 +296,50 @@ impl HttpOutlet {
     }
 }
 
-/// Sends a request over the connection that there is, or a new one. One that the service had closed in the meantime is replaced, if the
-/// request is certain not to have left.
-async fn exchange(
-    endpoint: &Endpoint,
-    not_before: Option<Instant>,
-    connection: Option<HttpConnection>,
-    request: Request<Full<Bytes>>,
-) -> Exchanged {
-    let limit = endpoint.options.connect_timeout;
-    if let Some(mut connection) = connection {
-        match within(connection.send(request.clone())).await {
-            Err(failure) if !failure.is_sent => {}
-            sent => return (Some(connection).filter(|connection| is_usable(connection, &sent)), sent),
-        }
+impl Exchange {
+    fn begin(token: SendToken, connection: HttpConnection, is_fresh: bool) -> Self {
+        Self { token, connection, is_fresh, deadline: Instant::now() + ANSWER_PATIENCE }
     }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        request: &[u8],
+        alarm: &mut Alarm,
+    ) -> Poll<Result<(), HttpFailure>> {
+        if let ready @ Poll::Ready(_) = self.connection.poll_exchange(context, request) {
+            return ready;
+        }
+        while Instant::now() < self.deadline {
+            ready!(alarm.poll(context, Some(self.deadline)));
+        }
+        self.connection.give_up();
+        let what = format!("there was no answer within {ANSWER_PATIENCE:?}");
+        let error = ServiceError::of_connection(TIMEOUT, what);
+        Poll::Ready(Err(HttpFailure { error, is_refused: false, is_sent: true }))
+    }
+}
+
+async fn open(endpoint: &Endpoint, not_before: Option<Instant>) -> Result<HttpConnection, ServiceError> {
     if let Some(instant) = not_before {
         tokio::time::sleep_until(instant).await;
     }
-    match open(endpoint, limit).await {
-        Err(error) => (None, Err(HttpFailure { error, is_refused: false, is_sent: false })),
-        Ok(mut connection) => {
-            let sent = within(connection.send(request)).await;
-            (Some(connection).filter(|connection| is_usable(connection, &sent)), sent)
-        }
-    }
-}
-
-/// Whether the next request can go over the connection: the answer to this one has been read.
-fn is_usable(connection: &HttpConnection, sent: &Result<(), HttpFailure>) -> bool {
-    !connection.is_over() && sent.as_ref().map_or_else(|failure| failure.is_refused, |()| true)
-}
-
-/// An answer that does not come is not waited for for ever.
-async fn within(sending: impl Future<Output = Result<(), HttpFailure>>) -> Result<(), HttpFailure> {
-    tokio::time::timeout(ANSWER_PATIENCE, sending).await.unwrap_or_else(|_elapsed| {
-        let error =
-            ServiceError::of_connection(TIMEOUT, format!("there was no answer within {ANSWER_PATIENCE:?}"));
-        Err(HttpFailure { error, is_refused: false, is_sent: true })
-    })
-}
-
-async fn open(endpoint: &Endpoint, limit: Duration) -> Result<HttpConnection, ServiceError> {
-    let opening = async { HttpConnection::over(endpoint.dial().await?).await };
-    tokio::time::timeout(limit, opening).await.unwrap_or_else(|_elapsed| {
+    let limit = endpoint.options.connect_timeout;
+    let opened = tokio::time::timeout(limit, endpoint.dial()).await.unwrap_or_else(|_elapsed| {
         Err(ServiceError::of_connection(LOST, format!("there was no connection within {limit:?}")))
-    })
+    });
+    opened.map(HttpConnection::over)
 }
 
 impl fmt::Debug for HttpOutlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpOutlet").field("outage", &self.outage).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Requests").field("destination", &self.destination).finish_non_exhaustive()
     }
 }
 
