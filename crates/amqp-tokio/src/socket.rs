@@ -29,6 +29,8 @@ pub struct SocketUse {
     pub bytes_read: u64,
     /// Bytes that went.
     pub bytes_written: u64,
+    /// Connections that it has opened to others.
+    pub connections: u64,
 }
 
 impl SocketUse {
@@ -40,11 +42,18 @@ impl SocketUse {
             writes: WRITES.load(Ordering::Relaxed),
             bytes_read: BYTES_READ.load(Ordering::Relaxed),
             bytes_written: BYTES_WRITTEN.load(Ordering::Relaxed),
+            connections: CONNECTIONS.load(Ordering::Relaxed),
         }
     }
 }
 
 impl Socket {
+    /// The socket of a connection that this process has opened.
+    pub(crate) fn opened(stream: TcpStream) -> Self {
+        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        stream.into()
+    }
+
     /// From now on the peer's system is told at once of what was read, instead of together with the next write or after
     /// the system's delay (40 ms). For a peer that collects what it writes until then (Nagle's algorithm) and is
     /// answered late: it would have one write per answer. Costs a call and a segment for each read; without effect where
@@ -131,6 +140,7 @@ static READS: AtomicU64 = AtomicU64::new(0);
 static WRITES: AtomicU64 = AtomicU64::new(0);
 static BYTES_READ: AtomicU64 = AtomicU64::new(0);
 static BYTES_WRITTEN: AtomicU64 = AtomicU64::new(0);
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]
 mod tests {
@@ -143,15 +153,16 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let mut client = Socket::from(client.unwrap());
-        let mut server = Socket::from(accepted.unwrap().0);
         let before = SocketUse::of_this_process();
+        let mut client = Socket::opened(client.unwrap());
+        let mut server = Socket::from(accepted.unwrap().0);
         client.write_all(b"twelve bytes").await.unwrap();
         let mut received = [0; 12];
         server.read_exact(&mut received).await.unwrap();
         let after = SocketUse::of_this_process();
         // Other tests of this process may use sockets at the same time.
         assert!(after.writes > before.writes && after.reads > before.reads);
+        assert!(after.connections > before.connections);
         assert!(after.bytes_written >= before.bytes_written + 12);
         assert!(after.bytes_read >= before.bytes_read + 12);
     }

@@ -113,7 +113,7 @@ pub async fn connect_plain(host: &str, port: u16) -> Result<Stream, ConnectError
     let unreachable = |source| ConnectError::Unreachable { host: host.to_owned(), port, source };
     let socket = TcpStream::connect((host, port)).await.map_err(unreachable)?;
     socket.set_nodelay(true).map_err(unreachable)?;
-    Ok(Stream::Plain(socket.into()))
+    Ok(Stream::Plain(Socket::opened(socket)))
 }
 
 /// Does the client's part of the TLS handshake with `host:port` on a stream to it, without limit of time.

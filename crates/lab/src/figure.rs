@@ -73,6 +73,12 @@ pub fn compact_duration_us(value: f64) -> String {
 /// An amount of money with three significant digits: `0.00123`, `12.3`.
 #[must_use]
 pub fn price(value: f64) -> String {
+    significant(value)
+}
+
+/// A number with three significant digits: `0.00123`, `12.3`, `1234`.
+#[must_use]
+pub fn significant(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }

@@ -4,10 +4,11 @@
 //! was sent and not acknowledged is *unknown*: it may have arrived. It is not sent again, since that
 //! would hide what the service did.
 
+use connect::producer::Stages;
 use connect::sink::ErrorClass;
 use serde::{Deserialize, Serialize};
 
-use super::{LATE_AFTER, attendance::Attendance, plan::LoadPlan, schedule::Run};
+use super::{LATE_AFTER, attendance::Attendance, isolated::IsolatedCalls, plan::LoadPlan, schedule::Run};
 use crate::{
     clock::RunTime,
     record::{DecodeError, LatencyRecording, Recorder, Recording, Window},
@@ -36,6 +37,7 @@ struct Recorders {
     lateness: Recorder,
     acknowledge: Recorder,
     acknowledge_corrected: Recorder,
+    isolated: IsolatedCalls,
 }
 
 /// Events so far, by what became of them.
@@ -92,6 +94,9 @@ pub struct LoadRecordings {
     pub acknowledge: Recording,
     /// From the intended instant until it was acknowledged.
     pub acknowledge_corrected: Recording,
+    /// What the calls consisted of, where each had a connection of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<IsolatedCalls>,
 }
 
 impl LoadRecordings {
@@ -101,6 +106,9 @@ impl LoadRecordings {
     /// [`DecodeError`] when one of the two is not a recording of ours.
     pub fn merge(&mut self, other: Self) -> Result<(), DecodeError> {
         Recording::merge_option(&mut self.lateness, other.lateness)?;
+        if let Some(isolated) = other.isolated {
+            *self.isolated.get_or_insert_default() += isolated;
+        }
         self.acknowledge.merge(&other.acknowledge)?;
         self.acknowledge_corrected.merge(&other.acknowledge_corrected)
     }
@@ -197,6 +205,20 @@ impl Accounting {
         }
     }
 
+    /// Records what a call with a connection of its own consisted of, of which `now` is known that it was acknowledged.
+    pub fn consisted_of(&mut self, pending: &PendingSend, stages: &Stages, now: RunTime) {
+        let Some(Measurement { window, recorders: Some(recorders), .. }) = &mut self.measurement else {
+            return;
+        };
+        let is_measured = match self.has_schedule {
+            true => pending.run.events().any(|(_, intended)| window.contains(intended)),
+            false => window.contains(pending.run.released),
+        };
+        if is_measured {
+            recorders.isolated.note(stages, now.micros_since(pending.sent).max(0).cast_unsigned());
+        }
+    }
+
     /// Records that a send will never be answered.
     pub fn failed(&mut self, pending: &PendingSend) {
         self.counts.failed += u64::from(pending.run.count());
@@ -246,6 +268,7 @@ impl Accounting {
                 lateness: Recorder::starting_at(now),
                 acknowledge: Recorder::starting_at(now),
                 acknowledge_corrected: Recorder::starting_at(now),
+                isolated: IsolatedCalls::default(),
             }),
         });
     }
@@ -277,6 +300,7 @@ impl Accounting {
             lateness: self.has_schedule.then(|| recorders.lateness.finish(now)),
             acknowledge: recorders.acknowledge.finish(now),
             acknowledge_corrected: recorders.acknowledge_corrected.finish(now),
+            isolated: (recorders.isolated.calls > 0).then_some(recorders.isolated),
         })
     }
 }

@@ -14,11 +14,13 @@
 mod accounting;
 mod attendance;
 mod health;
+mod isolated;
 mod plan;
 mod schedule;
 
 pub use accounting::{Accounting, LoadCounts, LoadRecordings, PendingSend, Punctuality};
 pub use attendance::Attendance;
 pub use health::{LATE_AFTER, LoadFacts, judge};
+pub use isolated::IsolatedCalls;
 pub use plan::{Arrivals, Lead, LoadPlan, Pace, StreamPlan, Worker};
 pub use schedule::{Run, Schedule};

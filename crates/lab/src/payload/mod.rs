@@ -21,10 +21,13 @@
 //! A payload replayed from a file ([`Replay`]) is left exactly as it is in the file, because the
 //! consumer under test should see real data. Its header travels beside it, as the binary application
 //! property [`HEADER_PROPERTY`] of [`Header::DETACHED_LENGTH`] bytes: the 12 bytes of the header, then
-//! the CRC-32C of header and payload together.
+//! the CRC-32C of header and payload together. So does that of a [`Person`], and of `null`. Where a property is text, as over HTTP,
+//! it is these bytes in hexadecimal digits after a letter ([`Header::text_of_detached`]).
 
+mod person;
 mod replay;
 
+pub use person::{PERSON_LENGTH, Person};
 pub use replay::{LongestLine, Replay, ReplayError};
 
 use units::Random;
@@ -54,6 +57,9 @@ impl Header {
     /// Bytes of a header that travels beside its payload: the header, then a CRC-32C.
     pub const DETACHED_LENGTH: usize = 16;
 
+    /// Bytes of the same as text.
+    pub const TEXT_LENGTH: usize = 1 + 2 * Self::DETACHED_LENGTH;
+
     /// The header of a payload.
     ///
     /// # Errors
@@ -75,9 +81,11 @@ impl Header {
     /// [`HEADER_PROPERTY`].
     ///
     /// # Errors
-    /// [`Corrupted`] when the property has another length than [`Self::DETACHED_LENGTH`], or its
+    /// [`Corrupted`] when the property has another length than [`Self::DETACHED_LENGTH`] and is no text of it, or its
     /// checksum over header and payload does not hold.
     pub fn parse_detached(property: &[u8], payload: &[u8]) -> Result<Self, Corrupted> {
+        let of_text = detached_of_text(property);
+        let property = of_text.as_ref().map_or(property, |bytes| &bytes[..]);
         let (Some((head, checksum)), Self::DETACHED_LENGTH) =
             (property.split_first_chunk::<{ Self::LENGTH }>(), property.len())
         else {
@@ -97,6 +105,17 @@ impl Header {
         property[..Self::LENGTH].copy_from_slice(&head);
         property[Self::LENGTH..].copy_from_slice(&checksum_of(&head, payload).to_be_bytes());
         property
+    }
+
+    /// The same where properties are text.
+    #[must_use]
+    pub fn text_of_detached(property: &[u8; Self::DETACHED_LENGTH]) -> [u8; Self::TEXT_LENGTH] {
+        let mut text = [TEXT_MARK; Self::TEXT_LENGTH];
+        for (pair, byte) in text[1..].chunks_exact_mut(2).zip(property) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        text
     }
 
     /// The twelve bytes of the header.
@@ -156,6 +175,17 @@ impl Corrupted {
             Self::Checksum => false,
         }
     }
+}
+
+/// The bytes behind a [text](Header::text_of_detached), if it is one.
+fn detached_of_text(text: &[u8]) -> Option<[u8; Header::DETACHED_LENGTH]> {
+    let digits = text.strip_prefix(&[TEXT_MARK]).filter(|_| text.len() == Header::TEXT_LENGTH)?;
+    let digit = |byte: u8| DIGITS.iter().position(|digit| *digit == byte);
+    let mut bytes = [0; Header::DETACHED_LENGTH];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(bytes)
 }
 
 /// Writes payloads of one length: header, checksum, seeded filler.
@@ -250,8 +280,16 @@ fn checksum_of(head: &[u8; Header::LENGTH], rest: &[u8]) -> u32 {
     crc32c::crc32c_append(of_head, rest)
 }
 
+/// A payload that was never set, as a serialiser of JSON writes it.
+pub const NOTHING: &[u8] = b"null";
+
 /// The longest payload: what the largest tier of the service takes in one event.
 pub const MAXIMUM_LENGTH: usize = 20 << 20;
+
+/// Before the digits of a header as text: nobody takes it for a number.
+const TEXT_MARK: u8 = b'x';
+
+const DIGITS: [u8; 16] = *b"0123456789abcdef";
 
 const CHECKSUM_LENGTH: usize = 4;
 
@@ -310,6 +348,13 @@ mod tests {
         ) {
             let mut property = header.to_detached(&payload);
             prop_assert_eq!(Header::parse_detached(&property, &payload), Ok(header));
+            let mut text = Header::text_of_detached(&property);
+            prop_assert_eq!(Header::parse_detached(&text, &payload), Ok(header));
+            for place in 0..Header::TEXT_LENGTH {
+                let before = std::mem::replace(&mut text[place], b'_');
+                prop_assert!(Header::parse_detached(&text, &payload).is_err());
+                text[place] = before;
+            }
             for bit in 0..Header::DETACHED_LENGTH * 8 {
                 property[bit / 8] ^= 1 << (bit % 8);
                 prop_assert_eq!(Header::parse_detached(&property, &payload), Err(Corrupted::Checksum));

@@ -106,6 +106,8 @@ pub struct Work {
     pub events: u64,
     /// What the role did on its sockets in it; `None` for processes that don't tell.
     pub sockets: Option<SocketUse>,
+    /// Connections that the role has opened from its start to the end of the phase.
+    pub connections: Option<u64>,
 }
 
 impl ProcessSample {
@@ -287,6 +289,7 @@ impl RoleProbe {
             )
             .ok(),
             per_million_events: work.per_million(used, context_switches, file_calls),
+            connections_opened: work.connections,
             limit: Some(limit.clone()),
         })
     }
@@ -341,7 +344,7 @@ mod tests {
         Limit { mechanism: LimitMechanism::None, cores, memory_bytes: None, note: None }
     }
 
-    const NO_WORK: Work = Work { events: 0, sockets: None };
+    const NO_WORK: Work = Work { events: 0, sockets: None, connections: None };
 
     /// Keeps the CPU busy until this process has used so much of it.
     fn use_cpu(amount: Duration) {
@@ -443,7 +446,9 @@ mod tests {
                 writes: 200,
                 bytes_read: 64_000_000,
                 bytes_written: 32_000_000,
+                connections: 0,
             }),
+            connections: None,
         };
         let known = work.per_million(3.0, 50, 10).expect("there were events");
         assert_eq!((known.cpu_seconds, known.context_switches), (1.5, 25.0));

@@ -288,6 +288,15 @@ const COLUMNS: &[Column] = &[
     Column::Published(Figure::LatencyP75),
     Column::Published(Figure::LatencyP95),
     Column::Published(Figure::LatencyMax),
+    Column::Of(Figure::CallMean),
+    Column::Of(Figure::CallP50),
+    Column::Of(Figure::CallP99),
+    Column::Of(Figure::AnswerMean),
+    Column::Of(Figure::AnswerP50),
+    Column::Of(Figure::AnswerP99),
+    Column::Of(Figure::ConnectionsOpened),
+    Column::Of(Figure::BytesPerEvent),
+    Column::Of(Figure::SystemCallsPerEvent),
     Column::Destination,
 ];
 

@@ -423,6 +423,7 @@ fn roles(number: u32) -> BTreeMap<Role, RoleUsage> {
             bytes_received: Some(41_300_000.0),
             bytes_sent: Some(52_800_000.0),
         }),
+        connections_opened: Some(2),
         limit: Some(Limit {
             mechanism: if cores.is_some() { LimitMechanism::CgroupV2 } else { LimitMechanism::None },
             cores,

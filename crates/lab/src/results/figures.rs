@@ -60,6 +60,12 @@ pub enum Figure {
     CallMean,
     CallP50,
     CallP99,
+    AnswerMean,
+    AnswerP50,
+    AnswerP99,
+    ConnectionsOpened,
+    BytesPerEvent,
+    SystemCallsPerEvent,
 }
 
 /// What the values of a figure are, which decides how they are written and read.
@@ -77,6 +83,8 @@ pub enum Quantity {
     MicrosecondsEach,
     /// How many.
     Count,
+    /// How many for each event, most of them fractions.
+    CountEach,
 }
 
 /// What is known of a figure before it is measured.
@@ -115,10 +123,10 @@ const fn same(name: &'static str) -> [&'static str; 2] {
 }
 
 use Better::{Higher, Lower};
-use Quantity::{Bytes, Count, Microseconds, MicrosecondsEach, PerSecond, Percent};
+use Quantity::{Bytes, Count, CountEach, Microseconds, MicrosecondsEach, PerSecond, Percent};
 
 /// Every figure, in the order of its variants.
-const DEFINITIONS: [Definition; 41] = [
+const DEFINITIONS: [Definition; 47] = [
     // What the load offered, what the pipeline received and forwarded, in the measured phase.
     define(Figure::OfferedPerS, same("offered_per_s"), ["offered/s", ""], PerSecond, Higher),
     define(Figure::ReceivedPerS, same("received_per_s"), ["received/s", ""], PerSecond, Higher),
@@ -231,6 +239,20 @@ const DEFINITIONS: [Definition; 41] = [
     latency(Figure::CallMean, ["stages.acknowledge.mean", "acknowledge_mean_us"], ["call", "mean"]),
     latency(Figure::CallP50, ["stages.acknowledge.p50", "acknowledge_p50_us"], ["call", "p50"]),
     latency(Figure::CallP99, ["stages.acknowledge.p99", "acknowledge_p99_us"], ["call", "p99"]),
+    // The same from the intended instant, where there is a plan: a program that is late with its calls makes them longer.
+    latency(Figure::AnswerMean, ["stages.answer.mean", "answer_mean_us"], ["due to answer", "mean"]),
+    latency(Figure::AnswerP50, ["stages.answer.p50", "answer_p50_us"], ["due to answer", "p50"]),
+    latency(Figure::AnswerP99, ["stages.answer.p99", "answer_p99_us"], ["due to answer", "p99"]),
+    // Of the measured role: what its way of sending costs beside CPU and memory.
+    define(Figure::ConnectionsOpened, same("connections_opened"), ["connections", "opened"], Count, Lower),
+    define(Figure::BytesPerEvent, same("bytes_per_event"), ["bytes", "per event"], Bytes, Lower),
+    define(
+        Figure::SystemCallsPerEvent,
+        same("system_calls_per_event"),
+        ["system calls", "per event"],
+        CountEach,
+        Lower,
+    ),
 ];
 
 /// The paths of all figures, for messages.
@@ -296,6 +318,7 @@ impl Figure {
             Quantity::Microseconds => figure::duration_us(value),
             Quantity::MicrosecondsEach => format!("{:.0} ns", value * 1e3),
             Quantity::Count => figure::count(value as u64),
+            Quantity::CountEach => figure::significant(value),
         }
     }
 
@@ -313,7 +336,18 @@ impl Figure {
             Self::CpuPercent => Some(usage()?.cpu_percent),
             Self::MemoryPeakBytes => Some(usage()?.memory_peak_bytes as f64),
             Self::CpuUsPerEvent => cpu_us_per_event(usage()?),
-            Self::CallMean | Self::CallP50 | Self::CallP99 => self.of_call(&trial.stages),
+            Self::ConnectionsOpened => Some(usage()?.connections_opened? as f64),
+            Self::BytesPerEvent => {
+                let each = usage()?.per_million_events?;
+                Some((each.bytes_received? + each.bytes_sent?) / 1e6)
+            }
+            Self::SystemCallsPerEvent => Some(usage()?.per_million_events?.system_calls? / 1e6),
+            Self::CallMean
+            | Self::CallP50
+            | Self::CallP99
+            | Self::AnswerMean
+            | Self::AnswerP50
+            | Self::AnswerP99 => self.of_call(&trial.stages),
             _ => {
                 let latencies = [trial.latency_us.as_ref(), trial.uncorrected_latency_us.as_ref()];
                 self.of_distributions(latencies, trial.delivery.as_ref())
@@ -361,7 +395,10 @@ impl Figure {
             Self::ConsumedPerS => case.consumed_per_s,
             Self::CpuPercent => case.cpu_percent,
             Self::MemoryPeakBytes => case.memory_peak_bytes,
-            Self::CpuUsPerEvent => self.over_trials(case),
+            Self::CpuUsPerEvent
+            | Self::ConnectionsOpened
+            | Self::BytesPerEvent
+            | Self::SystemCallsPerEvent => self.over_trials(case),
             _ => None,
         }
     }
@@ -387,13 +424,17 @@ impl Figure {
         self.of_distributions([Some(latency), None], None)
     }
 
-    /// Its value in the time from a send to its answer, if it is of that.
+    /// Its value in the time from a send, or from when that was due, to its answer, if it is of that.
     fn of_call(self, stages: &BTreeMap<Stage, LatencySummary>) -> Option<f64> {
-        let call = stages.get(&Stage::Acknowledge)?;
+        let call = || stages.get(&Stage::Acknowledge);
+        let answer = || stages.get(&Stage::Answer);
         match self {
-            Self::CallMean => call.mean,
-            Self::CallP50 => call.p50.map(|value| value as f64),
-            Self::CallP99 => call.p99.map(|value| value as f64),
+            Self::CallMean => call()?.mean,
+            Self::CallP50 => call()?.p50.map(|value| value as f64),
+            Self::CallP99 => call()?.p99.map(|value| value as f64),
+            Self::AnswerMean => answer()?.mean,
+            Self::AnswerP50 => answer()?.p50.map(|value| value as f64),
+            Self::AnswerP99 => answer()?.p99.map(|value| value as f64),
             _ => None,
         }
     }
@@ -448,7 +489,13 @@ impl Figure {
             | Self::CpuUsPerEvent
             | Self::CallMean
             | Self::CallP50
-            | Self::CallP99 => None,
+            | Self::CallP99
+            | Self::AnswerMean
+            | Self::AnswerP50
+            | Self::AnswerP99
+            | Self::ConnectionsOpened
+            | Self::BytesPerEvent
+            | Self::SystemCallsPerEvent => None,
         }
     }
 }
@@ -494,7 +541,15 @@ mod tests {
         for Definition { figure, name, .. } in DEFINITIONS {
             let at = json.pointer(&format!("/{}", name.replace('.', "/")));
             let written = at.map(|at| at.get("median").unwrap_or(at).as_f64().unwrap());
-            if figure != Figure::CpuUsPerEvent {
+            // What roles used is in their own figures.
+            let is_of_role = matches!(
+                figure,
+                Figure::CpuUsPerEvent
+                    | Figure::ConnectionsOpened
+                    | Figure::BytesPerEvent
+                    | Figure::SystemCallsPerEvent
+            );
+            if !is_of_role {
                 assert_eq!(written, figure.of_case(case), "{name}");
             }
         }

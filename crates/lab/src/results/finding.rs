@@ -96,6 +96,10 @@ pub enum FindingKind {
     CoordinatedOmission,
     /// A setting of a client makes latencies longer or shorter.
     SettingMatters,
+    /// What a study recommends, by the figures of the run.
+    Recommendation,
+    /// Calls with a connection of their own spend most of their time before their event leaves.
+    SetUpDominates,
     /// A setting of a client changes no latency by more than chance does.
     SettingWithoutEffect,
     /// The longest latencies are those of the first second.
@@ -201,6 +205,8 @@ mod tests {
             FindingKind::EventsDeadLettered,
             FindingKind::CoordinatedOmission,
             FindingKind::SettingMatters,
+            FindingKind::Recommendation,
+            FindingKind::SetUpDominates,
             FindingKind::SettingWithoutEffect,
             FindingKind::FirstSecond,
             FindingKind::SleepingCores,

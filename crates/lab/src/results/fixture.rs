@@ -13,6 +13,7 @@ pub(crate) fn usage(cpu_percent: f64) -> RoleUsage {
         memory_peak_bytes: 100 << 20,
         memory_average_bytes: None,
         per_million_events: None,
+        connections_opened: None,
         limit: Some(Limit {
             mechanism: LimitMechanism::CgroupV2,
             cores: Some(1.0),

@@ -182,7 +182,7 @@ impl de::Visitor<'_> for ValueOf {
             Quantity::Microseconds | Quantity::MicrosecondsEach => {
                 " of microseconds, or a time such as `51 ms`"
             }
-            Quantity::Percent | Quantity::Count => "",
+            Quantity::Percent | Quantity::Count | Quantity::CountEach => "",
         };
         write!(formatter, "a number that is not negative{example}")
     }
@@ -210,7 +210,7 @@ impl de::Visitor<'_> for ValueOf {
             Quantity::Microseconds | Quantity::MicrosecondsEach => {
                 units::duration::parse(text).ok().map(microseconds)
             }
-            Quantity::Percent | Quantity::Count => None,
+            Quantity::Percent | Quantity::Count | Quantity::CountEach => None,
         };
         value.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
     }

@@ -112,12 +112,17 @@ pub struct RoleUsage {
     /// What a million forwarded events cost; absent where none was forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_million_events: Option<PerMillionEvents>,
+    /// Connections that its processes opened, from their start to the end of the phase: those that are kept are opened before it.
+    /// Absent for a process that is not ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_opened: Option<u64>,
     /// The limits in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
 }
 
-/// What one role used in the measured phase, for each million events that the pipeline forwarded in it.
+/// What one role used in the measured phase, for each million events that the pipeline forwarded in it; without one, that were
+/// acknowledged to the load, or that the sink received.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PerMillionEvents {

@@ -49,6 +49,9 @@ pub struct ProducerShape {
     pub connections: Connections,
     /// Whether events wait for one another, and what a call waits for.
     pub buffering: Buffering,
+    /// How many events fill a batch; absent where events are not gathered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_events: Option<u64>,
     /// After what time a batch leaves that is not full; absent where it leaves when the one before it was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_us: Option<u64>,

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{LatencyDistribution, LatencySummary};
 
 /// One stage. To destination and delivery follow one another and add up to the end-to-end latency. So do, of a record between two
-/// clients of Kafka, waiting, produce, publish, commit, catch-up and fetch, of which there are means alone. Lateness, in hub and
+/// clients of Kafka, waiting, produce, publish, commit, catch-up and fetch, of which there are means alone. Those of a call with a
+/// connection of its own, from turn to close, add up to acknowledge in the same way. Lateness, in hub and
 /// queue are parts of to destination. What the roles wait for in between are answers, which take the way there *and* back:
 /// these [round trips](Direction::RoundTrip) overlap with the stages in one direction and add up to nothing.
 ///
@@ -34,7 +35,8 @@ pub enum Stage {
     Process,
     /// From the first send of one batch to its last outcome.
     BatchSend,
-    /// One send to one destination, from the handing over to its acceptance. One that is tried again begins again.
+    /// One send to one destination, from the handing over to its acceptance. One that is tried again begins again. In a call with a
+    /// connection of its own: from the event to its acknowledgement.
     Send,
     /// One settlement of a peek-locked message.
     Settle,
@@ -56,6 +58,24 @@ pub enum Stage {
     CatchUp,
     /// A record: from there until the sink had it.
     Fetch,
+    /// From the intended instant until the service's answer that it accepted the event.
+    Answer,
+    /// A call with a connection of its own: while others were worked on in the thread of its caller, before it and after it.
+    Turn,
+    /// Such a call: until there was a connection of TCP.
+    Connect,
+    /// Such a call: the handshake of TLS.
+    Tls,
+    /// Such a call: the login, or the declaration to do without.
+    Sasl,
+    /// Such a call: until the service had opened the connection. On Kafka all that is done before the first record.
+    Open,
+    /// Such a call: until the service had granted the claims of the token.
+    Claims,
+    /// Such a call: until there was a link with credit.
+    Attach,
+    /// Such a call: from the acknowledgement until the connection was closed.
+    Close,
 }
 
 /// The mean of a stage whose parts are not known one by one.
@@ -85,6 +105,23 @@ impl Stage {
     pub const OF_RECORD: [Self; 6] =
         [Self::Waiting, Self::Produce, Self::Publish, Self::Commit, Self::CatchUp, Self::Fetch];
 
+    /// What a call with a connection of its own does before it sends, in its order.
+    pub const SET_UP: [Self; 6] =
+        [Self::Connect, Self::Tls, Self::Sasl, Self::Open, Self::Claims, Self::Attach];
+
+    /// Those that add up to such a call, in their order. No protocol has all of them.
+    pub const OF_ISOLATED_CALL: [Self; 9] = [
+        Self::Turn,
+        Self::Connect,
+        Self::Tls,
+        Self::Sasl,
+        Self::Open,
+        Self::Claims,
+        Self::Attach,
+        Self::Send,
+        Self::Close,
+    ];
+
     /// The name that `results.json` uses.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -108,6 +145,15 @@ impl Stage {
             Self::Commit => "commit",
             Self::CatchUp => "catch_up",
             Self::Fetch => "fetch",
+            Self::Answer => "answer",
+            Self::Turn => "turn",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Sasl => "sasl",
+            Self::Open => "open",
+            Self::Claims => "claims",
+            Self::Attach => "attach",
+            Self::Close => "close",
         }
     }
 
@@ -132,8 +178,16 @@ impl Stage {
             | Self::Send
             | Self::Settle
             | Self::Checkpoint
-            | Self::Ownership => Some(Direction::RoundTrip),
-            Self::Vacant => None,
+            | Self::Ownership
+            | Self::Answer
+            | Self::Connect
+            | Self::Tls
+            | Self::Sasl
+            | Self::Open
+            | Self::Claims
+            | Self::Attach
+            | Self::Close => Some(Direction::RoundTrip),
+            Self::Vacant | Self::Turn => None,
         }
     }
 
@@ -170,6 +224,9 @@ impl std::ops::AddAssign for Mean {
 
 impl fmt::Display for Stage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.name().replace('_', " "))
+        match self {
+            Self::Tls | Self::Sasl => formatter.pad(&self.name().to_uppercase()),
+            _ => formatter.pad(&self.name().replace('_', " ")),
+        }
     }
 }

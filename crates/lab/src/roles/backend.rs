@@ -1,12 +1,18 @@
 //! What roles need from outside: a service, a pipeline, and a source or sink for each endpoint. The lab's own backend is
 //! the [network](super::network); tests bring one [in memory](super::memory).
 
-use std::{collections::BTreeMap, error::Error, time::Duration};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use connect::{
     event::{Encoding, PartitionId},
-    sink::Sink,
+    producer::Stages,
+    sink::{SendToken, Sink},
     source::{AnySource, SourceOptions, StartPosition},
 };
 
@@ -42,7 +48,7 @@ pub trait Backend: Clone + Send + 'static {
     fn connect_relay(&self, config: &RelayConfig) -> impl Future<Output = Result<Self::Relay, Self::Error>>;
 
     /// Connects a worker to send to an endpoint. Its destinations are the partitions of the entity.
-    fn open_sink(&self, endpoint: &Endpoint) -> impl Future<Output = Result<Box<dyn Sink>, Self::Error>>;
+    fn open_sink(&self, endpoint: &Endpoint) -> impl Future<Output = Result<OpenedSink, Self::Error>>;
 
     /// Connects a worker to receive from an endpoint. No partition is open yet.
     fn open_source(
@@ -51,6 +57,38 @@ pub trait Backend: Clone + Send + 'static {
         options: SourceOptions,
         read_from: ReadFrom,
     ) -> impl Future<Output = Result<OpenedSource, Self::Error>>;
+}
+
+/// A sink with what it tells beside its outcomes.
+#[derive(Debug)]
+pub struct OpenedSink {
+    /// The sink.
+    pub sink: Box<dyn Sink>,
+    /// What its calls consist of, where each has a connection of its own.
+    pub stages: Option<Arc<StageLog>>,
+}
+
+/// The stages of calls that were answered, until whoever takes their outcomes takes these as well.
+#[derive(Debug, Default)]
+pub struct StageLog(Mutex<Vec<(SendToken, Stages)>>);
+
+impl StageLog {
+    /// A call was acknowledged.
+    pub(super) fn note(&self, token: SendToken, stages: Stages) {
+        // Nobody panics who holds it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((token, stages));
+    }
+
+    /// Appends what was noted since the last time.
+    pub(super) fn take(&self, taken: &mut Vec<(SendToken, Stages)>) {
+        taken.append(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl From<Box<dyn Sink>> for OpenedSink {
+    fn from(sink: Box<dyn Sink>) -> Self {
+        Self { sink, stages: None }
+    }
 }
 
 /// A source with the places at which its partitions are to be opened.

@@ -1,5 +1,6 @@
 //! Payloads in records of Kafka: the tails of records, which is what its sources and sinks move.
 
+use amqp::codec::code::{BINARY_8, STRING_8};
 use bytes::BytesMut;
 use connect::event::Encoding;
 use kafka::record_tail::RecordTail;
@@ -40,13 +41,11 @@ impl MessageCodec for KafkaCodec {
 /// made a property again.
 pub(super) fn as_written(property: &[u8]) -> &[u8] {
     match property {
-        [VBIN8, _, value @ ..] if value.len() == Header::DETACHED_LENGTH => value,
+        [BINARY_8, _, value @ ..] if value.len() == Header::DETACHED_LENGTH => value,
+        [STRING_8, _, value @ ..] if value.len() == Header::TEXT_LENGTH => value,
         _ => property,
     }
 }
-
-/// The format code of AMQP for binary of up to 255 bytes. A length follows it.
-const VBIN8: u8 = 0xa0;
 
 #[cfg(test)]
 mod tests {
@@ -72,6 +71,11 @@ mod tests {
         let mut message = BytesMut::new();
         KafkaCodec.encode(Some(b"\xa0\x10sixteen bytes   "), b"payload", &mut message);
         let expected = DecodedMessage { header: Some(b"sixteen bytes   "), payload: b"payload" };
+        assert_eq!(KafkaCodec.decode(&message), Some(expected));
+        let text = Header::text_of_detached(&[7; Header::DETACHED_LENGTH]);
+        let mut message = BytesMut::new();
+        KafkaCodec.encode(Some(&[&[STRING_8, 33], &text[..]].concat()), b"payload", &mut message);
+        let expected = DecodedMessage { header: Some(&text), payload: b"payload" };
         assert_eq!(KafkaCodec.decode(&message), Some(expected));
     }
 

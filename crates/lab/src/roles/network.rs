@@ -17,7 +17,7 @@ use hub::service::StartError;
 use pipeline::ConnectError;
 
 use super::amqp_codec::AmqpCodec;
-use super::backend::{Backend, DecodedMessage, MessageCodec, OpenedSource};
+use super::backend::{Backend, DecodedMessage, MessageCodec, OpenedSink, OpenedSource};
 use super::client_program::ProgramError;
 use super::embedded::{self, EmbeddedService};
 use super::kafka_codec::KafkaCodec;
@@ -150,9 +150,9 @@ impl Backend for Network {
         our_relay::connect(config).await
     }
 
-    async fn open_sink(&self, endpoint: &Endpoint) -> Result<Box<dyn Sink>, BackendError> {
+    async fn open_sink(&self, endpoint: &Endpoint) -> Result<OpenedSink, BackendError> {
         if let Some(how) = &endpoint.producer {
-            return Ok(Box::new(producer::ProducerSink::connect(endpoint, how).await?));
+            return producer::ProducerSink::connect(endpoint, how).await;
         }
         let sink: Box<dyn Sink> = match (endpoint.protocol, &endpoint.entity) {
             (Protocol::Amqp, Entity::Hub(hub)) => Box::new(event_hubs::open_sink(endpoint, hub).await?),
@@ -162,7 +162,7 @@ impl Backend for Network {
             (Protocol::Kafka, entity) => kafka::open_sink(endpoint, entity).await?,
             (Protocol::Http, _) => return Err(BackendError::OnlyProducers),
         };
-        Ok(sink)
+        Ok(sink.into())
     }
 
     async fn open_source(

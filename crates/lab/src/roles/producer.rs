@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use connect::event::Encoding;
-use connect::producer::{Fate, NewEvent, Producer, ProducerTarget, SendFailure, TOO_LARGE};
+use connect::producer::{Fate, NewEvent, Producer, ProducerTarget, PropertyValue, SendFailure, TOO_LARGE};
 use connect::sink::{
     ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError,
 };
@@ -19,26 +19,38 @@ use connect::source::ShutDown;
 use futures_util::Stream as _;
 use futures_util::stream::FuturesUnordered;
 
-use super::backend::{Backend as _, MessageCodec as _};
+use super::backend::{Backend as _, DecodedMessage, MessageCodec as _, OpenedSink, StageLog};
 use super::network::{BackendError, Network, NetworkCodec};
 use super::protocol::Endpoint;
 use super::{event_hubs, kafka, service_bus};
+use crate::payload::{HEADER_PROPERTY, Header};
 use crate::scenario::{self, Connections, Entity, Protocol};
 
 /// A producer as a sink.
 pub(super) struct ProducerSink {
     producer: Arc<Producer>,
     codec: NetworkCodec,
-    /// Whether each call has a connection of its own.
-    is_isolated: bool,
+    /// Where it is noted what calls consist of that have a connection of their own.
+    isolated: Option<Arc<StageLog>>,
     calls: FuturesUnordered<Call>,
+}
+
+/// What an event is sent with.
+#[derive(Debug)]
+struct Content {
+    body: Bytes,
+    /// Which event it is, where the body has no room for that.
+    identity: Option<[u8; Header::TEXT_LENGTH]>,
 }
 
 type Call = Pin<Box<dyn Future<Output = SendOutcome> + Send>>;
 
 impl ProducerSink {
     /// Connects what the producer keeps connected.
-    pub(super) async fn connect(endpoint: &Endpoint, how: &scenario::Producer) -> Result<Self, BackendError> {
+    pub(super) async fn connect(
+        endpoint: &Endpoint,
+        how: &scenario::Producer,
+    ) -> Result<OpenedSink, BackendError> {
         let target = match (endpoint.protocol, &endpoint.entity) {
             (Protocol::Amqp, Entity::Hub(hub)) => {
                 ProducerTarget::EventHubs(event_hubs::client_options(endpoint, hub)?)
@@ -50,29 +62,35 @@ impl ProducerSink {
             (Protocol::Http, _) => ProducerTarget::Http(service_bus::client_options(endpoint)?),
         };
         let producer = Producer::connect(target, how.options()).await?;
-        Ok(Self {
+        let isolated = (how.connections == Connections::PerEvent).then(Arc::<StageLog>::default);
+        let sink = Self {
             producer: Arc::new(producer),
             codec: Network.codec(endpoint.protocol),
-            is_isolated: how.connections == Connections::PerEvent,
+            isolated: isolated.clone(),
             calls: FuturesUnordered::new(),
-        })
+        };
+        Ok(OpenedSink { sink: Box::new(sink), stages: isolated })
     }
 
-    fn call(&self, token: SendToken, mut payloads: Vec<Bytes>) -> Call {
+    fn call(&self, token: SendToken, mut events: Vec<Content>) -> Call {
         let producer = Arc::clone(&self.producer);
-        let is_isolated = self.is_isolated;
+        let isolated = self.isolated.clone();
         Box::pin(async move {
-            let sent = match (payloads.len(), payloads.pop()) {
-                (1, Some(body)) => {
-                    let event = NewEvent::new(&body);
-                    match is_isolated {
-                        true => producer.send_isolated(&event).await.map(drop).map_err(|it| it.failure),
-                        false => producer.send(&event).await,
+            let sent = match (events.len(), events.pop()) {
+                (1, Some(content)) => {
+                    let property = content.property();
+                    let event = content.event(property.as_slice());
+                    match isolated {
+                        Some(log) => {
+                            let sent = producer.send_isolated(&event).await;
+                            sent.map(|stages| log.note(token, stages)).map_err(|it| it.failure)
+                        }
+                        None => producer.send(&event).await,
                     }
                 }
                 (_, last) => {
-                    payloads.extend(last);
-                    send_batch(&producer, &payloads).await
+                    events.extend(last);
+                    send_batch(&producer, &events).await
                 }
             };
             SendOutcome { token, result: sent.map_err(|failure| Box::new(failed(failure))) }
@@ -80,16 +98,37 @@ impl ProducerSink {
     }
 }
 
-async fn send_batch(producer: &Producer, payloads: &[Bytes]) -> Result<(), SendFailure> {
+impl Content {
+    fn of(decoded: &DecodedMessage<'_>) -> Self {
+        let identity = decoded.header.and_then(|header| header.try_into().ok());
+        Self {
+            body: Bytes::copy_from_slice(decoded.payload),
+            identity: identity.map(Header::text_of_detached),
+        }
+    }
+
+    fn property(&self) -> Option<(&str, PropertyValue<'_>)> {
+        // Letters and digits.
+        let text = str::from_utf8(self.identity.as_ref()?).ok()?;
+        Some((HEADER_PROPERTY, PropertyValue::Text(text)))
+    }
+
+    fn event<'a>(&'a self, properties: &'a [(&'a str, PropertyValue<'a>)]) -> NewEvent<'a> {
+        NewEvent { properties, ..NewEvent::new(&self.body) }
+    }
+}
+
+async fn send_batch(producer: &Producer, events: &[Content]) -> Result<(), SendFailure> {
     let mut batch = producer.batch(None, None)?;
-    for body in payloads {
-        if !batch.push(&NewEvent::new(body))? {
+    for content in events {
+        let property = content.property();
+        if !batch.push(&content.event(property.as_slice()))? {
             let taken = batch.len();
             return Err(SendFailure {
                 fate: Fate::NotSent,
                 class: ErrorClass::TooLarge,
                 condition: TOO_LARGE.to_owned(),
-                description: format!("a send takes {taken} of {} events of this size", payloads.len()),
+                description: format!("a send takes {taken} of {} events of this size", events.len()),
             });
         }
     }
@@ -125,12 +164,11 @@ impl Sink for ProducerSink {
     }
 
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
-        let payloads = outgoing.messages().filter_map(|message| {
-            let decoded = self.codec.decode(message.as_ref())?;
-            Some(Bytes::copy_from_slice(decoded.payload))
-        });
-        let payloads = payloads.collect();
-        self.calls.push(self.call(token, payloads));
+        let events = outgoing
+            .messages()
+            .filter_map(|message| Some(Content::of(&self.codec.decode(message.as_ref())?)));
+        let events = events.collect();
+        self.calls.push(self.call(token, events));
         Ok(())
     }
 

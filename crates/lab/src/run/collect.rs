@@ -59,7 +59,10 @@ pub(super) fn collect(
     let pipeline = Pipeline::of(plan);
     let rates = Rates::of(plan, supervisor, &pipeline);
     let carried = pipeline.carried(supervisor) as f64 * rates.first_arrivals;
-    let roles = usages(supervisor, monitor, groups, carried as u64);
+    // What the load's work came to is what was acknowledged to it, whether or not a sink has kept up.
+    let produced = (pipeline == Pipeline::Absent).then(|| acknowledged(supervisor));
+    let events = |role| produced.filter(|_| role == Role::Load).unwrap_or(carried as u64);
+    let roles = usages(supervisor, monitor, groups, events);
     let measured = plan.measured();
     let mut findings = limit_findings(&measured, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
@@ -111,6 +114,9 @@ pub(super) fn collect(
     // All of it by one clock, of the same records.
     if plan.is_embedded() && remote.is_empty() && ending.is_whole {
         distributions.means = passage::means(outcomes.first().reads, outcomes.served);
+    }
+    if let (Pipeline::Absent, Some(isolated)) = (&pipeline, outcomes.load.and_then(|load| load.isolated)) {
+        distributions.means.extend(isolated.means());
     }
     let lag = lag(plan, supervisor, &pipeline, monitor.lag_peak);
     if ending.is_whole {
@@ -315,8 +321,13 @@ impl<'a> Outcomes<'a> {
             }
         }
         if let Some(load) = self.load {
-            let lateness = load.lateness.as_ref().map(|lateness| (Stage::Lateness, lateness));
-            for (stage, recording) in lateness.into_iter().chain([(Stage::Acknowledge, &load.acknowledge)]) {
+            // Only what has a plan was due at another instant than that of its send.
+            let planned = load
+                .lateness
+                .as_ref()
+                .map(|lateness| [(Stage::Lateness, lateness), (Stage::Answer, &load.acknowledge_corrected)]);
+            let recordings = planned.into_iter().flatten().chain([(Stage::Acknowledge, &load.acknowledge)]);
+            for (stage, recording) in recordings {
                 let distribution = recording.total.decode().map_err(unreadable(Role::Load))?;
                 distributions.stages.insert(stage, distribution);
             }
@@ -511,22 +522,30 @@ fn service_growth(supervisor: &Supervisor) -> BTreeMap<String, EntityCounters> {
         .collect()
 }
 
+/// Events that the service acknowledged to the load in the measured phase.
+fn acknowledged(supervisor: &Supervisor) -> u64 {
+    let of = |counted: &Counted| counted.counters.load().map_or(0, |load| load.events.acknowledged);
+    supervisor.edges(Role::Load).map(|(began, ended)| of(ended).saturating_sub(of(began))).sum()
+}
+
 fn usages(
     supervisor: &Supervisor,
     monitor: &Monitor<'_>,
     groups: &BTreeMap<Role, RoleGroup>,
-    events: u64,
+    events: impl Fn(Role) -> u64,
 ) -> BTreeMap<Role, RoleUsage> {
     let is_external = |counted: &Counted| matches!(counted.counters, Counters::External(_));
     let probes = monitor.probes.iter();
     probes
         .filter_map(|(role, probe)| {
+            let own = || supervisor.edges(*role).filter(|(began, _)| !is_external(began));
             let work = Work {
-                events,
-                sockets: supervisor
-                    .edges(*role)
-                    .filter(|(began, _)| !is_external(began))
+                events: events(*role),
+                sockets: own()
                     .map(|(began, ended)| ended.sockets.since(began.sockets))
+                    .reduce(|sum, instance| sum + instance),
+                connections: own()
+                    .map(|(_, ended)| ended.sockets.connections)
                     .reduce(|sum, instance| sum + instance),
             };
             let (limit, cores) = allowed(*role, supervisor, groups);

@@ -103,7 +103,7 @@ pub(super) fn unidentified(plan: &TrialPlan<'_>, supervisor: &Supervisor) -> Opt
     let count = sinks.iter().map(|sink| sink.events.unidentified).sum::<u64>();
     let noun = plan.noun();
     let (missing, copy) = match &plan.parameters.load.payload {
-        Payload::Replay { .. } => (
+        Payload::Replay { .. } | Payload::Person | Payload::Nothing => (
             format!("the application property `{HEADER_PROPERTY}` is missing"),
             "forward the application properties with the body".to_owned(),
         ),

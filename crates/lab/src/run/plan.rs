@@ -556,6 +556,7 @@ fn producer_shape(parameters: &Parameters, topology: &Topology) -> Option<Produc
         batch: load.batch.into(),
         connections: producer.connections,
         buffering: producer.buffering,
+        max_events: (producer.buffering != Buffering::None).then(|| producer.max_events.into()),
         delay_us: match producer.delay {
             Delay::After(delay) if producer.buffering != Buffering::None => {
                 u64::try_from(delay.as_micros()).ok()

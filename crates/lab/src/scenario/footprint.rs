@@ -88,6 +88,8 @@ fn load(parameters: &Parameters, noun: &str) -> String {
     let size = match &load.payload {
         Payload::Size(size) => format!("of {size}"),
         Payload::Replay { replay } => format!("from {}", replay.display()),
+        Payload::Person => "that are a person in JSON".to_owned(),
+        Payload::Nothing => "without a payload".to_owned(),
     };
     let time = duration::text(time(parameters));
     let trials = match parameters.trials {
@@ -154,10 +156,7 @@ fn time(parameters: &Parameters) -> Duration {
 }
 
 fn bytes_of(parameters: &Parameters, events: u64) -> Option<u64> {
-    match &parameters.load.payload {
-        Payload::Size(size) => Some(size.bytes().saturating_mul(events)),
-        Payload::Replay { .. } => None,
-    }
+    Some(parameters.load.payload.size()?.bytes().saturating_mul(events))
 }
 
 fn amount(events: u64, bytes: Option<u64>, noun: &str) -> String {

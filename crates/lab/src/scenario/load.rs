@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use units::{ByteSize, Rate};
 
 use super::{Capacity, Percent};
+use crate::payload::{NOTHING, PERSON_LENGTH};
 
 /// The section `load`.
 ///
@@ -84,9 +85,8 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// What one event carries. Written as a size (`16 B`) or as `{replay: file.ndjson}`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
+/// What one event carries. Written as a size (`16 B`), as `{replay: file.ndjson}`, or by a name.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
     /// A stamped payload of exactly this size: at least [`SMALLEST_PAYLOAD`], checksummed from 16 B on.
     Size(ByteSize),
@@ -95,6 +95,43 @@ pub enum Payload {
         /// Newline-delimited JSON, one event per line; relative to the working directory.
         replay: PathBuf,
     },
+    /// `person`: a person in JSON, as the published study of ingestion sends it.
+    Person,
+    /// `nothing`: the word `null`, which is what becomes of a payload that was never given to a serialiser of JSON.
+    Nothing,
+}
+
+impl Payload {
+    /// The size of each, where all are of one.
+    #[must_use]
+    pub const fn size(&self) -> Option<ByteSize> {
+        match self {
+            Self::Size(size) => Some(*size),
+            Self::Replay { .. } => None,
+            Self::Person => Some(ByteSize::from_bytes(PERSON_LENGTH as u64)),
+            Self::Nothing => Some(ByteSize::from_bytes(NOTHING.len() as u64)),
+        }
+    }
+
+    /// Whether the identity of an event travels beside it, in a property, because the payload has no room for it.
+    #[must_use]
+    pub const fn is_identified_beside(&self) -> bool {
+        match self {
+            Self::Size(_) => false,
+            Self::Replay { .. } | Self::Person | Self::Nothing => true,
+        }
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Size(size) => size.serialize(serializer),
+            Self::Replay { replay } => serializer.collect_map([("replay", replay)]),
+            Self::Person => serializer.serialize_str(PERSON),
+            Self::Nothing => serializer.serialize_str(NOTHING_NAME),
+        }
+    }
 }
 
 impl LoadMode {
@@ -150,7 +187,10 @@ impl<'de> Deserialize<'de> for Payload {
             type Value = Payload;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("a size such as `16 B`, or `{replay: events.ndjson}`")
+                write!(
+                    formatter,
+                    "a size such as `16 B`, `{PERSON}`, `{NOTHING_NAME}`, or `{{replay: events.ndjson}}`"
+                )
             }
 
             fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Payload, E> {
@@ -158,7 +198,11 @@ impl<'de> Deserialize<'de> for Payload {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Payload, E> {
-                text.parse().map(Payload::Size).map_err(E::custom)
+                match text {
+                    PERSON => Ok(Payload::Person),
+                    NOTHING_NAME => Ok(Payload::Nothing),
+                    size => size.parse().map(Payload::Size).map_err(E::custom),
+                }
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Payload, A::Error> {
@@ -170,6 +214,10 @@ impl<'de> Deserialize<'de> for Payload {
         deserializer.deserialize_any(Visitor)
     }
 }
+
+const PERSON: &str = "person";
+
+const NOTHING_NAME: &str = "nothing";
 
 /// Run, stream, sequence number and intended instant take this much.
 pub const SMALLEST_PAYLOAD: ByteSize = ByteSize::from_bytes(12);

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
 use super::{
-    Entities, Load, LoadMode, Payload, PurposefulFailures, Relay, Roles, SystemTransport, SystemUnderTest,
-    Target, Topology,
+    Entities, Load, LoadMode, PurposefulFailures, Relay, Roles, SystemTransport, SystemUnderTest, Target,
+    Topology,
 };
 use crate::record::LatencyRecording;
 use crate::results::Role;
@@ -180,13 +180,13 @@ impl Parameters {
 
     /// How large a log has to be for what a saturating load between hubs puts into it.
     fn log_for_lag(&self) -> Option<ByteSize> {
-        let (Entities::Hubs(hubs), Payload::Size(payload), LoadMode::Saturate) =
-            (&self.entities, &self.load.payload, self.load.mode)
+        let (Entities::Hubs(hubs), Some(payload), LoadMode::Saturate) =
+            (&self.entities, self.load.payload.size(), self.load.mode)
         else {
             return None;
         };
         let partitions = u64::from(hubs.destination.partitions.max(hubs.source.partitions));
-        let lag = self.load.max_lag.min(largest_lag(*payload));
+        let lag = self.load.max_lag.min(largest_lag(payload));
         let per_partition = payload.bytes().saturating_add(STORED_OVERHEAD).saturating_mul(lag);
         // Retention removes an eighth of a log at a time.
         let needed = (per_partition + per_partition / 8).saturating_mul(partitions);
@@ -220,11 +220,11 @@ impl Parameters {
     /// as far ahead of the sink again, and no route spreads quite evenly.)
     #[must_use]
     pub fn lag_limit(&self) -> u64 {
-        match (&self.target, &self.load.payload) {
-            (Target::Embedded, Payload::Size(payload)) => {
+        match (&self.target, self.load.payload.size()) {
+            (Target::Embedded, Some(payload)) => {
                 let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
                 let of_log = self.log_per_hub().bytes() / LOG_PER_LAG / event;
-                self.load.max_lag.min(largest_lag(*payload)).min(of_log).max(1)
+                self.load.max_lag.min(largest_lag(payload)).min(of_log).max(1)
             }
             _ => self.load.max_lag,
         }

@@ -1,5 +1,7 @@
 //! The producer as the load's end: every way of sending arrives, and what nobody waits for is not claimed.
 
+use serde_json::Value;
+
 use super::honesty::rig::{Finished, Run};
 
 fn run(protocol: &str, producer: &str, load: &str) -> Finished {
@@ -11,7 +13,7 @@ topology:
   load: {{to: in, protocol: {protocol}, producer: {producer}}}
   sink: {{from: in}}
   measure: load
-load: {{{load}, payload: 64 B}}
+load: {{{load}}}
 phases: {{warm_up: 300 ms, measure: 1 s, drain: 30 s}}
 trials: 1
 "
@@ -24,12 +26,15 @@ fn count(finished: &Finished, what: &str) -> u64 {
 }
 
 const WAYS: [(&str, &str); 6] = [
-    ("{connections: per-event}", "mode: closed, callers: 20, batch: 1"),
-    ("{connections: single}", "mode: closed, callers: 2, batch: 50"),
-    ("{buffering: safe, delay: adaptive}", "mode: open, rate: 2000/s, batch: 1, in_flight: 500"),
-    ("{connections: pooled, pool: 3}", "mode: closed, callers: 20, batch: 1"),
-    ("{buffering: safe, max_events: 50, delay: 20 ms}", "mode: closed, callers: 20, batch: 1"),
-    ("{buffering: unsafe, delay: 20 ms}", "mode: closed, callers: 20, batch: 1"),
+    ("{connections: per-event}", "mode: closed, callers: 20, batch: 1, payload: person"),
+    ("{connections: single}", "mode: closed, callers: 2, batch: 50, payload: person"),
+    (
+        "{buffering: safe, delay: adaptive}",
+        "mode: open, rate: 2000/s, batch: 1, in_flight: 500, payload: nothing",
+    ),
+    ("{connections: pooled, pool: 3}", "mode: closed, callers: 20, batch: 1, payload: nothing"),
+    ("{buffering: safe, max_events: 50, delay: 20 ms}", "mode: closed, callers: 20, batch: 1, payload: 64 B"),
+    ("{buffering: unsafe, delay: 20 ms}", "mode: closed, callers: 20, batch: 1, payload: 64 B"),
 ];
 
 #[test]
@@ -43,13 +48,43 @@ fn every_way_of_sending_arrives_whole_and_once() {
             assert_eq!(wrong, [0; 4], "{protocol} {producer}: {delivery}");
             let (sent, acknowledged) = (count(&finished, "sent"), count(&finished, "acknowledged"));
             assert!(sent > 0 && acknowledged == sent, "{protocol} {producer}: {delivery}");
+            let opened = &finished.case()["trials"][0]["roles"]["load"]["connections_opened"];
+            if producer.contains("per-event") {
+                stages_add_up(protocol, finished.case());
+                assert!(opened.as_u64().unwrap() > acknowledged / 2, "{protocol}: {opened}");
+            } else if protocol == "amqp" {
+                assert_eq!(
+                    opened.as_u64(),
+                    Some(if producer.contains("pool: 3") { 3 } else { 1 }),
+                    "{producer}"
+                );
+            }
         }
     }
 }
 
+/// The parts of a call with a connection of its own add up to the call.
+fn stages_add_up(protocol: &str, case: &Value) {
+    let stages = &case["stages"];
+    let mean = |stage: &str| stages[stage]["mean"].as_f64();
+    let parts = ["turn", "connect", "tls", "sasl", "open", "claims", "attach", "send", "close"];
+    let sum: f64 = parts.into_iter().filter_map(mean).sum();
+    let call = mean("acknowledge").unwrap();
+    assert!((sum / call - 1.0).abs() < 0.02, "{protocol}: {sum} of {call}: {stages:#}");
+    let of_protocol: &[&str] = match protocol {
+        "amqp" => &["connect", "sasl", "open", "claims", "attach", "send", "close"],
+        "kafka" => &["open", "send", "close"],
+        _ => &["connect", "send", "close"],
+    };
+    for stage in of_protocol {
+        assert!(mean(stage).is_some(), "{protocol}: {stage} of {stages:#}");
+    }
+    assert_eq!(mean("tls"), None, "{protocol} is spoken plainly");
+}
+
 #[test]
 fn callers_that_wait_for_a_timer_are_told_what_bounds_them() {
-    let load = "mode: closed, callers: 10, batch: 1";
+    let load = "mode: closed, callers: 10, batch: 1, payload: 64 B";
     let finished = run("amqp", "{buffering: safe, max_events: 1000, delay: 50 ms}", load);
     let said = finished.findings("limited-by-concurrency");
     assert_eq!(said.len(), 1);

@@ -135,7 +135,8 @@ async fn send_record(
     record: Vec<u8>,
     course: &mut Course,
 ) -> Result<(), SendFailure> {
-    course.enter(Stage::Open);
+    // The client connects by itself, so that nothing tells the two apart.
+    course.stage = Stage::Open;
     let mut outlet = Outlet::connect(target).await?;
     course.enter(Stage::Send);
     let partitions = outlet.partitions().unwrap_or(1);

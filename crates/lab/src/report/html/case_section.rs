@@ -7,6 +7,7 @@ use super::range_chart::range_figure;
 use super::rate_chart::SearchSection;
 use super::relay_section::RelaySection;
 use super::scale::Scale;
+use super::stage_sum::stage_sum;
 use crate::figure;
 use crate::report::destinations;
 use crate::results::{
@@ -221,23 +222,6 @@ fn stage_name(stage: Stage) -> String {
     }
 }
 
-fn stage_sum(case: &Case) -> Option<String> {
-    let whole = case.latency_us.as_ref()?.mean?;
-    let means = |stages: &[Stage]| -> Option<Vec<(Stage, f64)>> {
-        stages.iter().map(|stage| Some((*stage, case.stages.get(stage)?.mean?))).collect()
-    };
-    let means = means(&Stage::OF_RECORD).or_else(|| means(&Stage::WHOLE))?;
-    let parts: Vec<String> =
-        means.iter().map(|(stage, mean)| format!("{stage} {}", figure::duration_us(*mean))).collect();
-    Some(format!(
-        "On average, {} = {} end to end. Stages in one direction (→) are parts of that. Round trips (⇄) take the way \
-         back as well, for which no {} waits, and overlap with the others: they don’t add up.",
-        parts.join(" + "),
-        figure::duration_us(whole),
-        case.shape().noun.one()
-    ))
-}
-
 fn delivery(case: &Case) -> Option<Grid> {
     let headings = [
         "trial",
@@ -376,6 +360,7 @@ fn resources(trial: &Trial, noun: Noun) -> Option<Grid> {
         "memory average",
         &bytes_in,
         &bytes_out,
+        "connections opened",
         "system calls per million",
         "context switches per million",
         "cores",
@@ -393,7 +378,7 @@ fn resources(trial: &Trial, noun: Noun) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-fn resource_cells(usage: &RoleUsage) -> [Option<String>; 12] {
+fn resource_cells(usage: &RoleUsage) -> [Option<String>; 13] {
     let costs = usage.per_million_events.as_ref();
     let per_event = |bytes: f64| format!("{:.1}", bytes / 1e6);
     let rounded = |number: f64| figure::count(number.round() as u64);
@@ -406,6 +391,7 @@ fn resource_cells(usage: &RoleUsage) -> [Option<String>; 12] {
         usage.memory_average_bytes.map(|bytes| figure::bytes(bytes as f64)),
         costs.and_then(|costs| costs.bytes_received).map(per_event),
         costs.and_then(|costs| costs.bytes_sent).map(per_event),
+        usage.connections_opened.filter(|opened| *opened > 0).map(figure::count),
         costs.and_then(|costs| costs.system_calls).map(rounded),
         costs.map(|costs| rounded(costs.context_switches)),
         limit.map(|limit| limit.cores.map_or_else(|| "all".to_owned(), |cores| cores.to_string())),

@@ -18,6 +18,7 @@ mod rate_chart;
 mod relay_section;
 mod row_chart;
 mod scale;
+mod stage_sum;
 
 use askama::Template;
 

@@ -9,7 +9,7 @@ use connect::sink::Sink;
 use crate::{
     clock::RunTime,
     load::Run,
-    payload::{Header, PayloadWriter, Replay},
+    payload::{Header, NOTHING, PERSON_LENGTH, PayloadWriter, Person, Replay},
     roles::{RoleError, backend::MessageCodec},
     scenario,
 };
@@ -31,6 +31,8 @@ pub(super) struct Encoder<C> {
 enum Content {
     Stamped { writer: PayloadWriter, payload: Vec<u8> },
     Replayed(Replay),
+    Person(Person),
+    Nothing,
 }
 
 impl<C: MessageCodec> Encoder<C> {
@@ -48,6 +50,8 @@ impl<C: MessageCodec> Encoder<C> {
                 payload: vec![0; size.as_usize()],
             },
             scenario::Payload::Replay { replay } => Content::Replayed(Replay::open(replay)?),
+            scenario::Payload::Person => Content::Person(Person::new()),
+            scenario::Payload::Nothing => Content::Nothing,
         };
         Ok(Self {
             codec,
@@ -65,25 +69,25 @@ impl<C: MessageCodec> Encoder<C> {
     pub(super) fn check(&self, events: u32, sink: &dyn Sink) -> Result<(), RoleError> {
         let limit = sink.max_batch_bytes(0);
         let mut message = BytesMut::new();
+        let header = Some(&[0; Header::DETACHED_LENGTH][..]);
         match &self.content {
-            Content::Stamped { payload, .. } => {
-                self.codec.encode(None, payload, &mut message);
-                let needed = sink.encoded_len(message.len()).saturating_mul(events as usize);
-                match needed > limit {
-                    true => Err(RoleError::BatchTooLarge { events, needed, limit }),
-                    false => Ok(()),
-                }
-            }
+            Content::Stamped { payload, .. } => self.codec.encode(None, payload, &mut message),
+            Content::Person(_) => self.codec.encode(header, &[0; PERSON_LENGTH], &mut message),
+            Content::Nothing => self.codec.encode(header, NOTHING, &mut message),
             Content::Replayed(replay) => {
                 let longest = replay.longest();
-                let payload = vec![0; longest.bytes];
-                self.codec.encode(Some(&[0; Header::DETACHED_LENGTH]), &payload, &mut message);
+                self.codec.encode(header, &vec![0; longest.bytes], &mut message);
                 let needed = sink.encoded_len(message.len());
-                match needed > limit {
+                return match needed > limit {
                     true => Err(RoleError::LineTooLarge { longest, needed, limit }),
                     false => Ok(()),
-                }
+                };
             }
+        }
+        let needed = sink.encoded_len(message.len()).saturating_mul(events as usize);
+        match needed > limit {
+            true => Err(RoleError::BatchTooLarge { events, needed, limit }),
+            false => Ok(()),
         }
     }
 
@@ -102,12 +106,21 @@ impl<C: MessageCodec> Encoder<C> {
         let mut ends = std::mem::take(&mut self.indices);
         ends.clear();
         let mut room = sink.max_batch_bytes(destination);
+        // One reading for all: they leave together.
+        let date = SystemTime::now();
         for (sequence, intended) in run.events() {
             let header = Header { run: self.run, stream: run.stream, sequence, intended };
             match &mut self.content {
                 Content::Stamped { writer, payload } => {
                     writer.write(header, sent, payload);
                     self.codec.encode(None, payload, &mut self.chunk);
+                }
+                Content::Person(person) => {
+                    let payload = person.created_at(date);
+                    self.codec.encode(Some(&header.to_detached(payload)), payload, &mut self.chunk);
+                }
+                Content::Nothing => {
+                    self.codec.encode(Some(&header.to_detached(NOTHING)), NOTHING, &mut self.chunk);
                 }
                 Content::Replayed(replay) => {
                     // Streams take turns in the file, so that together they send it in its order.
@@ -126,8 +139,8 @@ impl<C: MessageCodec> Encoder<C> {
             ends.push(u32::try_from(self.chunk.len()).expect("a send is far below 4 GiB"));
         }
         let chunk: Bytes = self.chunk.split().freeze();
-        // Some services leave the date to the sender. One reading for all: they leave together.
-        let enqueued_time = now();
+        // Some services leave the date to the sender.
+        let enqueued_time = unix_ms(date);
         let mut start = 0;
         for (index, (end, sequence)) in ends.iter_mut().zip(run.sequences()).enumerate() {
             let parts = EventParts {
@@ -146,8 +159,7 @@ impl<C: MessageCodec> Encoder<C> {
     }
 }
 
-/// The present date.
-fn now() -> EnqueuedTime {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+fn unix_ms(date: SystemTime) -> EnqueuedTime {
+    let unix = date.duration_since(UNIX_EPOCH);
     EnqueuedTime::from_unix_ms(unix.map_or(0, |unix| i64::try_from(unix.as_millis()).unwrap_or(i64::MAX)))
 }

@@ -3,10 +3,12 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
+use connect::producer::Stages;
 use connect::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink};
 use tokio::time::{Instant, Interval};
 
@@ -17,7 +19,7 @@ use crate::{
     record::LatencyRecording,
     roles::{
         RoleError,
-        backend::{Backend, MessageCodec, REPORT_EVERY},
+        backend::{Backend, MessageCodec, OpenedSink, REPORT_EVERY, StageLog},
         causes::Causes,
         protocol::{Edge, LoadConfig, LoadCounters},
         timer::Timer,
@@ -62,7 +64,8 @@ pub(super) async fn work<B: Backend>(
     config: LoadConfig,
     mut channel: Channel,
 ) -> Result<WorkerOutcome, RoleError> {
-    let sink = backend.open_sink(&config.source).await.map_err(RoleError::connect("connecting the load"))?;
+    let opened = backend.open_sink(&config.source).await;
+    let OpenedSink { sink, stages } = opened.map_err(RoleError::connect("connecting the load"))?;
     let plan = config.plan;
     let encoder = Encoder::new(
         backend.codec(config.source.protocol),
@@ -100,6 +103,8 @@ pub(super) async fn work<B: Backend>(
         attendance: Attendance::default(),
         encoder,
         sink,
+        stages,
+        taken_stages: Vec::new(),
         channel,
         timer,
         ticks: tokio::time::interval(REPORT_EVERY),
@@ -128,6 +133,10 @@ struct Generator<C> {
     attendance: Attendance,
     encoder: Encoder<C>,
     sink: Box<dyn Sink>,
+    /// What its calls consisted of, if it tells.
+    stages: Option<Arc<StageLog>>,
+    /// Scratch: those that were answered together.
+    taken_stages: Vec<(SendToken, Stages)>,
     channel: Channel,
     timer: Timer,
     ticks: Interval,
@@ -311,6 +320,14 @@ impl<C: MessageCodec> Generator<C> {
         };
         result.map_err(RoleError::Send)?;
         let now = self.clock.now();
+        if let Some(stages) = &self.stages {
+            stages.take(&mut self.taken_stages);
+            for (token, stages) in self.taken_stages.drain(..) {
+                if let Some(pending) = self.pending.get(token.0 as usize).and_then(Option::as_ref) {
+                    self.accounting.consisted_of(pending, &stages, now);
+                }
+            }
+        }
         for outcome in self.outcomes.drain(..) {
             let token = outcome.token.0 as usize;
             let Some(pending) = self.pending.get_mut(token).and_then(Option::take) else {

@@ -32,13 +32,13 @@ use bytes::BytesMut;
 use connect::{
     event::{Encoding, EnqueuedTime, PartitionId},
     fakes::MemoryLog,
-    sink::{Sink, SinkError},
+    sink::SinkError,
     source::{AnySource, BatchOptions, SourceOptions, StartPosition},
 };
 
 use self::{quota::Bucket, relay::Kept};
 use super::{
-    backend::{Backend, DecodedMessage, MessageCodec, OpenedSource, RunningService},
+    backend::{Backend, DecodedMessage, MessageCodec, OpenedSink, OpenedSource, RunningService},
     protocol::{Endpoint, EntryPoint, ReadFrom, RelayConfig, ServiceConfig},
 };
 use crate::{
@@ -250,10 +250,11 @@ impl Backend for MemoryBackend {
         })
     }
 
-    async fn open_sink(&self, endpoint: &Endpoint) -> Result<Box<dyn Sink>, SinkError> {
+    async fn open_sink(&self, endpoint: &Endpoint) -> Result<OpenedSink, SinkError> {
         let hub = self.hub(endpoint)?;
         let stalled = Arc::clone(&self.stalled);
-        Ok(Box::new(MemorySink::new(hub, endpoint.entity.partitions(), self.faults, stalled)))
+        let sink = MemorySink::new(hub, endpoint.entity.partitions(), self.faults, stalled);
+        Ok(OpenedSink { sink: Box::new(sink), stages: None })
     }
 
     async fn open_source(

@@ -31,6 +31,9 @@ pub struct SocketUse {
     pub bytes_read: u64,
     /// Bytes that went.
     pub bytes_written: u64,
+    /// Connections that it opened to others.
+    #[serde(default)]
+    pub connections: u64,
 }
 
 impl Counted {
@@ -46,6 +49,7 @@ impl Counted {
                 writes: sockets.writes,
                 bytes_read: sockets.bytes_read,
                 bytes_written: sockets.bytes_written,
+                connections: sockets.connections,
             },
         }
     }
@@ -60,6 +64,7 @@ impl SocketUse {
             writes: self.writes.saturating_sub(began.writes),
             bytes_read: self.bytes_read.saturating_sub(began.bytes_read),
             bytes_written: self.bytes_written.saturating_sub(began.bytes_written),
+            connections: self.connections.saturating_sub(began.connections),
         }
     }
 }
@@ -74,6 +79,7 @@ impl std::ops::Add for SocketUse {
             writes: self.writes + other.writes,
             bytes_read: self.bytes_read + other.bytes_read,
             bytes_written: self.bytes_written + other.bytes_written,
+            connections: self.connections + other.connections,
         }
     }
 }

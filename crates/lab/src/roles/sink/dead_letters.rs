@@ -87,11 +87,11 @@ impl<C: MessageCodec> DeadLetters<C> {
     }
 
     fn look_at(&mut self, batch: EventBatch) {
-        let is_replayed = matches!(self.payload, Payload::Replay { .. });
+        let is_beside = self.payload.is_identified_beside();
         for event in batch.events() {
             let parsed = match self.codec.decode(batch.message(event)) {
                 None => Err(Corrupted::NoPayload),
-                Some(message) if is_replayed => {
+                Some(message) if is_beside => {
                     Header::parse_detached(message.header.unwrap_or_default(), message.payload)
                 }
                 Some(message) => Header::parse(message.payload),

@@ -335,7 +335,7 @@ impl<C: MessageCodec> Receiver<C> {
         let wall = WallClock::at(now);
         let partition = batch.partition();
         let destination = u16::try_from(partition.0).unwrap_or(u16::MAX);
-        let is_replayed = matches!(self.config.payload, Payload::Replay { .. });
+        let is_beside = self.config.payload.is_identified_beside();
         // Records of Kafka have the date of whoever sent them.
         let is_dated = self.config.destination.protocol == Protocol::Amqp;
         let mut reads = ReadRecords::of(partition.0);
@@ -346,7 +346,7 @@ impl<C: MessageCodec> Receiver<C> {
             let decoded = self.codec.decode(batch.message(event));
             let parsed = match decoded {
                 None => Err(Corrupted::NoPayload),
-                Some(message) if is_replayed => match message.header {
+                Some(message) if is_beside => match message.header {
                     None => Err(Corrupted::NoProperty),
                     Some(header) => Header::parse_detached(header, message.payload),
                 },
@@ -479,7 +479,7 @@ impl<C: MessageCodec> Receiver<C> {
     fn knows_sent_time(&self) -> bool {
         match self.config.payload {
             Payload::Size(size) => size.bytes() >= 24,
-            Payload::Replay { .. } => false,
+            Payload::Replay { .. } | Payload::Person | Payload::Nothing => false,
         }
     }
 

@@ -12,8 +12,8 @@ use pipeline::kafka::BOOTSTRAP;
 use crate::results::Role;
 use crate::scenario::kafka;
 use crate::scenario::{
-    ClientProgram, End, EndClient, Entities, Entity, KafkaCluster, KafkaProperties, Parameters, Payload,
-    Protocol, ServiceCommand, Target, Transport,
+    ClientProgram, End, EndClient, Entities, Entity, KafkaCluster, KafkaProperties, Parameters, Protocol,
+    ServiceCommand, Target, Transport,
 };
 
 impl Rules<'_> {
@@ -177,9 +177,9 @@ impl Rules<'_> {
                 return Err(self.document.mistake(&path, reason, "change the parameter behind it"));
             }
         }
-        if matches!(parameters.load.payload, Payload::Replay { .. }) {
+        if parameters.load.payload.is_identified_beside() {
             let reason =
-                "a client that is a program sends and receives values alone, and replayed lines have headers";
+                "a client that is a program sends and receives values alone, and these payloads have headers";
             return Err(self.document.mistake(
                 &path,
                 reason,

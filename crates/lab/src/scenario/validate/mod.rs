@@ -132,10 +132,12 @@ impl Rules<'_> {
             self.within("load.latency_at", share, Percent::new(1.0)..=Percent::new(100.0))?;
         }
         self.capacity(&load.capacity)?;
-        let Payload::Size(payload) = load.payload else {
+        if let Payload::Size(payload) = load.payload {
+            self.within("load.payload", payload, SMALLEST_PAYLOAD..=LARGEST_PAYLOAD)?;
+        }
+        let Some(payload) = load.payload.size() else {
             return Ok(());
         };
-        self.within("load.payload", payload, SMALLEST_PAYLOAD..=LARGEST_PAYLOAD)?;
         let log = parameters.log_per_hub();
         let fits = payload.checked_mul(load.backlog).is_some_and(|bytes| bytes <= log);
         if load.mode == LoadMode::Backlog && parameters.target == Target::Embedded && !fits {
