@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use connect::producer::{self, BatchDelay};
-use lab::scenario::Protocol;
+use lab::scenario::{Payload, Protocol, Scenario};
+use serde_json::{from_value, json, to_value};
 
-use super::told;
 use super::topology::parameters;
+use super::{all_sweeps, names, told};
 
 const PRODUCER: &str = "topology:
   entities: {in: {hub: in, partitions: 2}}
@@ -50,6 +51,41 @@ fn a_producer_speaks_http_and_nothing_else_does() {
     }
     let error = told("hubs: {protocol: http}\n", &[]);
     assert!(error.contains("`hubs.protocol`: only a producer speaks HTTP"), "{error}");
+}
+
+#[test]
+fn a_payload_has_a_size_or_a_name() {
+    for (text, payload, bytes, is_beside) in [
+        ("200 B", Payload::Size("200 B".parse().unwrap()), Some(200), false),
+        ("person", Payload::Person, Some(179), true),
+        ("nothing", Payload::Nothing, Some(4), true),
+        ("{replay: a.ndjson}", Payload::Replay { replay: "a.ndjson".into() }, None, true),
+    ] {
+        let said =
+            if let Payload::Replay { .. } = payload { json!({"replay": "a.ndjson"}) } else { json!(text) };
+        assert_eq!(from_value::<Payload>(said.clone()).unwrap(), payload);
+        assert_eq!(from_value::<Payload>(to_value(&payload).unwrap()).unwrap(), payload, "{said}");
+        assert_eq!(payload.size().map(|size| size.bytes()), bytes, "{said}");
+        assert_eq!(payload.is_identified_beside(), is_beside, "{said}");
+    }
+    let error = told(PRODUCER, &["load.payload=true"]);
+    assert!(
+        error.contains("a size such as `16 B`, `person`, `nothing`, or `{replay: events.ndjson}`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn every_case_of_the_study_has_a_name_of_its_own() {
+    let cases = Scenario::load("ingestion").unwrap().cases(&all_sweeps()).unwrap();
+    let mut all = names(&cases);
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count, "{all:?}");
+    let open = cases.iter().filter(|case| case.sweep.as_deref() == Some("open"));
+    assert!(open.clone().all(|case| case.parameters.load.rate.is_some()));
+    assert_eq!(open.count(), 10);
 }
 
 #[test]
