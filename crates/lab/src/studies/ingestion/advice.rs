@@ -111,9 +111,14 @@ fn gathering(sweep: &str, all: &[Way<'_>]) -> Option<CrossCaseFinding> {
     // The slowest first: what to avoid, then what to choose.
     buffers.sort_by(|one, other| one.per_s.total_cmp(&other.per_s));
     let [worst, .., best] = buffers[..] else { return None };
-    let waits = |way: &Way<'_>| match way.producer.delay_us {
-        Some(delay_us) => format!("waits for up to {}", compact_duration_us(delay_us as f64)),
-        None => "waits for the answer to the batch before".to_owned(),
+    let waits = |way: &Way<'_>| {
+        let until = match way.producer.delay_us {
+            Some(delay_us) => compact_duration_us(delay_us as f64),
+            None => "the answer to the batch before".to_owned(),
+        };
+        let full =
+            way.producer.max_events.map(|events| format!(" or {}", counted(events, "event", "events")));
+        format!("waits for {until}{}", full.unwrap_or_default())
     };
     let beside = |way: &Way<'_>| {
         format!("{} of that at a p99 of {}", ratio(way.per_s / single.per_s), duration_us(way.call_p99_us))

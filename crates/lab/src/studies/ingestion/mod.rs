@@ -159,11 +159,12 @@ fn timer(sweep: &str, way: &Way<'_>, all: &[Way<'_>]) -> Option<CrossCaseFinding
     }
     let mut message = format!(
         "a timer is the bound: {} callers whose events wait for {} each send at most {} events/s by Little's law, whatever the \
-         service does; {} measured",
+         service does; {} measured over {}",
         count(way.producer.callers),
         duration_us(delay_us),
         rate(bound_per_s),
         rate(way.per_s),
+        way.protocol().name(),
     );
     let published = way.case.published.as_ref().and_then(|published| published.get(Figure::ProducedPerS));
     if let Some(published) = published.filter(|published| *published <= bound_per_s) {
@@ -255,8 +256,9 @@ fn connection(sweep: &str, way: &Way<'_>, all: &[Way<'_>]) -> Option<CrossCaseFi
     }
     let kept = all.iter().filter(|other| other.is_beside(way)).find(is_kept)?;
     let message = format!(
-        "a connection for each event: a call takes {} on average instead of {} over connections that are kept, and {} events get \
+        "a connection for each event over {}: a call takes {} on average instead of {} over connections that are kept, and {} events get \
          through per second instead of {} ({}): to open and close it takes as long as {} calls",
+        way.protocol().name(),
         duration_us(way.call_mean_us),
         duration_us(kept.call_mean_us),
         rate(way.per_s),
