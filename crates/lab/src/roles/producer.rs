@@ -9,7 +9,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use connect::event::Encoding;
 use connect::producer::{Fate, NewEvent, Producer, ProducerTarget, PropertyValue, SendFailure, TOO_LARGE};
 use connect::sink::{
@@ -33,17 +32,25 @@ pub(super) struct ProducerSink {
     /// Where it is noted what calls consist of that have a connection of their own.
     isolated: Option<Arc<StageLog>>,
     calls: FuturesUnordered<Call>,
+    /// The memory of calls that were answered, for those to come.
+    free: Vec<Events>,
 }
 
-/// What an event is sent with.
-#[derive(Debug)]
-struct Content {
-    body: Bytes,
-    /// Which event it is, where the body has no room for that.
-    identity: Option<[u8; Header::TEXT_LENGTH]>,
+/// The events of a call:
+///
+/// ```text
+///   bodies  |body 0|body 1    |
+///   ends           ^          ^
+/// ```
+#[derive(Debug, Default)]
+struct Events {
+    bodies: Vec<u8>,
+    ends: Vec<usize>,
+    /// Which events they are, where bodies have no room for that; else none.
+    identities: Vec<[u8; Header::TEXT_LENGTH]>,
 }
 
-type Call = Pin<Box<dyn Future<Output = SendOutcome> + Send>>;
+type Call = Pin<Box<dyn Future<Output = (SendOutcome, Events)> + Send>>;
 
 impl ProducerSink {
     /// Connects what the producer keeps connected.
@@ -68,18 +75,19 @@ impl ProducerSink {
             codec: Network.codec(endpoint.protocol),
             isolated: isolated.clone(),
             calls: FuturesUnordered::new(),
+            free: Vec::new(),
         };
         Ok(OpenedSink { sink: Box::new(sink), stages: isolated })
     }
 
-    fn call(&self, token: SendToken, mut events: Vec<Content>) -> Call {
+    fn call(&self, token: SendToken, events: Events) -> Call {
         let producer = Arc::clone(&self.producer);
         let isolated = self.isolated.clone();
         Box::pin(async move {
-            let sent = match (events.len(), events.pop()) {
-                (1, Some(content)) => {
-                    let property = content.property();
-                    let event = content.event(property.as_slice());
+            let sent = match events.ends.len() {
+                1 => {
+                    let property = events.property(0);
+                    let event = events.event(0, property.as_slice());
                     match isolated {
                         Some(log) => {
                             let sent = producer.send_isolated(&event).await;
@@ -88,47 +96,51 @@ impl ProducerSink {
                         None => producer.send(&event).await,
                     }
                 }
-                (_, last) => {
-                    events.extend(last);
-                    send_batch(&producer, &events).await
-                }
+                _ => send_batch(&producer, &events).await,
             };
-            SendOutcome { token, result: sent.map_err(|failure| Box::new(failed(failure))) }
+            (SendOutcome { token, result: sent.map_err(|failure| Box::new(failed(failure))) }, events)
         })
     }
 }
 
-impl Content {
-    fn of(decoded: &DecodedMessage<'_>) -> Self {
-        let identity = decoded.header.and_then(|header| header.try_into().ok());
-        Self {
-            body: Bytes::copy_from_slice(decoded.payload),
-            identity: identity.map(Header::text_of_detached),
-        }
+impl Events {
+    fn clear(&mut self) {
+        self.bodies.clear();
+        self.ends.clear();
+        self.identities.clear();
     }
 
-    fn property(&self) -> Option<(&str, PropertyValue<'_>)> {
+    fn push(&mut self, decoded: &DecodedMessage<'_>) {
+        self.bodies.extend_from_slice(decoded.payload);
+        self.ends.push(self.bodies.len());
+        let identity = decoded.header.and_then(|header| header.try_into().ok());
+        self.identities.extend(identity.map(Header::text_of_detached));
+    }
+
+    fn property(&self, index: usize) -> Option<(&str, PropertyValue<'_>)> {
         // Letters and digits.
-        let text = str::from_utf8(self.identity.as_ref()?).ok()?;
+        let text = str::from_utf8(self.identities.get(index)?).ok()?;
         Some((HEADER_PROPERTY, PropertyValue::Text(text)))
     }
 
-    fn event<'a>(&'a self, properties: &'a [(&'a str, PropertyValue<'a>)]) -> NewEvent<'a> {
-        NewEvent { properties, ..NewEvent::new(&self.body) }
+    fn event<'a>(&'a self, index: usize, properties: &'a [(&'a str, PropertyValue<'a>)]) -> NewEvent<'a> {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        NewEvent { properties, ..NewEvent::new(&self.bodies[start..self.ends[index]]) }
     }
 }
 
-async fn send_batch(producer: &Producer, events: &[Content]) -> Result<(), SendFailure> {
+async fn send_batch(producer: &Producer, events: &Events) -> Result<(), SendFailure> {
     let mut batch = producer.batch(None, None)?;
-    for content in events {
-        let property = content.property();
-        if !batch.push(&content.event(property.as_slice()))? {
+    let count = events.ends.len();
+    for index in 0..count {
+        let property = events.property(index);
+        if !batch.push(&events.event(index, property.as_slice()))? {
             let taken = batch.len();
             return Err(SendFailure {
                 fate: Fate::NotSent,
                 class: ErrorClass::TooLarge,
                 condition: TOO_LARGE.to_owned(),
-                description: format!("a send takes {taken} of {} events of this size", events.len()),
+                description: format!("a send takes {taken} of {count} events of this size"),
             });
         }
     }
@@ -164,10 +176,13 @@ impl Sink for ProducerSink {
     }
 
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
-        let events = outgoing
-            .messages()
-            .filter_map(|message| Some(Content::of(&self.codec.decode(message.as_ref())?)));
-        let events = events.collect();
+        let mut events = self.free.pop().unwrap_or_default();
+        events.clear();
+        for message in outgoing.messages() {
+            if let Some(decoded) = self.codec.decode(message.as_ref()) {
+                events.push(&decoded);
+            }
+        }
         self.calls.push(self.call(token, events));
         Ok(())
     }
@@ -178,8 +193,9 @@ impl Sink for ProducerSink {
         outcomes: &mut Vec<SendOutcome>,
     ) -> Poll<Result<(), SinkError>> {
         let before = outcomes.len();
-        while let Poll::Ready(Some(outcome)) = Pin::new(&mut self.calls).poll_next(context) {
+        while let Poll::Ready(Some((outcome, events))) = Pin::new(&mut self.calls).poll_next(context) {
             outcomes.push(outcome);
+            self.free.push(events);
         }
         match outcomes.len() > before {
             true => Poll::Ready(Ok(())),
