@@ -156,6 +156,18 @@ async fn a_batch_of_the_callers_own_is_one_send_to_one_partition() {
     service.stop().await;
 }
 
+/// Programs have thousands of calls under way.
+#[tokio::test]
+async fn a_call_needs_little_memory() {
+    let service = serve().await;
+    let target = ProducerTarget::EventHubs(hub(&service));
+    let producer = within(Producer::connect(target, ProducerOptions::default())).await.unwrap();
+    let event = NewEvent::new(b"body");
+    let size = size_of_val(&producer.send(&event));
+    assert!(size <= 1024, "{size} bytes");
+    producer.close().await;
+}
+
 #[tokio::test]
 async fn events_that_cannot_be_sent_are_refused_before_they_leave() {
     let service = serve().await;

@@ -181,6 +181,9 @@ impl HttpConnection {
     /// Takes apart what has been read: the response, once it is complete.
     fn understand(&mut self) -> Result<Option<Response>, String> {
         while self.response.is_none() {
+            if self.filled == 0 {
+                return Ok(None);
+            }
             let mut fields = [EMPTY_FIELD; FIELDS_MAX];
             let input = &self.input[..self.filled];
             let head = ResponseHead::parse(input, &mut fields).map_err(|error| error.to_string())?;

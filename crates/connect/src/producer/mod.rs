@@ -113,7 +113,9 @@ impl Producer {
     /// When the event can't be sent as it is, or was not acknowledged.
     pub async fn send(&self, event: &NewEvent<'_>) -> Result<(), SendFailure> {
         let Some(lane) = self.lane_of(event.partition, event.key) else {
-            return self.send_isolated(event).await.map(drop).map_err(|failed| failed.failure);
+            // What a connection needs would else be part of each call, and be moved with it.
+            let sending = Box::pin(self.send_isolated(event));
+            return sending.await.map(drop).map_err(|failed| failed.failure);
         };
         let lane = &self.lanes[lane];
         if self.options.buffering.batching().is_some() {

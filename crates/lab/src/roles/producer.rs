@@ -90,7 +90,8 @@ impl ProducerSink {
                     let event = events.event(0, property.as_slice());
                     match isolated {
                         Some(log) => {
-                            let sent = producer.send_isolated(&event).await;
+                            // Apart, so that other calls need no memory for it.
+                            let sent = Box::pin(producer.send_isolated(&event)).await;
                             sent.map(|stages| log.note(token, stages)).map_err(|it| it.failure)
                         }
                         None => producer.send(&event).await,
