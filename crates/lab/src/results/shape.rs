@@ -45,6 +45,9 @@ pub struct ProducerShape {
     pub callers: u64,
     /// Events of a call.
     pub batch: u64,
+    /// The program that it is; absent where it is ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// Which connections carry them.
     pub connections: Connections,
     /// Whether events wait for one another, and what a call waits for.

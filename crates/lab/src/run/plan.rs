@@ -554,6 +554,7 @@ fn producer_shape(parameters: &Parameters, topology: &Topology) -> Option<Produc
     Some(ProducerShape {
         callers: u64::from(load.workers) * u64::from(at_once),
         batch: load.batch.into(),
+        client: topology.load.kafka.client.program().map(|program| program.name.clone()),
         connections: producer.connections,
         buffering: producer.buffering,
         max_events: (producer.buffering != Buffering::None).then(|| producer.max_events.into()),

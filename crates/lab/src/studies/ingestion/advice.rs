@@ -8,6 +8,8 @@ use crate::scenario::Buffering;
 
 /// All that the cases of a sweep give reason for.
 pub(super) fn findings(sweep: &str, all: &[Way<'_>]) -> Vec<CrossCaseFinding> {
+    let all: Vec<Way<'_>> = all.iter().filter(|way| way.is_ours()).cloned().collect();
+    let all = &all[..];
     let mut findings: Vec<CrossCaseFinding> = callers(all)
         .into_iter()
         .filter_map(|callers| {

@@ -101,7 +101,22 @@ impl<'a> Way<'a> {
 
     /// The same but for the size of what is sent.
     fn is_like(&self, other: &Self) -> bool {
-        self.producer.callers == other.producer.callers && self.protocol() == other.protocol()
+        self.producer.callers == other.producer.callers
+            && self.producer.client == other.producer.client
+            && self.protocol() == other.protocol()
+    }
+
+    /// Whether our producer sends.
+    const fn is_ours(&self) -> bool {
+        self.producer.client.is_none()
+    }
+
+    /// What is spoken, and by which program.
+    fn over(&self) -> String {
+        match &self.producer.client {
+            None => self.protocol().name().to_owned(),
+            Some(client) => format!("{} ({client})", self.protocol().name()),
+        }
     }
 
     fn protocol(&self) -> SpokenProtocol<'a> {
@@ -126,9 +141,11 @@ impl<'a> Way<'a> {
         self.producer.connections == Connections::PerEvent
     }
 
-    /// What callers can send at most, where what they send is about that: they wait for a timer.
+    /// What callers can send at most, where what they send is about that: they wait for a timer. What others make of a delay, only
+    /// they know.
     fn timer_bound_per_s(&self) -> Option<f64> {
-        let delay_us = self.producer.delay_us.filter(|_| self.producer.buffering == Buffering::Safe)?;
+        let is_safe = self.is_ours() && self.producer.buffering == Buffering::Safe;
+        let delay_us = self.producer.delay_us.filter(|_| is_safe)?;
         let per_s = (self.producer.callers * self.producer.batch) as f64 / (delay_us as f64 / 1e6);
         let share = self.per_s / per_s;
         (BOUND_FROM..=1.0 + (1.0 - BOUND_FROM)).contains(&share).then_some(per_s)
@@ -258,7 +275,7 @@ fn connection(sweep: &str, way: &Way<'_>, all: &[Way<'_>]) -> Option<CrossCaseFi
     let message = format!(
         "a connection for each event over {}: a call takes {} on average instead of {} over connections that are kept, and {} events get \
          through per second instead of {} ({}): to open and close it takes as long as {} calls",
-        way.protocol().name(),
+        way.over(),
         duration_us(way.call_mean_us),
         duration_us(kept.call_mean_us),
         rate(way.per_s),

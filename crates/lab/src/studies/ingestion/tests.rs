@@ -136,6 +136,19 @@ fn a_connection_for_each_event_is_compared_with_one_that_is_kept() {
     let mut other = cases.clone();
     other[1] = over("kafka", other[1].clone());
     assert!(said(&other).is_empty());
+    let of_client = |case: &mut Case| {
+        let producer = case.shape.as_mut().and_then(|shape| shape.producer.as_mut());
+        producer.expect("it has one").client = Some("java".to_owned());
+    };
+    let mut others = cases.clone();
+    of_client(&mut others[0]);
+    assert!(said(&others).is_empty(), "another program is another thing");
+    of_client(&mut others[1]);
+    assert!(
+        said(&others)[0].starts_with("a connection for each event over AMQP (java): "),
+        "{:?}",
+        said(&others)
+    );
     let mut open = cases;
     for case in &mut open {
         case.shape.as_mut().expect("it has one").load = LoadMode::Open;
