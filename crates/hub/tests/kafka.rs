@@ -6,7 +6,7 @@
 
 mod kafka_peer;
 
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 use hub::service::{Protocol, Service, ServiceConfig};
@@ -323,5 +323,36 @@ async fn events_sent_over_http_come_with_their_properties_as_headers() {
     assert_eq!((record.key, record.value), (None, Some(&b"body"[..])));
     let headers: Vec<_> = record.headers.iter().map(|(name, value)| (name, value.unwrap())).collect();
     assert_eq!(headers, [("content-type", &b"text/plain"[..]), ("Priority", b"\xa1\x04High")]);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn requests_do_not_wait_for_the_answers_before_them_that_a_profile_holds_back() {
+    let mut namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 1)]);
+    namespace.profile = serde_json::from_str(
+        r#"{"round_trip": "4 ms", "service_time": {"send": "30 ms", "request": "10 ms"}}"#,
+    )
+    .unwrap();
+    let service = start(namespace).await;
+    let mut peer = Peer::new(&service).await;
+    let start = Instant::now();
+    let _: MetadataResponse = peer.ask(ApiKey::Metadata, 12, &MetadataRequest::default()).await;
+    // TCP's handshake as well.
+    assert!(start.elapsed().as_millis() >= 18);
+    let mut together = Vec::new();
+    for number in 0..5_u8 {
+        let frame = peer.frame_of(ApiKey::Produce, 9, &produce("Events", 0, batch(&[&[number]])));
+        together.extend_from_slice(&u32::try_from(frame.len()).unwrap().to_be_bytes());
+        together.extend_from_slice(&frame);
+    }
+    let start = Instant::now();
+    peer.stream.write_all(&together).await.unwrap();
+    let _: ProduceResponse = peer.hear(ApiKey::Produce, 9).await;
+    assert!(start.elapsed().as_millis() >= 34);
+    assert_eq!(service.namespace().counters().events_in, 5, "all came with the first");
+    for _ in 1..5 {
+        let answer: ProduceResponse = peer.hear(ApiKey::Produce, 9).await;
+        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    }
     service.stop().await;
 }

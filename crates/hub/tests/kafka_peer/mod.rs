@@ -34,6 +34,17 @@ impl Peer {
     }
 
     pub(crate) async fn send(&mut self, key: ApiKey, version: i16, request: &impl Encodable) {
+        let frame = self.frame_of(key, version, request);
+        self.send_frame(&frame).await;
+    }
+
+    /// The next request, for whoever sends it in a way of its own.
+    pub(crate) fn frame_of(
+        &mut self,
+        key: ApiKey,
+        version: i16,
+        request: &impl Encodable,
+    ) -> bytes::BytesMut {
         self.sent += 1;
         let mut frame = bytes::BytesMut::new();
         let header = RequestHeader::default()
@@ -43,7 +54,7 @@ impl Peer {
             .with_client_id(Some(StrBytes::from_static_str("test")));
         header.encode(&mut frame, if key.is_flexible(version) { 2 } else { 1 }).unwrap();
         request.encode(&mut frame, version).unwrap();
-        self.send_frame(&frame).await;
+        frame
     }
 
     pub(crate) async fn send_frame(&mut self, frame: &[u8]) {

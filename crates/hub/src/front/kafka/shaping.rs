@@ -3,6 +3,9 @@
 //! What exceeds the quota is not refused, as over AMQP, but waits, with everything behind it on its connection. If it would wait
 //! for longer than the client does, it is refused, as the service has it. The answer says how long it waited (`throttle_time_ms`), and
 //! the counters of the partitions that it was kept waiting.
+//!
+//! The time that the service takes is that of the answer alone: the next request is carried out meanwhile. Answers keep the order of
+//! their requests.
 
 use std::time::Duration;
 
@@ -20,6 +23,14 @@ pub(super) struct Shaped {
     pub(super) fate: Shaping,
     /// For how long it waited because a quota is used up.
     pub(super) throttled: Duration,
+    /// When it may be answered; at once where there is none.
+    pub(super) ready_at: Option<Instant>,
+}
+
+impl Shaped {
+    /// As without a profile.
+    pub(super) const UNTOUCHED: Self =
+        Self { fate: Shaping::Succeeds, throttled: Duration::ZERO, ready_at: None };
 }
 
 /// What becomes of a request.
@@ -35,7 +46,7 @@ pub(super) enum Shaping {
     Breaks { stores: bool },
 }
 
-/// Waits for as long as the profile has a request wait, and says what becomes of it.
+/// Waits for as long as the quota has a request wait, and says what becomes of it.
 pub(super) async fn shape(shaper: &mut Shaper, request: &ProduceRequest<'_>) -> Shaped {
     let entity = request.partitions.first().map_or("", |first| first.topic);
     let bytes = request.partitions.iter().map(|partition| partition.records.len() as u64).sum();
@@ -47,12 +58,14 @@ pub(super) async fn shape(shaper: &mut Shaper, request: &ProduceRequest<'_>) -> 
     let mut waited = Duration::ZERO;
     loop {
         let shaped = shaper.send(Instant::now(), entity, bytes, events);
+        let ready_at = shaped.ready_at;
         let fate = match shaped.fate {
             Fate::Throttled(throttled) => {
                 let pause = throttled.retry_after.max(SHORTEST_PAUSE);
                 waited += pause;
                 if waited > patience {
-                    return Shaped { fate: Shaping::Refused(ErrorCode::PolicyViolation), throttled: waited };
+                    let fate = Shaping::Refused(ErrorCode::PolicyViolation);
+                    return Shaped { fate, throttled: waited, ready_at };
                 }
                 tokio::time::sleep(pause).await;
                 continue;
@@ -63,11 +76,7 @@ pub(super) async fn shape(shaper: &mut Shaper, request: &ProduceRequest<'_>) -> 
             Fate::Detached => Shaping::Breaks { stores: false },
             Fate::Disconnected => Shaping::Breaks { stores: true },
         };
-        if let Some(at) = shaped.ready_at {
-            let mut timer = shaper.timer();
-            std::future::poll_fn(|cx| timer.poll(cx, at)).await;
-        }
-        return Shaped { fate, throttled: waited };
+        return Shaped { fate, throttled: waited, ready_at };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use access::TransportSecurity;
 use kafka::fetch::FetchRequest;
@@ -13,7 +13,6 @@ use kafka::messages::{api_versions, cluster, list_offsets, metadata, sasl};
 use kafka::produce::{self, ProduceRequest};
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode};
-use partition_log::disk::CommitNumber;
 
 use super::{ConnectionTask, Ended, PRODUCED_MAX, Produced, Turn};
 use crate::front::kafka::BROKER;
@@ -28,6 +27,7 @@ use crate::front::kafka::shaping::{self, Shaped, Shaping};
 use crate::front::kafka::transaction_requests::TransactionRequests;
 use crate::front::kafka::{offsets, topics};
 use crate::front::listener;
+use crate::front::pending::Until;
 
 impl ConnectionTask<'_> {
     /// Does a request, or says that it has to wait.
@@ -53,6 +53,7 @@ impl ConnectionTask<'_> {
             return Ok(Turn::NotYet);
         }
         self.front.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.take_time(key).await?;
         match key {
             ApiKey::Produce => self.produce(&header, body).await?,
             ApiKey::Fetch => self.fetch(&header, body).await?,
@@ -121,6 +122,28 @@ impl ConnectionTask<'_> {
         self.output.answer(key, header.version, header.correlation_id, write);
     }
 
+    /// Takes the time that a service profile has for a request: one with a login, or about the cluster, topics, groups and
+    /// transactions. Sends have a time of their own, deliveries none, and neither has what only keeps a conversation going.
+    async fn take_time(&mut self, key: ApiKey) -> Result<(), Ended> {
+        let is_timed = !matches!(
+            key,
+            ApiKey::Produce | ApiKey::Fetch | ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::Heartbeat
+        );
+        let Some(shaper) = self.shaper.as_mut().filter(|_| is_timed) else {
+            return Ok(());
+        };
+        let Some(at) = shaper.request(None) else {
+            return Ok(());
+        };
+        let timer = shaper.timer();
+        // Answers that are there do not wait with it.
+        self.output.write_to(&mut self.stream).await?;
+        tokio::select! {
+            () = timer.wait_until(at) => Ok(()),
+            _ = self.stop.wait_for(|stop| *stop) => Ok(()),
+        }
+    }
+
     /// A client may ask for the versions in one that is too new; any other request has no answer.
     fn refuse_version(&mut self, header: &RequestHeader<'_>) -> Result<(), Ended> {
         if header.api_key != ApiKey::ApiVersions.number() {
@@ -137,8 +160,8 @@ impl ConnectionTask<'_> {
             return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
         }
         let request = ProduceRequest::read(body, header.version)?;
-        let Shaped { fate, throttled } = match &mut self.shaper {
-            None => Shaped { fate: Shaping::Succeeds, throttled: Duration::ZERO },
+        let Shaped { fate, throttled, ready_at } = match &mut self.shaper {
+            None => Shaped::UNTOUCHED,
             Some(shaper) => {
                 // Answers that are there do not wait with it.
                 self.output.write_to(&mut self.stream).await?;
@@ -169,12 +192,14 @@ impl ConnectionTask<'_> {
             return Ok(());
         }
         let partitions = request.partitions.iter().map(|partition| (partition.topic, partition.index));
-        if outcomes.commit() != CommitNumber::DONE || !self.produced.is_empty() {
+        let until = Until { commit: outcomes.commit(), instant: ready_at };
+        if !until.is_over() || !self.produced.is_empty() {
             self.produced.push_back(Produced {
                 version: header.version,
                 correlation_id: header.correlation_id,
                 partitions: partitions.map(|(topic, index)| (topic.to_owned(), index)).collect(),
                 outcomes,
+                until,
                 throttle_time_ms,
             });
             return Ok(());

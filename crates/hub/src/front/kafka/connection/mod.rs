@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  socket ─ input ─ frame ─ request ─┬─ answered at once ──────────────────────┬─ output ─ socket
-//!                                    ├─ produced: waits for its commit ────────┤
+//!                                    ├─ produced: waits for its commit ────────┤  (and for the service profile)
 //!                                    └─ to fetch: waits for events, all behind it waits as well
 //! ```
 //!
@@ -41,7 +41,8 @@ use super::output::Output;
 use super::produce::Outcomes;
 use super::session::{Session, State};
 use crate::front::listener::{self, PROOF_PATIENCE};
-use crate::profile::Shaper;
+use crate::front::pending::Until;
+use crate::profile::{PreciseTimer, Shaper};
 use large::{LARGE_TOTAL, Large};
 
 /// One connection.
@@ -64,9 +65,11 @@ pub(super) struct ConnectionTask<'f> {
     session: Session,
     /// When the client must have said who it is.
     proof_by: Instant,
-    /// Answers that wait for commits, in the order of their requests.
+    /// Answers that wait for commits and for the service profile, in the order of their requests.
     produced: VecDeque<Produced>,
     commits: Option<CommitWatch>,
+    /// For the answer that is next.
+    timer: PreciseTimer,
     fetch: Option<Fetch>,
     fetch_memory: FetchMemory<'f>,
     membership: Option<Membership>,
@@ -76,13 +79,14 @@ pub(super) struct ConnectionTask<'f> {
     large: Large<'f>,
 }
 
-/// An answer that waits for a commit.
+/// An answer that waits.
 #[derive(Debug)]
 struct Produced {
     version: i16,
     correlation_id: i32,
     partitions: Vec<(String, i32)>,
     outcomes: Outcomes,
+    until: Until,
     throttle_time_ms: i32,
 }
 
@@ -124,6 +128,7 @@ enum Turn {
 impl<'f> ConnectionTask<'f> {
     pub(super) fn new(front: &'f KafkaFront, connection: listener::Connection) -> Self {
         let listener::Connection { stream, security, peer, local, place, shaper, stop, .. } = connection;
+        let timer = shaper.as_ref().map_or_else(PreciseTimer::coarse, Shaper::timer);
         Self {
             front,
             stream,
@@ -140,6 +145,7 @@ impl<'f> ConnectionTask<'f> {
             proof_by: Instant::now() + PROOF_PATIENCE,
             produced: VecDeque::new(),
             commits: front.namespace.watch_commits(),
+            timer,
             fetch: None,
             fetch_memory: FetchMemory::new(&front.counters.fetch_sessions),
             membership: None,
@@ -205,9 +211,9 @@ impl<'f> ConnectionTask<'f> {
     /// The service stops: what was produced and is about to be committed is still answered.
     async fn say_goodbye(&mut self) -> Result<(), Ended> {
         let answered = async {
-            while !self.produced.is_empty() {
-                let commits = &mut self.commits;
-                std::future::poll_fn(|cx| poll_commits(commits.as_mut(), cx)).await;
+            while let Some(first) = self.produced.front() {
+                let Self { commits, timer, .. } = self;
+                std::future::poll_fn(|cx| first.poll_answerable(commits.as_mut(), timer, cx)).await;
                 self.answer_produced();
             }
             self.output.write_to(&mut self.stream).await
@@ -223,8 +229,9 @@ impl<'f> ConnectionTask<'f> {
     fn answer_produced(&mut self) {
         while let Some(first) = self.produced.front() {
             let commits = self.commits.as_ref();
-            let state = commits.map(|commits| commits.state_of(first.outcomes.commit()));
-            if state == Some(CommitState::Waiting) {
+            let state = commits.map(|commits| commits.state_of(first.until.commit));
+            let is_early = || first.until.instant.is_some_and(|at| Instant::now() < at);
+            if state == Some(CommitState::Waiting) || is_early() {
                 return;
             }
             let partitions: Vec<_> =
@@ -321,20 +328,37 @@ impl<'f> ConnectionTask<'f> {
     /// Waits until there may be something to do.
     async fn wait(&mut self) -> Result<(), Ended> {
         let takes_requests = !self.is_waiting() && self.produced.is_empty();
-        let Self { stream, input, input_at, produced, commits, fetch, membership, kept, subscriber, .. } =
-            self;
+        let Self {
+            stream,
+            input,
+            input_at,
+            produced,
+            commits,
+            timer,
+            fetch,
+            membership,
+            kept,
+            subscriber,
+            ..
+        } = self;
         // A client whose request waits is still listened to, so that its end is noticed, up to a bound.
         let reads = takes_requests || input.len() < input.capacity().max(FIRST_CAPACITY);
         let fetch_by = fetch.as_ref().map(|fetch| fetch.deadline);
         let proof_by = Some(self.proof_by).filter(|_| self.session.state() != State::Proven);
         let idle_by = takes_requests.then(|| Instant::now() + IDLE_TIMEOUT);
         let woken = std::future::poll_fn(|cx| {
-            let awaits = !produced.is_empty() || kept.as_ref().is_some_and(KeptAnswer::awaits_commit);
+            let answerable = produced
+                .front()
+                .is_some_and(|first| first.poll_answerable(commits.as_mut(), timer, cx).is_ready());
+            let awaits = kept.as_ref().is_some_and(KeptAnswer::awaits_commit);
             let committed = awaits && poll_commits(commits.as_mut(), cx).is_ready();
             let told = kept.as_mut().is_some_and(|kept| kept.poll(cx).is_ready());
             let found = fetch.is_some() && subscriber.poll_ready(cx, &mut Vec::new()).is_ready();
             let answered = membership.as_mut().is_some_and(|membership| membership.poll(cx).is_ready());
-            if committed || told || found || answered { Poll::Ready(()) } else { Poll::Pending }
+            match answerable || committed || told || found || answered {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
         });
         tokio::select! {
             read = stream.read_buf(input), if reads => match read? {
@@ -349,6 +373,24 @@ impl<'f> ConnectionTask<'f> {
             () = at(proof_by) => Err(Ended::Overdue),
             () = at(idle_by) => Err(Ended::Closed),
             _ = self.stop.wait_for(|stop| *stop) => Err(Ended::Stopped),
+        }
+    }
+}
+
+impl Produced {
+    /// Ready when it is worth looking whether it can be answered.
+    fn poll_answerable(
+        &self,
+        commits: Option<&mut CommitWatch>,
+        timer: &mut PreciseTimer,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        match (commits, self.until.instant) {
+            (Some(commits), _) if commits.state_of(self.until.commit) == CommitState::Waiting => {
+                commits.poll_committed(cx)
+            }
+            (_, Some(at)) => timer.poll(cx, at),
+            (_, None) => Poll::Ready(()),
         }
     }
 }
