@@ -26,8 +26,11 @@ use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::VerifierBuilderError;
+use rustls::server::{NoServerSessionStorage, VerifierBuilderError};
+use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
+
+use crate::profile::TlsVersion;
 
 /// A server's side of TLS, and the authority that its clients need if it is our own.
 #[derive(Debug, Clone)]
@@ -170,6 +173,26 @@ impl DevelopmentTls {
     }
 }
 
+/// The same certificate with versions up to `newest`, as a service profile has it. Nothing is kept of a session: each handshake is a
+/// full one, as with a client that makes every connection from scratch.
+///
+/// # Errors
+/// The library can't speak such a version.
+pub(crate) fn limited(config: &ServerConfig, newest: TlsVersion) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let versions = match newest {
+        TlsVersion::Tls12 => &[&TLS12][..],
+        TlsVersion::Tls13 => &[&TLS12, &TLS13],
+    };
+    let mut limited = ServerConfig::builder_with_provider(Arc::clone(config.crypto_provider()))
+        .with_protocol_versions(versions)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::clone(&config.cert_resolver));
+    limited.alpn_protocols.clone_from(&config.alpn_protocols);
+    limited.session_storage = Arc::new(NoServerSessionStorage {});
+    limited.send_tls13_tickets = 0;
+    Ok(Arc::new(limited))
+}
+
 fn make(directory: &Path, host: &str) -> Result<(), TlsError> {
     let making = |source| TlsError::Making { host: host.to_owned(), source };
     let authority_key = KeyPair::generate().map_err(making)?;
@@ -270,6 +293,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use rustls::{ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, ServerConnection};
+
     #[test]
     fn a_development_certificate_is_made_once_and_used_again() {
         let directory = tempfile::tempdir().unwrap();
@@ -290,6 +315,39 @@ mod tests {
         development(directory.path(), "hubs.example").unwrap();
         for name in LOOPBACK_NAMES.into_iter().map(str::to_owned).chain(machine_name()) {
             development(directory.path(), &name).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_limited_server_speaks_no_newer_version_and_resumes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = development(directory.path(), "localhost").unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(certificates(&made.authority).unwrap());
+        let client =
+            ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
+        for (newest, version) in
+            [(TlsVersion::Tls12, ProtocolVersion::TLSv1_2), (TlsVersion::Tls13, ProtocolVersion::TLSv1_3)]
+        {
+            let server = limited(&made.server, newest).unwrap();
+            for _ in 0..2 {
+                let name = ServerName::try_from("localhost").unwrap();
+                let mut client = ClientConnection::new(Arc::clone(&client), name).unwrap();
+                let mut server = ServerConnection::new(Arc::clone(&server)).unwrap();
+                while client.is_handshaking() || server.is_handshaking() {
+                    let mut bytes = Vec::new();
+                    client.write_tls(&mut bytes).unwrap();
+                    server.read_tls(&mut &bytes[..]).unwrap();
+                    server.process_new_packets().unwrap();
+                    bytes.clear();
+                    server.write_tls(&mut bytes).unwrap();
+                    client.read_tls(&mut &bytes[..]).unwrap();
+                    client.process_new_packets().unwrap();
+                }
+                assert_eq!(client.protocol_version(), Some(version));
+                assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full));
+            }
         }
     }
 

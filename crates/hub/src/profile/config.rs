@@ -9,17 +9,24 @@ use serde::{Deserialize, Deserializer, Serialize};
 use units::{ByteSize, Rate};
 
 use super::distribution::Distribution;
+use super::named::{NamedProfile, TlsVersion};
 
 /// How the embedded service is shaped like the real one. The default shapes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileConfig {
+    /// The profile whose figures are those that are not written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<NamedProfile>,
     /// The network's round trip, half of it each way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<Distribution>,
     /// How long the service thinks before its first byte on a new connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_setup: Option<Distribution>,
+    /// The newest version of TLS that is spoken. Handshakes are full ones then: no session is resumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsVersion>,
     /// How long the service takes per operation.
     pub service_time: ServiceTimeConfig,
     /// The capacity that is paid for: 1 MB or 1,000 events per second in, 2 MB or 4,096 events per second out, each.
@@ -177,12 +184,37 @@ impl ProfileConfig {
         *self == Self { seed: self.seed, ..Self::default() }
     }
 
+    /// The same without a name: what it stands for is written, unless something else was.
+    #[must_use]
+    pub fn resolved(&self) -> Self {
+        let Some(named) = self.name.map(NamedProfile::config) else {
+            return self.clone();
+        };
+        let (times, usual) = (&self.service_time, &named.service_time);
+        let has_quota = self.throughput_units.is_some() || self.quota != QuotaConfig::default();
+        Self {
+            name: None,
+            round_trip: self.round_trip.or(named.round_trip),
+            connection_setup: self.connection_setup.or(named.connection_setup),
+            tls: self.tls.or(named.tls),
+            service_time: ServiceTimeConfig {
+                send: times.send.or(usual.send),
+                settle: times.settle.or(usual.settle),
+                request: times.request.or(usual.request),
+                blob: times.blob.or(usual.blob),
+                ..times.clone()
+            },
+            throughput_units: if has_quota { self.throughput_units } else { named.throughput_units },
+            ..self.clone()
+        }
+    }
+
     /// The quota that applies: throughput units in figures, or the figures that are written.
     ///
     /// # Errors
     /// There are both, or a figure that lets nothing through.
     pub fn effective_quota(&self) -> Result<QuotaConfig, ProfileError> {
-        let Some(units) = self.throughput_units else {
+        let Some(units) = self.resolved().throughput_units else {
             for (path, bytes) in [
                 ("profile.quota.ingress_bytes_per_s", self.quota.ingress_bytes_per_s),
                 ("profile.quota.egress_bytes_per_s", self.quota.egress_bytes_per_s),

@@ -5,7 +5,8 @@
 //! out what a client can do, and wrong for finding out how it will fare. Everything is off unless it is written in the
 //! [`ProfileConfig`]; a service whose profile is off has none at all.
 //!
-//! * `config` is the profile as written, `distribution` how long something takes, `fate` what becomes of an operation.
+//! * `config` is the profile as written, `named` what names stand for, `distribution` how long something takes, `fate` what becomes of an
+//!   operation.
 //! * [`ServiceProfile`] is the profile at work, shared by all connections: the `quota` (of `token_bucket`s) and the
 //!   `counters` are the namespace's. [`Shaper`] is its part for one connection.
 //! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its timers (`precise_timer`) are finer than the
@@ -19,6 +20,7 @@ mod counters;
 mod delay_line;
 mod distribution;
 mod fate;
+mod named;
 mod precise_timer;
 mod quota;
 mod shaper;
@@ -32,5 +34,6 @@ pub use counters::ProfileCounterValues;
 pub use delay_line::DelayLine;
 pub use distribution::{Distribution, DistributionError};
 pub use fate::{Fate, Shaped, Throttled};
+pub use named::{NamedProfile, TlsVersion};
 pub(crate) use precise_timer::PreciseTimer;
 pub use shaper::{ServiceProfile, Shaper, Traffic};

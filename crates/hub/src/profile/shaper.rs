@@ -78,11 +78,12 @@ impl ServiceProfile {
         if config.is_off() {
             return Ok(None);
         }
+        let config = config.resolved();
         Ok(Some(Arc::new(Self {
             quota: Quota::new(&config.effective_quota()?),
-            config: config.clone(),
             counters: ProfileCounters::default(),
             storage_requests: Mutex::new(Random::for_concern(config.seed, STORAGE_REQUESTS)),
+            config,
             connections: Default::default(),
             timer_thread: OnceLock::new(),
         })))

@@ -29,6 +29,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The versions of TLS that the service profile asks for can't be spoken.
+    #[error("profile.tls: {0}")]
+    Tls(#[from] rustls::Error),
     /// There is no address for AMQP over plain TCP, where the connection strings of a service lead.
     #[error("there is no address for AMQP over plain TCP")]
     WithoutAmqp,

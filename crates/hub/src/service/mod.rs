@@ -52,6 +52,7 @@ use crate::front::kafka::{KafkaFront, KafkaMetrics};
 use crate::front::listener;
 use crate::front::messaging::MessagingFront;
 use crate::namespace::{Namespace, NamespaceMetrics, SignaturePolicy};
+use crate::tls;
 
 /// A running service. Dropping it stops it too, without waiting for its clients' farewell.
 #[derive(Debug)]
@@ -79,6 +80,7 @@ impl Service {
                 tracing::warn!(name, "the service profile has times for an entity that does not exist");
             }
         }
+        let newest_tls = config.namespace.profile.resolved().tls;
         let openness = match config.open_to_anyone {
             true => None,
             false => openness(&namespace),
@@ -97,7 +99,10 @@ impl Service {
                 | Protocol::Kafka
                 | Protocol::Operations => &openness,
             };
-            let (listening, address) = listener.bind(openness.as_ref()).await?;
+            let (mut listening, address) = listener.bind(openness.as_ref()).await?;
+            if let (Some(newest), Some(tls)) = (newest_tls, &mut listening.tls) {
+                *tls = tls::limited(tls, newest)?;
+            }
             let (protocol, security) = (listening.protocol, listening.security());
             served.push(Served { protocol, security, address });
             bound.push(listening);

@@ -49,6 +49,17 @@ async fn answers_come_after_their_time_over_a_slow_network() {
 }
 
 #[tokio::test]
+async fn a_profile_with_a_name_has_its_times() {
+    let service = shaped(r#"{"name": "cloud"}"#).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let started = Instant::now();
+    assert_eq!(client.ask("POST", "/events/messages", "", b"event").await.status, 201);
+    // TCP's handshake, the request, and what keeping an event takes.
+    assert!(started.elapsed().as_millis() >= 44);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn failures_are_answered_and_broken_connections_are_not() {
     let service = shaped(r#"{"failures": {"send_ratio": 1}}"#).await;
     let mut client = Client::connect(service.amqp_address()).await;

@@ -430,9 +430,10 @@ impl From<StartError> for CommandError {
                     .to_owned();
                 Self::Usage { message, advice: Some(advice) }
             }
-            StartError::Namespace(_) | StartError::WithoutAmqp | StartError::WithoutTls { .. } => {
-                Self::Usage { message, advice: None }
-            }
+            StartError::Namespace(_)
+            | StartError::Tls(_)
+            | StartError::WithoutAmqp
+            | StartError::WithoutTls { .. } => Self::Usage { message, advice: None },
         }
     }
 }
