@@ -133,7 +133,7 @@ const FROM_SEND: [Figure; 3] = [Figure::FromSendMean, Figure::FromSendP99, Figur
 const PACED: [Figure; 2] = [Figure::LatencyP50, Figure::LatencyP99];
 
 /// The published figures that stand beside them.
-const PUBLISHED: [Figure; 10] = [
+const PUBLISHED: [Figure; 11] = [
     Figure::ForwardedPerS,
     Figure::ProducedPerS,
     Figure::ConsumedPerS,
@@ -144,6 +144,7 @@ const PUBLISHED: [Figure; 10] = [
     Figure::LatencyP95,
     Figure::LatencyP99,
     Figure::LatencyMax,
+    Figure::CallMean,
 ];
 
 const fn published_heading(figure: Figure) -> [&'static str; 2] {

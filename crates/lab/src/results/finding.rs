@@ -108,6 +108,10 @@ pub enum FindingKind {
     SleepingCores,
     /// Published figures differ by less than they differ from themselves.
     PublishedNoise,
+    /// How near figures come to published ones where the service is shaped after these.
+    PublishedTwin,
+    /// So many connections are made that the ports of a client on another machine would not last.
+    ClientPorts,
     /// Each send takes as much memory as the largest message that the service takes.
     BufferPerSend,
     /// CPU was left over though there was more to be carried.
@@ -211,6 +215,8 @@ mod tests {
             FindingKind::FirstSecond,
             FindingKind::SleepingCores,
             FindingKind::PublishedNoise,
+            FindingKind::PublishedTwin,
+            FindingKind::ClientPorts,
             FindingKind::BufferPerSend,
             FindingKind::OutcomeUnknown,
             FindingKind::RoleFailed,

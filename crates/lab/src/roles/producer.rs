@@ -6,8 +6,9 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use connect::event::Encoding;
 use connect::producer::{Fate, NewEvent, Producer, ProducerTarget, PropertyValue, SendFailure, TOO_LARGE};
@@ -17,20 +18,19 @@ use connect::sink::{
 use connect::source::ShutDown;
 use futures_util::Stream as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant;
 
 use super::backend::{Backend as _, DecodedMessage, MessageCodec as _, OpenedSink, StageLog};
 use super::network::{BackendError, Network, NetworkCodec};
 use super::protocol::Endpoint;
 use super::{event_hubs, kafka, service_bus};
 use crate::payload::{HEADER_PROPERTY, Header};
-use crate::scenario::{self, Connections, Entity, Protocol};
+use crate::scenario::{self, Buffering, Connections, Entity, Protocol};
 
 /// A producer as a sink.
 pub(super) struct ProducerSink {
-    producer: Arc<Producer>,
+    program: Arc<Program>,
     codec: NetworkCodec,
-    /// Where it is noted what calls consist of that have a connection of their own.
-    isolated: Option<Arc<StageLog>>,
     calls: FuturesUnordered<Call>,
     /// The memory of calls that were answered, for those to come.
     free: Vec<Events>,
@@ -52,6 +52,18 @@ struct Events {
 
 type Call = Pin<Box<dyn Future<Output = (SendOutcome, Events)> + Send>>;
 
+/// What the callers have in common: the producer, and the core that its program has.
+struct Program {
+    producer: Producer,
+    how: scenario::Producer,
+    /// Where it is noted what calls consist of that have a connection of their own.
+    isolated: Option<Arc<StageLog>>,
+    /// Where a call with several events goes over a connection of its own.
+    target: ProducerTarget,
+    /// When the core is free.
+    core: Mutex<Instant>,
+}
+
 impl ProducerSink {
     /// Connects what the producer keeps connected.
     pub(super) async fn connect(
@@ -68,12 +80,13 @@ impl ProducerSink {
             (Protocol::Kafka, entity) => ProducerTarget::Kafka(kafka::options(endpoint, entity)?),
             (Protocol::Http, _) => ProducerTarget::Http(service_bus::client_options(endpoint)?),
         };
-        let producer = Producer::connect(target, how.options()).await?;
+        let producer = Producer::connect(target.clone(), how.options()).await?;
         let isolated = (how.connections == Connections::PerEvent).then(Arc::<StageLog>::default);
+        let core = Mutex::new(Instant::now());
+        let program = Program { producer, how: *how, target, isolated: isolated.clone(), core };
         let sink = Self {
-            producer: Arc::new(producer),
+            program: Arc::new(program),
             codec: Network.codec(endpoint.protocol),
-            isolated: isolated.clone(),
             calls: FuturesUnordered::new(),
             free: Vec::new(),
         };
@@ -81,24 +94,9 @@ impl ProducerSink {
     }
 
     fn call(&self, token: SendToken, events: Events) -> Call {
-        let producer = Arc::clone(&self.producer);
-        let isolated = self.isolated.clone();
+        let program = Arc::clone(&self.program);
         Box::pin(async move {
-            let sent = match events.ends.len() {
-                1 => {
-                    let property = events.property(0);
-                    let event = events.event(0, property.as_slice());
-                    match isolated {
-                        Some(log) => {
-                            // Apart, so that other calls need no memory for it.
-                            let sent = Box::pin(producer.send_isolated(&event)).await;
-                            sent.map(|stages| log.note(token, stages)).map_err(|it| it.failure)
-                        }
-                        None => producer.send(&event).await,
-                    }
-                }
-                _ => send_batch(&producer, &events).await,
-            };
+            let sent = program.send(token, &events).await;
             (SendOutcome { token, result: sent.map_err(|failure| Box::new(failed(failure))) }, events)
         })
     }
@@ -127,6 +125,88 @@ impl Events {
     fn event<'a>(&'a self, index: usize, properties: &'a [(&'a str, PropertyValue<'a>)]) -> NewEvent<'a> {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         NewEvent { properties, ..NewEvent::new(&self.bodies[start..self.ends[index]]) }
+    }
+}
+
+impl Program {
+    async fn send(&self, token: SendToken, events: &Events) -> Result<(), SendFailure> {
+        match (events.ends.len(), &self.isolated) {
+            // What a connection needs is apart, so that other calls need no memory for it.
+            (1, Some(log)) => Box::pin(self.send_isolated(token, events, log)).await,
+            (_, Some(_)) => Box::pin(self.converse(events)).await,
+            (1, None) => {
+                self.take_core(0, 1).await;
+                self.back_off().await;
+                let property = events.property(0);
+                self.producer.send(&events.event(0, property.as_slice())).await
+            }
+            (_, None) => {
+                self.take_core(0, 1).await;
+                send_batch(&self.producer, events).await
+            }
+        }
+    }
+
+    async fn send_isolated(
+        &self,
+        token: SendToken,
+        events: &Events,
+        log: &StageLog,
+    ) -> Result<(), SendFailure> {
+        self.take_core(1, 1).await;
+        let property = events.property(0);
+        let sent = self.producer.send_isolated(&events.event(0, property.as_slice())).await;
+        sent.map(|stages| log.note(token, stages)).map_err(|it| it.failure)
+    }
+
+    /// Sends several events over a connection that is made for them.
+    async fn converse(&self, events: &Events) -> Result<(), SendFailure> {
+        self.take_core(1, 0).await;
+        let how = scenario::Producer { connections: Connections::Single, ..self.how };
+        let producer = Producer::connect(self.target.clone(), how.options()).await?;
+        let sent = match self.how.one_by_one {
+            false => {
+                self.take_core(0, 1).await;
+                send_batch(&producer, events).await
+            }
+            true => self.send_in_turn(&producer, events).await,
+        };
+        producer.close().await;
+        sent
+    }
+
+    async fn send_in_turn(&self, producer: &Producer, events: &Events) -> Result<(), SendFailure> {
+        for index in 0..events.ends.len() {
+            self.take_core(0, 1).await;
+            let property = events.property(index);
+            producer.send(&events.event(index, property.as_slice())).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits while there are too many events that nobody waits for.
+    async fn back_off(&self) {
+        let Some(most) = self.how.max_pending else {
+            return;
+        };
+        while self.producer.pending() >= u64::from(most) && !self.producer.has_ended() {
+            tokio::time::sleep(BACK_OFF).await;
+        }
+    }
+
+    /// Waits for the core, and until it has done what so many connections and sends ask of it.
+    async fn take_core(&self, connections: u32, sends: u32) {
+        let time = self.how.client_time;
+        let busy = time.connection * connections + time.send * sends;
+        if busy.is_zero() || self.how.buffering != Buffering::None {
+            return;
+        }
+        let until = {
+            let mut free_at = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+            *free_at = (*free_at).max(Instant::now()) + busy;
+            *free_at
+        };
+        tokio::time::sleep_until(until).await;
     }
 }
 
@@ -205,11 +285,11 @@ impl Sink for ProducerSink {
     }
 
     fn shut_down(self: Box<Self>) -> ShutDown {
-        let Self { producer, calls, .. } = *self;
+        let Self { program, calls, .. } = *self;
         drop(calls);
         Box::pin(async move {
-            if let Some(producer) = Arc::into_inner(producer) {
-                producer.close().await;
+            if let Some(program) = Arc::into_inner(program) {
+                program.producer.close().await;
             }
         })
     }
@@ -219,11 +299,14 @@ impl fmt::Debug for ProducerSink {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ProducerSink")
-            .field("producer", &self.producer)
+            .field("producer", &self.program.producer)
             .field("calls", &self.calls.len())
             .finish_non_exhaustive()
     }
 }
+
+/// How long a call waits that finds too many events without an answer, as the published study's does.
+const BACK_OFF: Duration = Duration::from_millis(20);
 
 /// The most that one send carries. Services take 1 MiB and more; some tiers of Service Bus take a quarter of it.
 const LARGEST_SEND: usize = 240 * 1024;

@@ -55,7 +55,7 @@ pub use pipeline::vocabulary::{
     Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, OwnershipMode, Retry, Route,
 };
 pub use prefetch::Prefetch;
-pub use producer::{Buffering, Connections, Delay, Producer};
+pub use producer::{Buffering, ClientTime, Connections, Delay, Producer};
 pub use relay::{CheckpointStore, EndBy, Relay, Restart};
 pub use roles::{Launch, Roles};
 pub use system::{Done, Readiness, SystemTransport, SystemUnderTest};

@@ -13,6 +13,8 @@ use connect::producer::{self, BatchDelay, Batching};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::end::is_usual;
+
 /// The section `topology.load.producer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -27,13 +29,35 @@ pub struct Producer {
     pub max_events: u32,
     /// `safe`, `unsafe`: when a batch leaves that is not full.
     pub delay: Delay,
+    /// `unsafe`: a call that finds so many events without an answer looks again after 20 ms. The producer's own bound holds in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_pending: Option<u32>,
+    /// `per-event`: the events of a call are sent one after the other over its connection, instead of as one batch.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub one_by_one: bool,
+    /// What the client of an older program would take for itself.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub client_time: ClientTime,
+}
+
+/// How long the one core of a program is busy for its client. Whatever needs it waits for its turn. It holds where each call is a
+/// send: of events that gather, nobody knows when they are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientTime {
+    /// For each send.
+    #[serde(with = "units::duration")]
+    pub send: Duration,
+    /// For each connection that is made for a call.
+    #[serde(with = "units::duration")]
+    pub connection: Duration,
 }
 
 /// Which connections carry the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connections {
-    /// A new one for each send, closed after it.
+    /// A new one for each call, closed after it.
     PerEvent,
     /// Several, used in turn.
     Pooled,
@@ -105,6 +129,9 @@ impl Default for Producer {
             buffering: Buffering::default(),
             max_events: 50,
             delay: Delay::default(),
+            max_pending: None,
+            one_by_one: false,
+            client_time: ClientTime::default(),
         }
     }
 }

@@ -3,8 +3,10 @@
 //! General code asks for the studies that a case is of, by its shape, and knows none by name. A new study is a scenario
 //! file, one file (or folder) in here with an entry in `ALL`, and whatever it measures that nothing measured before.
 
+mod connection_ports;
 mod ingestion;
 mod kafka_latency;
+mod published_twin;
 mod queue_forward;
 
 pub use queue_forward::{Occupancy, OccupancyParts};

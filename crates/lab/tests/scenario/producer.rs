@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use connect::producer::{self, BatchDelay};
-use lab::scenario::{Payload, Protocol, Scenario};
+use lab::scenario::{ClientTime, Payload, Protocol, Scenario};
 use serde_json::{from_value, json, to_value};
 
 use super::topology::parameters;
@@ -36,6 +36,18 @@ fn a_producer_is_what_the_scenario_says_of_it() {
     ]);
     assert_eq!((pooled.connections.kept(), pooled.buffering), (7, producer::Buffering::None));
     assert_eq!(pooled.retry.attempts, 1, "what fails is seen");
+}
+
+#[test]
+fn a_call_with_a_connection_of_its_own_may_send_several_events_in_turn() {
+    let arguments = [
+        "load.batch=50",
+        "topology.load.producer={connections: per-event, one_by_one: true, client_time: {send: 2400 us}}",
+    ];
+    let producer = parameters(PRODUCER, &arguments).topology().load.producer.unwrap();
+    assert!(producer.one_by_one);
+    let ClientTime { send, connection } = producer.client_time;
+    assert_eq!((send, connection), (Duration::from_micros(2_400), Duration::ZERO));
 }
 
 #[test]
@@ -101,6 +113,14 @@ fn what_a_producer_can_not_send_is_refused_where_it_is_said() {
         ("topology.load.producer.pool=0", "`topology.load.producer.pool`: "),
         ("topology.load.producer.delay=soon", "`topology.load.producer.delay`: `soon` is not a duration"),
         ("topology.load.producer.linger=1 ms", "`topology.load.producer.linger`"),
+        (
+            "topology.load.producer.one_by_one=true",
+            "`topology.load.producer.one_by_one`: over connections that are kept",
+        ),
+        (
+            "topology.load.producer.max_pending=5",
+            "`topology.load.producer.max_pending`: only calls that wait for nothing",
+        ),
     ] {
         let error = told(PRODUCER, &[argument]);
         assert!(error.contains(message), "{argument}: {error}");

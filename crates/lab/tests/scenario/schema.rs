@@ -34,7 +34,7 @@ fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
                 "roles={load: {launch: [ssh, vm1]}, sink: {launch: [env], program: /opt/parshall}}",
                 "embedded.listen=0.0.0.0",
                 "embedded.advertise=lab.example",
-                "embedded.profile={round_trip: 2 ms, connection_setup: {mean: 5 ms}, quota: {ingress_bytes_per_s: 1 MB}, \
+                "embedded.profile={name: cloud, tls: 1.3, round_trip: 2 ms, connection_setup: {mean: 5 ms}, quota: {ingress_bytes_per_s: 1 MB}, \
                  failures: {disconnect_per_s: 0.1}}",
             ]),
         )

@@ -8,8 +8,9 @@ use units::ByteSize;
 use super::Rules;
 use crate::scenario::parameters::SMALLEST_LOG;
 use crate::scenario::{
-    Buffering, Connection, Connections, Delay, End, Entity, Hub, Hubs, LoadMode, Measured, Parameters,
-    Payload, Pipeline, Protocol, Queue, Queues, Target, Topic, Topology, TopologySection, Transport,
+    Buffering, ClientTime, Connection, Connections, Delay, End, Entity, Hub, Hubs, LoadMode, Measured,
+    Parameters, Payload, Pipeline, Protocol, Queue, Queues, Target, Topic, Topology, TopologySection,
+    Transport,
 };
 
 impl Rules<'_> {
@@ -179,7 +180,24 @@ impl Rules<'_> {
             let advice = "write `buffering: none`, or choose `single` or `pooled` connections";
             return Err(self.document.mistake("topology.load.producer.buffering", reason, advice));
         }
-        if load.batch > 1 && (is_per_event || producer.buffering != Buffering::None) {
+        if producer.one_by_one && !is_per_event {
+            let reason = "over connections that are kept, `load.batch: 1` does the same";
+            let advice = "leave it out, or write `connections: per-event`";
+            return Err(self.document.mistake("topology.load.producer.one_by_one", reason, advice));
+        }
+        if let Some(most) = producer.max_pending {
+            self.within("topology.load.producer.max_pending", most, 1..=1_000_000)?;
+            if producer.buffering != Buffering::Unsafe {
+                let reason = "only calls that wait for nothing leave events behind";
+                let advice = "leave it out, or write `buffering: unsafe`";
+                return Err(self.document.mistake("topology.load.producer.max_pending", reason, advice));
+            }
+        }
+        let ClientTime { send, connection } = producer.client_time;
+        for (key, time) in [("send", send), ("connection", connection)] {
+            self.duration(&format!("topology.load.producer.client_time.{key}"), time, Duration::ZERO)?;
+        }
+        if load.batch > 1 && producer.buffering != Buffering::None {
             let reason = "the producer is given event by event here";
             return Err(self.document.mistake("load.batch", reason, "write `batch: 1`"));
         }

@@ -8,7 +8,7 @@ mod set_up;
 #[cfg(test)]
 mod tests;
 
-use super::{Study, StudyColumn};
+use super::{Study, StudyColumn, connection_ports, published_twin};
 use crate::figure::{compact_duration_us, count, counted, duration_us, rate, ratio, significant};
 use crate::results::{Case, CrossCaseFinding, Figure, FindingKind, ProducerShape, Severity, Shape};
 use crate::scenario::{Buffering, Connections, LoadMode};
@@ -52,6 +52,8 @@ impl Study for Ingestion {
         findings.extend(advice::findings(sweep, &known));
         findings.extend(set_up::finding(sweep, &known));
         findings.extend(payload(sweep, &known));
+        findings.extend(connection_ports::findings(sweep, cases));
+        findings.extend(published_twin::finding(sweep, cases));
         findings
     }
 }
