@@ -3,32 +3,19 @@
 import base64
 import os
 import queue
-import struct
 import sys
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-import google_crc32c
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python-shared"))
 
-TOPIC = os.environ["PARSHALL_TOPIC"]
-EPOCH_NS = int(os.environ["PARSHALL_EPOCH_NS"])
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition  # noqa: E402
+from lab import TOPIC, Call, lines, now, run, say, stamped  # noqa: E402
+
 CONNECTED_WITHIN = 30
-
-output = sys.stdout.buffer
-output_lock = threading.Lock()
-
-
-def say(text):
-    """Says whole lines, in one write."""
-    with output_lock:
-        output.write(text.encode() + b"\n")
-        output.flush()
-
-
-def now():
-    """Microseconds of the run."""
-    return (time.monotonic_ns() - EPOCH_NS) // 1000
+#: Threads that have a producer for each call, as in the published study.
+THREADS = 100
 
 
 def properties():
@@ -61,17 +48,70 @@ def check_topic(client, reasons):
         raise SystemExit(f"{topic.error.name()}: {topic.error.str()}")
 
 
-def stamped(payload):
-    """The payload with the instant at which it is sent, if it has room for that."""
-    if len(payload) < 24:
-        return payload
-    head, rest = payload[:12], struct.pack(">Q", now()) + payload[24:]
-    return head + struct.pack(">I", google_crc32c.value(head + rest)) + rest
+def gathering():
+    """How a producer that is called lets records gather."""
+    if os.environ.get("PARSHALL_BUFFERING", "none") == "none":
+        return {"linger.ms": 0} if "PARSHALL_CONNECTIONS" in os.environ else {}
+    most, delay = os.environ["PARSHALL_MAX_EVENTS"], os.environ.get("PARSHALL_DELAY_MS", "0")
+    return {"batch.num.messages": most, "linger.ms": delay}
+
+
+class Unreported:
+    """The records of a call of which the client has not reported the delivery."""
+
+    def __init__(self, call, count):
+        self.number, self.count, self.reason = call.number, count, None
+
+    def report(self, error, _=None):
+        self.reason = self.reason or error
+        self.count -= 1
+        if self.count == 0:
+            failed = None if self.reason is None else f"failed {self.number} {text(self.reason)}"
+            say(failed or f"sent {self.number}")
+
+
+def text(error):
+    return f"{error.name()}: {error.str()}" if hasattr(error, "name") else str(error)
+
+
+def call(producer, asked):
+    """Sends the records of a call, wherever the client wants them."""
+    payloads = asked.payloads()
+    unreported = Unreported(asked, len(payloads))
+    for payload in payloads:
+        try:
+            producer.produce(TOPIC, payload, on_delivery=unreported.report)
+        except (KafkaException, BufferError) as error:
+            unreported.report(error)
+
+
+def call_isolated(asked):
+    """The same by a producer that is made for it."""
+    producer = Producer({**gathering(), **properties()})
+    call(producer, asked)
+    producer.flush(CONNECTED_WITHIN)
+
+
+def send(producer, words):
+    _, number, partition, payload = words
+    number = number.decode()
+
+    def delivered(error, _):
+        say(f"sent {number}" if error is None else f"failed {number} {text(error)}")
+
+    try:
+        payload = stamped(base64.b64decode(payload))
+        producer.produce(TOPIC, payload, partition=int(partition), on_delivery=delivered)
+    except (KafkaException, BufferError) as error:
+        say(f"failed {number} {error}")
 
 
 def produce():
+    connections = os.environ.get("PARSHALL_CONNECTIONS", "single")
+    if connections == "pooled":
+        raise SystemExit("a producer of confluent-kafka has one connection to a broker: write `connections: single`")
     reasons = Reasons()
-    producer = Producer(reasons.settings())
+    producer = Producer({**gathering(), **reasons.settings()})
     check_topic(producer, reasons)
     say("ready")
     stopped = threading.Event()
@@ -80,26 +120,16 @@ def produce():
         while not stopped.is_set():
             producer.poll(0.1)
 
-    def delivered(number):
-        def tell(error, _):
-            say(f"sent {number}" if error is None else f"failed {number} {error.name()}: {error.str()}")
-
-        return tell
-
     listener = threading.Thread(target=hear)
     listener.start()
-    for line in sys.stdin.buffer:
-        word, number, partition, payload = line.split()
-        number = number.decode()
-        try:
-            producer.produce(
-                TOPIC,
-                stamped(base64.b64decode(payload)),
-                partition=int(partition),
-                on_delivery=delivered(number),
-            )
-        except (KafkaException, BufferError) as error:
-            say(f"failed {number} {error}")
+    with ThreadPoolExecutor(THREADS) as threads:
+        for words in lines():
+            if words[:1] == [b"send"]:
+                send(producer, words)
+            elif words[:1] == [b"call"] and connections == "per-event":
+                threads.submit(call_isolated, Call(words))
+            elif words[:1] == [b"call"]:
+                call(producer, Call(words))
     producer.flush(5)
     stopped.set()
     listener.join()
@@ -115,8 +145,8 @@ def consume():
     asked = queue.SimpleQueue()
 
     def hear():
-        for line in sys.stdin.buffer:
-            asked.put(line.decode().split())
+        for words in lines():
+            asked.put([word.decode() for word in words])
         asked.put(None)
 
     threading.Thread(target=hear, daemon=True).start()
@@ -144,10 +174,4 @@ def consume():
 
 
 if __name__ == "__main__":
-    try:
-        produce() if os.environ["PARSHALL_CLIENT"] == "producer" else consume()
-    except SystemExit as reason:
-        say(f"error {reason}")
-        os._exit(1)
-    except BrokenPipeError:
-        os._exit(1)
+    run(produce if os.environ["PARSHALL_CLIENT"] == "producer" else consume)

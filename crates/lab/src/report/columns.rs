@@ -105,6 +105,12 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
             let spread = trials.map(|each| range(each.low, each.high, &figure::ratio));
             Some(Cell { spread, ..plain(figure::ratio(ratio.forwarded?)) })
         }),
+        column(results, ["Parshall ÷ it", "produced/s"], |case| {
+            let ratio = case.parshall_ratio.as_ref()?;
+            let trials = ratio.produced_range.filter(|trials| trials.low < trials.high);
+            let spread = trials.map(|each| range(each.low, each.high, &figure::ratio));
+            Some(Cell { spread, ..plain(figure::ratio(ratio.produced?)) })
+        }),
         column(results, ["Parshall ÷ it", "memory"], |case| {
             let ratio = case.parshall_ratio.as_ref()?.memory_peak?;
             Some(plain(figure::ratio(ratio)))

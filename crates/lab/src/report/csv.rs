@@ -2,8 +2,8 @@
 //!
 //! The columns are always the same, and units are in their names. In the row of a case the column `trial` is
 //! empty and figures are medians over its trials; percentiles are of all samples; the interval of the median, the
-//! ends of a search for the highest sustainable rate and our relay over another system (`parshall_ratio_case` is the
-//! case of our relay), the latency at a share of the throughput (`paced_…`), and what a million events cost (of the measured role, and in
+//! ends of a search for the highest sustainable rate and ours over another system (`parshall_ratio_case` is the
+//! case of our relay or producer), the latency at a share of the throughput (`paced_…`), and what a million events cost (of the measured role, and in
 //! all where there are prices) are the case's alone. A figure that does not exist is an empty field. Quoting is that of RFC 4180.
 //!
 //! Where a case has several destinations, there is one more column, `destination`, and each row of that case and of its
@@ -102,6 +102,7 @@ impl Row<'_> {
             Column::RatioCase => quoted(ratio().map_or("", |ratio| &ratio.case)),
             Column::RatioReceived => ratio_of(|ratio| ratio.received),
             Column::RatioForwarded => ratio_of(|ratio| ratio.forwarded),
+            Column::RatioProduced => ratio_of(|ratio| ratio.produced),
             Column::RatioMemory => ratio_of(|ratio| ratio.memory_peak),
             Column::PacedRate => number(paced().map(|paced| paced.rate_per_s)),
             Column::Paced(figure) => number(paced().and_then(|paced| figure.of_latency(paced.latency_us()?))),
@@ -138,6 +139,7 @@ enum Column {
     RatioCase,
     RatioReceived,
     RatioForwarded,
+    RatioProduced,
     RatioMemory,
     PacedRate,
     Paced(Figure),
@@ -185,6 +187,7 @@ impl Column {
             Self::RatioCase => "parshall_ratio_case",
             Self::RatioReceived => "parshall_ratio_received",
             Self::RatioForwarded => "parshall_ratio_forwarded",
+            Self::RatioProduced => "parshall_ratio_produced",
             Self::RatioMemory => "parshall_ratio_memory_peak",
             Self::PacedRate => "paced_per_s",
             Self::Lag(LagFigure::Begin) => "lag_begin_events",
@@ -297,6 +300,7 @@ const COLUMNS: &[Column] = &[
     Column::Of(Figure::ConnectionsOpened),
     Column::Of(Figure::BytesPerEvent),
     Column::Of(Figure::SystemCallsPerEvent),
+    Column::RatioProduced,
     Column::Destination,
 ];
 
@@ -395,6 +399,8 @@ mod tests {
             received: None,
             forwarded: Some(24.5),
             forwarded_range: None,
+            produced: None,
+            produced_range: None,
             memory_peak: Some(0.125),
         });
         let text = CsvReport.render(&results).unwrap();

@@ -1,4 +1,5 @@
-//! Systems beside one another: which one a case measures, and our relay over it where both were measured in one run.
+//! Systems beside one another: which one a case measures, and ours over it where both were measured in one run. A system is what
+//! takes the place of our relay, or the client that takes the place of our producer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,11 +21,12 @@ pub struct MeasuredSystem {
     pub transport: String,
 }
 
-/// Our relay over another system: both were measured in one run, with the same load, hubs, limits and transport.
+/// Our relay over another system, or our producer over that of others: both were measured in one run, with the same load, hubs,
+/// limits and transport.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParshallRatio {
-    /// The case of our relay.
+    /// The case of our relay, or of our producer.
     #[schemars(length(min = 1))]
     pub case: String,
     /// Its received events per second over the other's.
@@ -38,6 +40,13 @@ pub struct ParshallRatio {
     /// The least and the most of that ratio over their trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarded_range: Option<RatioRange>,
+    /// The events per second that it got acknowledged over the other's, where producers are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub produced: Option<f64>,
+    /// The least and the most of that ratio over their trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub produced_range: Option<RatioRange>,
     /// Its peak memory over the other's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
@@ -57,12 +66,13 @@ pub struct RatioRange {
 }
 
 /// Sets the ratios of all cases anew. A case of another system is compared with that of our relay in the same sweep
-/// whose transport is the same and whose name differs in nothing but the system.
+/// whose transport is the same and whose name differs in nothing but the system; so is one of another producer with ours.
 pub(super) fn relate(cases: &mut [Case]) {
     let ratios: Vec<Option<ParshallRatio>> = cases
         .iter()
         .map(|case| {
             let ours = cases.iter().find(|other| is_our_side_of(other, case))?;
+            let of_producer = case.shape().producer.is_some();
             let ratio = |figure: fn(&Case) -> Option<Summary>| {
                 let (over, under) = (figure(ours)?.median, figure(case)?.median);
                 (under > 0.0).then(|| over / under)
@@ -77,9 +87,11 @@ pub(super) fn relate(cases: &mut [Case]) {
                 received: ratio(|case| case.received_per_s),
                 forwarded: ratio(|case| case.forwarded_per_s),
                 forwarded_range: range(Figure::ForwardedPerS),
+                produced: ratio(|case| case.produced_per_s).filter(|_| of_producer),
+                produced_range: range(Figure::ProducedPerS).filter(|_| of_producer),
                 memory_peak: ratio(|case| case.memory_peak_bytes),
             };
-            let is_known = ratio.received.is_some() || ratio.forwarded.is_some();
+            let is_known = [ratio.received, ratio.forwarded, ratio.produced].iter().any(Option::is_some);
             is_known.then_some(ratio)
         })
         .collect();
@@ -89,6 +101,12 @@ pub(super) fn relate(cases: &mut [Case]) {
 }
 
 fn is_our_side_of(other: &Case, case: &Case) -> bool {
+    if is_of_others(case) {
+        let shape = other.shape();
+        let is_ours = shape.producer.as_ref().is_some_and(|producer| producer.client.is_none());
+        let is_alike = without(CLIENT_AXIS, &other.name) == without(CLIENT_AXIS, &case.name);
+        return is_ours && other.sweep == case.sweep && is_alike;
+    }
     let Some(system) = case.system.as_ref().filter(|system| !system.ours) else {
         return false;
     };
@@ -102,13 +120,24 @@ fn is_our_side_of(other: &Case, case: &Case) -> bool {
         && without_system(&other.name) == without_system(&case.name)
 }
 
+/// Whether the producer of a case is not ours.
+fn is_of_others(case: &Case) -> bool {
+    case.shape().producer.as_ref().is_some_and(|producer| producer.client.is_some())
+}
+
 /// What a case's name says beside the system: `fan_out=32` of `sut=mine,fan_out=32`.
 pub(crate) fn without_system(name: &str) -> Vec<&str> {
-    let parts = name.split(',');
-    parts.filter(|part| !part.starts_with(AXIS)).collect()
+    without(AXIS, name)
+}
+
+fn without<'a>(axis: &str, name: &'a str) -> Vec<&'a str> {
+    name.split(',').filter(|part| !part.starts_with(axis)).collect()
 }
 
 const AXIS: &str = "sut=";
+
+/// The axis of producers.
+const CLIENT_AXIS: &str = "client=";
 
 /// The transport of a case that says nothing of its system.
 const PLAIN: &str = "tcp";
@@ -117,6 +146,7 @@ const PLAIN: &str = "tcp";
 mod tests {
     use super::*;
     use crate::report::sample;
+    use crate::results::{ProducerShape, Shape};
 
     fn case(name: &str, system: Option<(&str, bool, &str)>, forwarded: f64, memory: f64) -> Case {
         let system = system.map(|(name, ours, transport)| MeasuredSystem {
@@ -151,6 +181,28 @@ mod tests {
         assert_eq!((of(&cases[0]), of(&cases[1])), (None, None));
         assert_eq!(of(&cases[2]), Some(("sut=parshall-tls".to_owned(), 30.0, 0.125, None)));
         assert_eq!(of(&cases[3]), Some(("sut=parshall".to_owned(), 10.0, 0.5, None)));
+    }
+
+    #[test]
+    fn another_producer_is_held_against_ours_that_sends_in_the_same_way() {
+        let producing = |name: &str, client: Option<&str>, per_s: f64| {
+            let producer = ProducerShape { client: client.map(str::to_owned), ..ProducerShape::default() };
+            Case {
+                shape: Some(Shape { producer: Some(producer), pipeline: None, ..Shape::default() }),
+                produced_per_s: Some(Summary::of_one(per_s)),
+                forwarded_per_s: None,
+                ..case(name, None, 0.0, 10.0)
+            }
+        };
+        let mut cases = [
+            producing("way=pooled,client=native", None, 400_000.0),
+            producing("way=pooled,client=java", Some("java"), 16_000.0),
+            producing("way=isolated,client=java", Some("java"), 100.0),
+        ];
+        relate(&mut cases);
+        let ratio = cases[1].parshall_ratio.as_ref().expect("ours is there");
+        assert_eq!((ratio.case.as_str(), ratio.produced), ("way=pooled,client=native", Some(25.0)));
+        assert!(cases[0].parshall_ratio.is_none() && cases[2].parshall_ratio.is_none());
     }
 
     #[test]

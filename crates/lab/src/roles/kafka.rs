@@ -15,8 +15,8 @@ use crate::scenario::{EndClient, Entity, KafkaClient};
 
 /// Connects a worker that sends to the topic.
 pub(super) async fn open_sink(endpoint: &Endpoint, entity: &Entity) -> Result<Box<dyn Sink>, BackendError> {
-    if let Some(topic) = client_program::Topic::of(endpoint)? {
-        return Ok(Box::new(client_program::ProgramSink::start(&topic).await?));
+    if let Some(reached) = client_program::Reached::of(endpoint) {
+        return Ok(Box::new(client_program::ProgramSink::start(&reached).await?));
     }
     Ok(kafka::connect_sink(&options(endpoint, entity)?).await?)
 }
@@ -29,9 +29,9 @@ pub(super) async fn open_source(
     read_from: ReadFrom,
 ) -> Result<OpenedSource, BackendError> {
     let options = options(endpoint, entity)?;
-    let program = client_program::Topic::of(endpoint)?;
+    let program = client_program::Reached::of(endpoint);
     let source: Box<dyn Source> = match &program {
-        Some(topic) => Box::new(client_program::ProgramSource::start(topic).await?),
+        Some(reached) => Box::new(client_program::ProgramSource::start(reached).await?),
         None => kafka::connect_source(&options, options_of_source, Encoding::Kafka).await?,
     };
     let partitions = source.partitions().into_iter();

@@ -18,7 +18,7 @@ use pipeline::ConnectError;
 
 use super::amqp_codec::AmqpCodec;
 use super::backend::{Backend, DecodedMessage, MessageCodec, OpenedSink, OpenedSource};
-use super::client_program::ProgramError;
+use super::client_program::{self, ProgramError};
 use super::embedded::{self, EmbeddedService};
 use super::kafka_codec::KafkaCodec;
 use super::our_relay::{self, OurRelay};
@@ -152,6 +152,10 @@ impl Backend for Network {
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<OpenedSink, BackendError> {
         if let Some(how) = &endpoint.producer {
+            if let Some(reached) = client_program::Reached::of(endpoint) {
+                let sink = Box::new(client_program::ProgramSink::start(&reached).await?);
+                return Ok(OpenedSink { sink, stages: None });
+            }
             return producer::ProducerSink::connect(endpoint, how).await;
         }
         let sink: Box<dyn Sink> = match (endpoint.protocol, &endpoint.entity) {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    roles::protocol::{Endpoint, KafkaAccess},
+    roles::protocol::{Endpoint, KafkaAccess, ProducerProgram},
     scenario::{EndClient, Parameters, SystemUnderTest},
 };
 
@@ -46,9 +46,12 @@ impl Peers {
 
     /// Finds the program that is the client of an endpoint, if one is.
     pub(super) fn find_client(&self, endpoint: &mut Endpoint) {
-        if let Some(KafkaAccess { client: EndClient::Program(client), .. }) = &mut endpoint.kafka
-            && let Some(program) = client.command.first_mut()
-        {
+        let client = match (&mut endpoint.kafka, &mut endpoint.program) {
+            (Some(KafkaAccess { client: EndClient::Program(client), .. }), _) => Some(client),
+            (_, Some(ProducerProgram { client, .. })) => Some(client),
+            _ => None,
+        };
+        if let Some(program) = client.and_then(|client| client.command.first_mut()) {
             *program = self.program(program);
         }
     }

@@ -21,7 +21,8 @@ use crate::{
     },
     roles::protocol::{
         CHECKPOINT_CONTAINER, DoneBy, Endpoint, EntryPoint, ExternalConfig, KafkaAccess, LoadConfig,
-        ReadFrom, Ready, RelayConfig, SINK_CONSUMER_GROUP, ServiceAddress, ServiceConfig, SinkConfig,
+        ProducerProgram, ReadFrom, Ready, RelayConfig, SINK_CONSUMER_GROUP, ServiceAddress, ServiceConfig,
+        SinkConfig,
     },
     scenario::{
         self, Buffering, Case, Connection, Delay, Done, End, Entity, KafkaCluster, LoadMode, Parameters,
@@ -447,6 +448,8 @@ impl<'a> TrialPlan<'a> {
             reached: reached.kafka,
             clock: self.clock,
         });
+        let speaks_kafka = kafka.is_some();
+        let program = end.kafka.client.program().filter(|_| !speaks_kafka);
         Endpoint {
             protocol: end.connection.protocol,
             transport: end.connection.transport,
@@ -456,6 +459,8 @@ impl<'a> TrialPlan<'a> {
             entity: self.topology.entity(end).clone(),
             subscription: end.subscription.clone(),
             producer: end.producer,
+            program: program
+                .map(|client| ProducerProgram { client: Box::new(client.clone()), clock: self.clock }),
         }
     }
 }

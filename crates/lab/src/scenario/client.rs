@@ -1,4 +1,5 @@
-//! Which client speaks Kafka at an end of the load or of a sink: one of ours, or a program that the role starts.
+//! Which client speaks Kafka at an end of the load or of a sink: one of ours, or a program that the role starts. Where the load
+//! sends by a producer, a program can be that over any protocol.
 //!
 //! The section `clients` defines programs by name, and the key `client` of an end chooses one of them by it, or one of ours.
 //! What a program is told, and what it says, is written down in `docs/external-clients.md`.

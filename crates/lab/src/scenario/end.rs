@@ -26,7 +26,7 @@ pub struct End {
     pub subscription: Option<String>,
     /// How the role gets there.
     pub connection: Connection,
-    /// How it speaks Kafka, where it does.
+    /// How it speaks Kafka, where it does; the client of it is also that of a producer over other protocols.
     pub kafka: KafkaEnd,
     /// The producer that sends, where that is one.
     pub producer: Option<Producer>,
@@ -92,7 +92,7 @@ pub struct Sending {
     /// What carries the bytes.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub transport: Transport,
-    /// Which client speaks Kafka.
+    /// Which client speaks Kafka, or is the producer.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub client: EndClient,
     /// The properties of that client.

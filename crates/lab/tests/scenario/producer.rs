@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use connect::producer::{self, BatchDelay};
-use lab::scenario::{ClientTime, Payload, Protocol, Scenario};
+use lab::scenario::{CaseOptions, ClientTime, Payload, Protocol, Scenario};
 use serde_json::{from_value, json, to_value};
 
 use super::topology::parameters;
-use super::{all_sweeps, names, told};
+use super::{all_sweeps, cases, names, told};
 
 const PRODUCER: &str = "topology:
   entities: {in: {hub: in, partitions: 2}}
@@ -124,5 +124,42 @@ fn what_a_producer_can_not_send_is_refused_where_it_is_said() {
     ] {
         let error = told(PRODUCER, &[argument]);
         assert!(error.contains(message), "{argument}: {error}");
+    }
+}
+
+/// Whatever is spoken.
+#[test]
+fn a_program_can_be_the_producer() {
+    let text = format!(
+        "scenario: s\n{PRODUCER}clients: {{mine: {{command: [./mine]}}}}\nsweeps:\n  client:\n    \
+         topology.load.protocol: [amqp, http, kafka]\n    topology.load.client: [native, mine]\n"
+    );
+    let cases = cases(&text, &CaseOptions::default()).unwrap();
+    assert_eq!(names(&cases)[..2], ["protocol=amqp,client=native", "protocol=amqp,client=mine"]);
+    let has_program = |client: &str| {
+        let of_client = cases.iter().filter(|case| case.name.ends_with(client));
+        let ends = of_client.map(|case| case.parameters.topology().load);
+        ends.map(|end| end.kafka.client.program().is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!((has_program("native"), has_program("mine")), (vec![false; 3], vec![true; 3]));
+    let text = format!("{PRODUCER}clients: {{mine: {{command: [./mine]}}}}\n");
+    for (arguments, message) in [
+        (&["topology.load.client=librdkafka"][..], "`topology.load.client`: it is for ends that speak Kafka"),
+        (
+            &["topology.load={to: in, client: mine}", "load.callers=1"],
+            "`topology.load.client`: it is for ends that speak Kafka",
+        ),
+        (
+            &["topology.load.client=mine", "topology.load.transport=web-socket"],
+            "`topology.load.transport`: a client that is a program is told how it reaches the service over TCP",
+        ),
+        (
+            &["topology.load.client=mine", "topology.load.producer.buffering=unsafe"],
+            "`topology.load.producer.buffering`: a program says of each call whether its events are stored",
+        ),
+        (&["topology.sink={from: in, client: mine}"], "it is for ends that speak Kafka"),
+    ] {
+        let error = told(&text, arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
     }
 }

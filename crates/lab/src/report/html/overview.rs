@@ -51,15 +51,15 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
     [fastest, ratios, lost, generator].into_iter().flatten().collect()
 }
 
-/// Our relay over the other systems that were measured on the same machine.
+/// Ours over the other systems that were measured on the same machine.
 fn ratio_to_peers<'a>(cases: impl Iterator<Item = &'a Case>) -> Option<Card> {
     let ratios = cases.filter_map(|case| {
         let ratio = case.parshall_ratio.as_ref()?;
-        let range = ratio.forwarded_range;
-        Some((
-            range.map_or(ratio.forwarded?, |range| range.low),
-            range.map_or(ratio.forwarded?, |range| range.high),
-        ))
+        let (median, range) = match ratio.produced {
+            Some(produced) => (produced, ratio.produced_range),
+            None => (ratio.forwarded?, ratio.forwarded_range),
+        };
+        Some((range.map_or(median, |range| range.low), range.map_or(median, |range| range.high)))
     });
     let (low, high) = ratios.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))?;
     Some(ratio_card(low, high, "the other systems, measured on this machine".to_owned()))

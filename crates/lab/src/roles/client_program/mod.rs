@@ -1,20 +1,25 @@
-//! A client of Kafka that is a program of its own, in place of one of ours: the load hands it each record, and the sink gets from it
-//! what it has received.
+//! A client that is a program of its own, in place of one of ours: the load hands it each record, and the sink gets from it
+//! what it has received. Where a producer is measured, the load hands it calls.
 //!
 //! ```text
 //! parshall role load ── send 17 0 aGVsbG8… ──▶ producer ── Kafka ──▶ service
+//!                    ◀─ sent 17 ─────────────
+//! parshall role load ── call 17 200 AAAB… ───▶ producer ── AMQP, HTTP, Kafka ──▶ service
 //!                    ◀─ sent 17 ─────────────
 //! parshall role sink ── open 0 earliest ─────▶ consumer ◀── Kafka ── service
 //!                    ◀─ received 0 5 81733 aGVsbG8…
 //! ```
 //!
-//! Both sides write lines. Schedule, accounts, payloads and verification are the role's own. So are the latencies: the program
+//! Both sides write lines. A call is one, with the heads of its events: at the rates of producers, payloads in Base64 would be a
+//! part of what is measured. Schedule, accounts, payloads and verification are the role's own. So are the latencies: the program
 //! reads the clock of the run where its client is called and where it hands records over, so that the way through the pipes is
 //! in no stage of a record but the wait before the send. `docs/external-clients.md` is the same for those who write one.
 
+mod reached;
 mod sink;
 mod source;
 
+pub(super) use reached::Reached;
 pub(super) use sink::ProgramSink;
 pub(super) use source::ProgramSource;
 
@@ -28,10 +33,7 @@ use tokio::io::{AsyncBufRead as _, AsyncWrite as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::network::BackendError;
-use super::protocol::Endpoint;
-use crate::clock::{RunClock, RunTime};
-use crate::scenario::{ClientProgram, EndClient, KafkaProperties};
+use crate::scenario::ClientProgram;
 
 /// Why a program can't be the client.
 #[derive(Debug, thiserror::Error)]
@@ -88,16 +90,6 @@ pub enum ProgramError {
     },
 }
 
-/// A topic, and the program that is to reach it.
-#[derive(Debug)]
-pub(super) struct Topic<'a> {
-    program: &'a ClientProgram,
-    name: &'a str,
-    partitions: u32,
-    properties: &'a KafkaProperties,
-    clock: RunClock,
-}
-
 /// Which half of a client a program is to be.
 #[derive(Debug, Clone, Copy)]
 enum Half {
@@ -120,51 +112,15 @@ struct Running {
     is_complete: bool,
 }
 
-impl<'a> Topic<'a> {
-    /// What an endpoint says of it, if a program is its client.
-    pub(super) fn of(endpoint: &'a Endpoint) -> Result<Option<Self>, BackendError> {
-        let Some(access) = &endpoint.kafka else {
-            return Ok(None);
-        };
-        let EndClient::Program(program) = &access.client else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            program,
-            name: endpoint.entity.name(),
-            partitions: endpoint.entity.partitions(),
-            properties: &access.properties,
-            clock: access.clock,
-        }))
-    }
-
-    /// All properties, each in a line of its own.
-    fn lines(&self) -> Result<String, ProgramError> {
-        let mut lines = String::new();
-        for (property, value) in self.properties.iter() {
-            if value.contains('\n') {
-                let (name, property) = (self.program.name.clone(), property.to_owned());
-                return Err(ProgramError::Lines { name, property });
-            }
-            lines.push_str(&format!("{property}={value}\n"));
-        }
-        Ok(lines)
-    }
-}
-
 impl Running {
     /// Starts the program and waits until it is connected.
-    async fn start(topic: &Topic<'_>, half: Half) -> Result<Self, ProgramError> {
-        let ClientProgram { name, command, env, ready_within, .. } = topic.program;
+    async fn start(reached: &Reached<'_>, half: Half) -> Result<Self, ProgramError> {
+        let ClientProgram { name, command, env, ready_within, .. } = reached.program;
         let (program, arguments) = command.split_first().expect("a scenario's client has a program");
         let mut child = Command::new(program)
             .args(arguments)
             .envs(env.iter().map(|(name, value)| (name, value.reveal())))
-            .env("PARSHALL_CLIENT", half.name())
-            .env("PARSHALL_TOPIC", topic.name)
-            .env("PARSHALL_PARTITIONS", topic.partitions.to_string())
-            .env("PARSHALL_EPOCH_NS", topic.clock.monotonic_ns(RunTime::EPOCH).to_string())
-            .env("PARSHALL_PROPERTIES", topic.lines()?)
+            .envs(reached.variables(half)?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // The role's log.

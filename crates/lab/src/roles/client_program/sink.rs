@@ -1,4 +1,4 @@
-//! The producer: each record is a line, and so is what became of it.
+//! The producer: each record, or each call, is a line, and so is what became of it.
 
 use std::collections::HashMap;
 use std::task::{Context, Poll};
@@ -11,21 +11,33 @@ use connect::sink::{
 };
 use connect::source::ShutDown;
 
-use super::{Half, ProgramError, Running, Topic, number, split};
-use crate::roles::backend::MessageCodec as _;
-use crate::roles::kafka_codec::KafkaCodec;
+use super::{Half, ProgramError, Reached, Running, number, split};
+use crate::payload::Header;
+use crate::roles::backend::{Backend as _, MessageCodec as _};
+use crate::roles::network::{Network, NetworkCodec};
 
 /// A sink that has a program send what it is given.
 #[derive(Debug)]
 pub(in crate::roles) struct ProgramSink {
     running: Running,
+    codec: NetworkCodec,
     partitions: u32,
-    /// The number of the next record.
+    asks: Asks,
+    /// The number of the next record, or call.
     next: u64,
-    /// The send that each record without an answer belongs to.
+    /// The send that each record, or call, without an answer belongs to.
     records: HashMap<u64, SendToken>,
     /// Sends of which not all records are answered.
     sends: HashMap<SendToken, Unanswered>,
+}
+
+/// What the program is asked to do.
+#[derive(Debug)]
+enum Asks {
+    /// To send a record, which it is handed.
+    Records,
+    /// To make a call of its client with events that it fills: here are the heads of one.
+    Calls { heads: Vec<u8> },
 }
 
 #[derive(Debug)]
@@ -36,10 +48,15 @@ struct Unanswered {
 }
 
 impl ProgramSink {
-    pub(in crate::roles) async fn start(topic: &Topic<'_>) -> Result<Self, ProgramError> {
+    pub(in crate::roles) async fn start(reached: &Reached<'_>) -> Result<Self, ProgramError> {
         Ok(Self {
-            running: Running::start(topic, Half::Producer).await?,
-            partitions: topic.partitions,
+            running: Running::start(reached, Half::Producer).await?,
+            codec: Network.codec(reached.protocol),
+            partitions: reached.partitions,
+            asks: match reached.producer {
+                Some(_) => Asks::Calls { heads: Vec::new() },
+                None => Asks::Records,
+            },
             next: 0,
             records: HashMap::new(),
             sends: HashMap::new(),
@@ -83,11 +100,15 @@ impl ProgramSink {
 
 impl Sink for ProgramSink {
     fn destinations(&self) -> u32 {
-        self.partitions
+        match self.asks {
+            Asks::Records => self.partitions,
+            // The client, or the service, chooses the partition.
+            Asks::Calls { .. } => 1,
+        }
     }
 
     fn takes(&self, encoding: Encoding) -> bool {
-        encoding == Encoding::Kafka
+        encoding == self.codec.encoding()
     }
 
     fn max_batch_bytes(&self, _: u32) -> usize {
@@ -109,16 +130,31 @@ impl Sink for ProgramSink {
         if self.running.unwritten.len() > MOST_UNWRITTEN {
             return Err(SinkBusy);
         }
-        let mut records = 0;
-        for message in outgoing.messages() {
-            let payload = KafkaCodec.decode(message.as_ref()).map_or(&[][..], |decoded| decoded.payload);
-            let record = self.next;
-            self.next += 1;
-            self.records.insert(record, token);
-            let payload = STANDARD.encode(payload);
-            self.running.tell(&format!("send {record} {} {payload}", outgoing.destination()));
-            records += 1;
+        let first = self.next;
+        match &mut self.asks {
+            Asks::Records => {
+                for message in outgoing.messages() {
+                    let payload = STANDARD.encode(payload_of(self.codec, message.as_ref()));
+                    let destination = outgoing.destination();
+                    self.running.tell(&format!("send {} {destination} {payload}", self.next));
+                    self.next += 1;
+                }
+            }
+            Asks::Calls { heads } => {
+                heads.clear();
+                let mut bytes = 0;
+                for message in outgoing.messages() {
+                    let payload = payload_of(self.codec, message.as_ref());
+                    // A load has payloads of one size.
+                    bytes = payload.len();
+                    heads.extend_from_slice(&payload[..bytes.min(Header::LENGTH)]);
+                }
+                self.running.tell(&format!("call {first} {bytes} {}", STANDARD.encode(heads)));
+                self.next += 1;
+            }
         }
+        self.records.extend((first..self.next).map(|record| (record, token)));
+        let records = (self.next - first) as usize;
         self.sends.insert(token, Unanswered { records, error: None });
         Ok(())
     }
@@ -146,6 +182,10 @@ impl Sink for ProgramSink {
     fn shut_down(self: Box<Self>) -> ShutDown {
         Box::pin(self.running.end())
     }
+}
+
+fn payload_of(codec: NetworkCodec, message: &[u8]) -> &[u8] {
+    codec.decode(message).map_or(&[], |decoded| decoded.payload)
 }
 
 fn failed(description: String) -> SinkError {

@@ -10,7 +10,7 @@ use connect::event::{Encoding, EventBatch, PartitionId, Receipt};
 use connect::sink::ErrorClass;
 use connect::source::{ShutDown, Source, SourceError, SourceEvent, StartPosition};
 
-use super::{Half, ProgramError, Running, Topic, number, split};
+use super::{Half, ProgramError, Reached, Running, number, split};
 use crate::roles::backend::MessageCodec as _;
 use crate::roles::kafka_codec::KafkaCodec;
 
@@ -25,9 +25,9 @@ pub(in crate::roles) struct ProgramSource {
 }
 
 impl ProgramSource {
-    pub(in crate::roles) async fn start(topic: &Topic<'_>) -> Result<Self, ProgramError> {
-        let running = Running::start(topic, Half::Consumer).await?;
-        let partitions = topic.partitions;
+    pub(in crate::roles) async fn start(reached: &Reached<'_>) -> Result<Self, ProgramError> {
+        let running = Running::start(reached, Half::Consumer).await?;
+        let partitions = reached.partitions;
         Ok(Self { running, partitions, gathered: EventBatch::default(), ready: VecDeque::new() })
     }
 

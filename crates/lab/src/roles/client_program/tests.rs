@@ -1,9 +1,11 @@
 //! Programs that are shell scripts, which speak with nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use connect::event::EventBatch;
 use connect::sink::{OutgoingBatch, SendToken, Sink as _};
@@ -11,9 +13,14 @@ use connect::source::{Source as _, SourceEvent, StartPosition};
 
 use connect::event::PartitionId;
 
+use super::reached::By;
 use super::*;
+use crate::clock::{RunClock, RunTime};
+use crate::payload::{Header, PayloadWriter};
+use crate::roles::amqp_codec::AmqpCodec;
 use crate::roles::backend::MessageCodec as _;
 use crate::roles::kafka_codec::KafkaCodec;
+use crate::scenario::{Buffering, Connections, Delay, KafkaProperties, Producer, Protocol};
 
 fn program(script: &str) -> ClientProgram {
     ClientProgram {
@@ -26,8 +33,23 @@ fn program(script: &str) -> ClientProgram {
     }
 }
 
-fn topic<'a>(program: &'a ClientProgram, properties: &'a KafkaProperties) -> Topic<'a> {
-    Topic { program, name: "events", partitions: 2, properties, clock: RunClock::starting_now() }
+fn topic<'a>(program: &'a ClientProgram, properties: &'a KafkaProperties) -> Reached<'a> {
+    Reached {
+        program,
+        protocol: Protocol::Kafka,
+        name: "events",
+        partitions: 2,
+        clock: RunClock::starting_now(),
+        by: By::Properties(properties),
+        producer: None,
+    }
+}
+
+fn hub<'a>(program: &'a ClientProgram, producer: &'a Producer) -> Reached<'a> {
+    let by = By::ConnectionString { text: "Endpoint=sb://here", authority: Some("/tmp/ca.pem".as_ref()) };
+    let clock = RunClock::starting_now();
+    let producer = Some(producer);
+    Reached { program, protocol: Protocol::Amqp, name: "events", partitions: 2, clock, by, producer }
 }
 
 async fn sink(script: &str) -> Result<ProgramSink, ProgramError> {
@@ -123,16 +145,59 @@ async fn a_program_that_ends_ends_the_sink_and_the_source() {
     }
 }
 
+/// Two events are one line, and one answer.
 #[tokio::test]
-async fn the_document_names_the_variables_that_a_program_gets() {
+async fn a_call_is_a_line_with_the_heads_of_its_events() {
+    let script = r#"test "$PARSHALL_PROTOCOL $PARSHALL_CONNECTIONS $PARSHALL_POOL" = "amqp pooled 7" || exit 7
+        echo ready
+        while read word number bytes heads; do
+            case "$word $number $bytes" in "call 0 32") echo "sent 0";; *) echo "failed $number $heads";; esac
+        done"#;
+    let producer = Producer { connections: Connections::Pooled, pool: 7, ..Producer::default() };
+    let program = program(script);
+    let mut sink = ProgramSink::start(&hub(&program, &producer)).await.expect("it is ready");
+    assert_eq!(sink.destinations(), 1, "who sends chooses the partition");
+    let writer = PayloadWriter::new(32, 1).expect("a possible length");
+    let mut batch = EventBatch::default();
+    let mut heads = Vec::new();
+    for sequence in 0..2 {
+        let header = Header { run: 1, stream: 2, sequence, intended: RunTime::from_micros(3) };
+        let mut payload = [0; 32];
+        writer.write(header, RunTime::from_micros(4), &mut payload);
+        heads.extend_from_slice(&header.to_bytes());
+        let mut message = BytesMut::new();
+        AmqpCodec.encode(None, &payload, &mut message);
+        batch.push_message(&Bytes::from(message), 0);
+    }
+    for token in [1, 2] {
+        sink.send(SendToken(token), OutgoingBatch::new(0, &batch, &[0, 1])).expect("there is room");
+    }
+    let mut outcomes = Vec::new();
+    while outcomes.len() < 2 {
+        poll_fn(|context| sink.poll_outcomes(context, &mut outcomes)).await.expect("it goes on");
+    }
+    assert!(outcomes[0].result.is_ok());
+    let error = outcomes[1].result.as_ref().expect_err("it is refused");
+    assert_eq!(error.description, STANDARD.encode(&heads), "all heads, and nothing else");
+    Box::new(sink).shut_down().await;
+}
+
+/// The variables in the document, and those that programs of all kinds get.
+#[test]
+fn the_document_names_the_variables_that_a_program_gets() {
     let document = include_str!("../../../../../docs/external-clients.md");
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `PARSHALL_")?.split('`').next());
-    let documented: Vec<String> = rows.map(|name| format!("PARSHALL_{name}")).collect();
-    assert_eq!(documented.len(), 5);
-    let script = r#"for name in $(env | sed -n 's/^\(PARSHALL_[A-Z_]*\)=.*/\1/p' | sort); do all="$all $name"; done
-        echo "error$all""#;
-    let error = sink(script).await.expect_err("it says them in place of a reason").to_string();
-    let (_, told) = error.split_once(": ").expect("a reason");
-    let told: Vec<&str> = told.split(' ').collect();
-    assert!(documented.iter().all(|name| told.contains(&name.as_str())), "{told:?}");
+    let documented: BTreeSet<String> = rows.map(|name| format!("PARSHALL_{name}")).collect();
+    let program = program("true");
+    let properties = KafkaProperties::from_iter([("acks", "1")]);
+    let producer = Producer {
+        connections: Connections::Pooled,
+        buffering: Buffering::Safe,
+        delay: Delay::After(Duration::from_millis(5)),
+        ..Producer::default()
+    };
+    let of = |reached: &Reached<'_>| reached.variables(Half::Producer).expect("no property has two lines");
+    let told = [of(&topic(&program, &properties)), of(&hub(&program, &producer))];
+    let told: BTreeSet<String> = told.iter().flat_map(|all| all.keys().map(ToString::to_string)).collect();
+    assert_eq!(documented, told);
 }

@@ -11,7 +11,8 @@ use crate::{
     results::Role,
     roles::{protocol::DoneBy, service_config::ServiceConfig},
     scenario::{
-        self, EndClient, Entity, KafkaProperties, Payload, Producer, Protocol, Readiness, Secret, Transport,
+        self, ClientProgram, EndClient, Entity, KafkaProperties, Payload, Producer, Protocol, Readiness,
+        Secret, Transport,
     },
     verify::Expectation,
 };
@@ -53,6 +54,9 @@ pub struct Endpoint {
     /// The producer that sends there, where that is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<Producer>,
+    /// The program that is this producer, where one is and Kafka is not spoken: there the access to Kafka has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProducerProgram>,
     /// A file of certificates to trust besides those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<PathBuf>,
@@ -77,6 +81,16 @@ pub struct KafkaAccess {
     pub clock: RunClock,
     /// All that it is told.
     pub properties: KafkaProperties,
+}
+
+/// A producer that is a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProducerProgram {
+    /// The program.
+    pub client: Box<ClientProgram>,
+    /// The time of the run on the lab's machine, where it runs.
+    pub clock: RunClock,
 }
 
 /// Where a reader without a checkpoint begins.

@@ -29,7 +29,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use self::config::{
-    Endpoint, ExternalConfig, KafkaAccess, LoadConfig, ReadFrom, RelayConfig, RoleConfig, SinkConfig,
+    Endpoint, ExternalConfig, KafkaAccess, LoadConfig, ProducerProgram, ReadFrom, RelayConfig, RoleConfig,
+    SinkConfig,
 };
 pub use self::counters::{
     Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters, SocketUse,
@@ -319,6 +320,7 @@ mod tests {
             kafka: None,
             certificate_authority: None,
             producer: None,
+            program: None,
             entity: scenario::Entity::Hub(scenario::Hub {
                 name: "source".to_owned(),
                 partitions: 4,

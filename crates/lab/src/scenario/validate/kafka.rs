@@ -12,8 +12,8 @@ use pipeline::kafka::BOOTSTRAP;
 use crate::results::Role;
 use crate::scenario::kafka;
 use crate::scenario::{
-    ClientProgram, End, EndClient, Entities, Entity, KafkaCluster, KafkaProperties, Parameters, Protocol,
-    ServiceCommand, Target, Transport,
+    Buffering, ClientProgram, End, EndClient, Entities, Entity, KafkaClient, KafkaCluster, KafkaProperties,
+    Parameters, Payload, Protocol, ServiceCommand, Target, Transport,
 };
 
 impl Rules<'_> {
@@ -80,9 +80,21 @@ impl Rules<'_> {
             }
         }
         if end.connection.protocol != Protocol::Kafka {
-            for key in ["client", "properties"] {
-                if self.document.value(&format!("{path}.{key}")).is_some() {
-                    return mistake(key, "it is for ends that speak Kafka", "add `protocol: kafka`");
+            if self.document.value(&format!("{path}.properties")).is_some() {
+                return mistake("properties", OF_KAFKA, "add `protocol: kafka`");
+            }
+            match (&end.kafka.client, &end.producer) {
+                (EndClient::Program(program), Some(_)) => {
+                    self.client_program(place, program, end, parameters)?
+                }
+                (EndClient::Ours(KafkaClient::Native), Some(_)) => {}
+                _ if self.document.value(&format!("{path}.client")).is_none() => {}
+                _ => {
+                    return mistake(
+                        "client",
+                        OF_KAFKA,
+                        "add `protocol: kafka`, or a `producer` that it is to be",
+                    );
                 }
             }
             if *target != Target::Embedded && target.namespace().is_none() {
@@ -117,7 +129,7 @@ impl Rules<'_> {
         let client = match &end.kafka.client {
             EndClient::Ours(client) => client.available(),
             // What it takes, only it knows.
-            EndClient::Program(program) => return self.client_program(place, program, parameters),
+            EndClient::Program(program) => return self.client_program(place, program, end, parameters),
         };
         let Some(client) = client else {
             let reason = "this build has no librdkafka";
@@ -158,9 +170,21 @@ impl Rules<'_> {
         &self,
         place: &EndPlace<'_>,
         program: &ClientProgram,
+        end: &End,
         parameters: &Parameters,
     ) -> Result<(), SettingsError> {
         let path = format!("{}.client", place.path);
+        if end.connection.transport != Transport::Tcp {
+            let reason = "a client that is a program is told how it reaches the service over TCP";
+            let at = place.of_key(self.document, "transport");
+            return Err(self.document.mistake(&at, reason, "leave it out"));
+        }
+        let buffering = end.producer.as_ref().map(|producer| producer.buffering);
+        if buffering == Some(Buffering::Unsafe) {
+            let reason = "a program says of each call whether its events are stored";
+            let at = format!("{}.producer.buffering", place.path);
+            return Err(self.document.mistake(&at, reason, "write `safe`, or choose a client of ours"));
+        }
         if program.command.first().is_none_or(String::is_empty)
             || program.command.iter().any(|word| word.contains('\0'))
         {
@@ -219,6 +243,9 @@ fn reached(end: &End, target: &Target) -> KafkaProperties {
     let text = target.namespace().map_or_else(embedded, |it| it.connection_string.reveal().to_owned());
     text.parse().map(|parsed| kafka::of_namespace(&parsed, None)).unwrap_or_default()
 }
+
+/// Whose clients can be chosen and set up.
+const OF_KAFKA: &str = "it is for ends that speak Kafka";
 
 /// What speaks HTTP.
 const ONLY_PRODUCERS: &str = "only a producer speaks HTTP: `topology.load.producer`";

@@ -123,7 +123,7 @@ impl Rules<'_> {
             return Err(self.document.mistake("load.rate", reason, "set `load.burst`, such as to 1000"));
         }
         self.within("load.workers", load.workers, 1..=256)?;
-        self.within("load.callers", load.callers, 1..=1000)?;
+        self.within("load.callers", load.callers, 1..=100_000)?;
         self.within("load.batch", load.batch, 1..=10_000)?;
         self.within("load.in_flight", load.in_flight, 1..=1000)?;
         self.within("load.backlog", load.backlog, 1..=MOST_EVENTS)?;

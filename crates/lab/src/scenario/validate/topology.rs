@@ -205,10 +205,6 @@ impl Rules<'_> {
             let reason = "a producer sends payloads of one size";
             return Err(self.document.mistake("load.payload", reason, "write a size, such as `200 B`"));
         }
-        if end.kafka.client.program().is_some() {
-            let reason = "the producer is a client itself";
-            return Err(self.document.mistake("topology.load.client", reason, "leave `client` out"));
-        }
         Ok(())
     }
 

@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import parshall.peer.Lines;
 
 /** Receives the partitions that it is told to open, and says each record with the instant at which it had it. */
 final class ConsumerHalf {

@@ -1,5 +1,7 @@
 package parshall.client;
 
+import parshall.peer.Lines;
+
 /** One half of a client, as a role of the lab starts it: see docs/external-clients.md. */
 public final class Main {
     private Main() {
@@ -15,20 +17,8 @@ public final class Main {
                 new ConsumerHalf(settings, lines).run();
             }
         } catch (Exception error) {
-            lines.say("error " + withCauses(error));
+            lines.say("error " + Lines.withCauses(error));
             System.exit(1);
         }
-    }
-
-    /** An error with its causes, in one line. */
-    static String withCauses(Throwable error) {
-        StringBuilder text = new StringBuilder();
-        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
-            text.append(text.isEmpty() ? "" : ": ").append(cause.getClass().getSimpleName());
-            if (cause.getMessage() != null) {
-                text.append(": ").append(cause.getMessage().replace('\n', ' '));
-            }
-        }
-        return text.toString();
     }
 }

@@ -1,6 +1,7 @@
 package parshall.client;
 
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 
@@ -57,6 +58,18 @@ record Settings(String half, String topic, int partitions, long epochNs, Propert
             own.setProperty(ours, name.equals("security.protocol") ? value.toUpperCase() : value);
         }
         return own;
+    }
+
+    /** For how long records wait for others, where the program is a producer that is called. */
+    Optional<String> linger() {
+        String connections = System.getenv("PARSHALL_CONNECTIONS");
+        if (connections == null) {
+            return Optional.empty();
+        }
+        if (!connections.equals("single")) {
+            throw new IllegalArgumentException("kafka-clients is measured with one producer: write `connections: single`");
+        }
+        return Optional.of(System.getenv().getOrDefault("PARSHALL_DELAY_MS", "0"));
     }
 
     /** Microseconds of the run. */

@@ -1,0 +1,43 @@
+package parshall.compat;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The official producer as the producer of a load in a run of the lab: {@code peers/java-producer}. */
+class LabProducerTest {
+    @TempDir
+    Path directory;
+
+    @Test
+    void it_makes_the_calls_of_a_load_in_every_way() throws Exception {
+        LabClient client = new LabClient(directory);
+        List<Map<?, ?>> cases = client.run("""
+            scenario: producers
+            clients: {java: {command: %s}}
+            topology:
+              entities: {in: {hub: events, partitions: 2}}
+              load: {to: in, client: java, producer: {}}
+              sink: in
+              measure: load
+            embedded: {log_per_hub: 64 MiB}
+            load: {mode: closed, callers: 10, payload: 200 B, batch: 1}
+            phases: {warm_up: 200 ms, measure: 500 ms, drain: 20 s}
+            trials: 1
+            sweeps:
+              ways:
+                load.seed:
+                  name: way
+                  values:
+                    - {value: 1, name: isolated, topology.load.producer.connections: per-event}
+                    - {value: 2, name: batches, load.batch: 20, topology.load.producer.connections: pooled, topology.load.producer.pool: 3}
+                    - {value: 3, name: buffered, topology.load.producer.buffering: safe, topology.load.producer.delay: 1 s, load.callers: 20000}
+            """.formatted(client.command("java-producer", "parshall.peer.Main")));
+        assertEquals(3, cases.size());
+        cases.forEach(each -> LabClient.check(each, 10));
+    }
+}
