@@ -10,7 +10,7 @@ SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench bench-kafka bench-mirror lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka
+.PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench bench-kafka bench-mirror bench-send lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-send
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -70,6 +70,10 @@ bench-mirror: ## the relay against MirrorMaker 2, on one core each: a table of r
 	peers/mirror-maker/build
 	peers/kafka-load/mirror.py --parshall target/release/parshall --out target/bench-mirror
 
+bench-send: ## `send` against `kcat -P`, and our producer against librdkafka, Java and `oha`: a table of ratios (a quarter of an hour)
+	$(CARGO) build --release --locked -p parshall -p kafka-load
+	peers/send/bench.py --parshall target/release/parshall --out target/bench-send
+
 lint: ## rustfmt and clippy; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -82,7 +86,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (needs nightly and cargo-fuzz)
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-peers: peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka ## the studies' forwarders and clients on the official SDKs, to compare with
+peers: peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-send ## the studies' forwarders and clients on the official SDKs, to compare with
 
 peers-java: ## the fan-out forwarder on three versions of the Java SDK (needs a JDK and Maven)
 	peers/java-event-hubs/build $(JAVA_SDK_VERSIONS)
@@ -96,6 +100,13 @@ peers-spring-service-bus: ## the queue forwarder behind the Spring Cloud Azure b
 peers-kafka: ## the clients of Kafka that are programs: kafka-clients (needs a JDK and Maven) and confluent-kafka (Python)
 	peers/kafka-clients/build
 	peers/confluent-kafka/build
+
+peers-producers: ## the official producers of Event Hubs, in Java (needs a JDK and Maven) and Python
+	peers/java-producer/build
+	peers/python-producer/build
+
+peers-send: ## `oha`, for `make bench-send` (some minutes)
+	peers/send/build
 
 peers-rust: ## the fan-out forwarder on the Rust SDK
 	$(CARGO) build --release --locked --manifest-path peers/rust-event-hubs/Cargo.toml --target-dir peers/rust-event-hubs/target

@@ -38,6 +38,6 @@ class LabProducerTest {
                     - {value: 3, name: buffered, topology.load.producer.buffering: safe, topology.load.producer.delay: 1 s, load.callers: 20000}
             """.formatted(client.command("java-producer", "parshall.peer.Main")));
         assertEquals(3, cases.size());
-        cases.forEach(each -> LabClient.check(each, 10));
+        cases.forEach(each -> LabClient.check(each, 5));
     }
 }
