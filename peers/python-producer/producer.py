@@ -70,10 +70,11 @@ class Kept(Way):
     def __init__(self, count):
         self.clients = [connect() for _ in range(count)]
         self.free = queue.SimpleQueue()
-        for client in self.clients:
-            # The link is attached, since it says how large a batch may be.
-            client.create_batch()
-            self.free.put(client)
+        with ThreadPoolExecutor(THREADS) as threads:
+            for client, batch in zip(self.clients, [threads.submit(client.create_batch) for client in self.clients]):
+                # The link is attached, since it says how large a batch may be.
+                batch.result()
+                self.free.put(client)
 
     def call(self, call):
         client = self.free.get()

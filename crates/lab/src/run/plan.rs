@@ -126,13 +126,15 @@ impl<'a> TrialPlan<'a> {
             && (roles.of(role).is_some() || roles.of(Role::Service).is_some())
     }
 
-    /// How much longer than our own roles a command may take to be ready.
+    /// How much longer than our own roles a command, or programs that are clients, may take to be ready.
     pub(super) fn time_to_be_ready(&self) -> Duration {
         let sut = &self.parameters.sut;
-        match (&sut.command, &sut.ready) {
+        let of_command = match (&sut.command, &sut.ready) {
             (None, _) => Duration::ZERO,
             (Some(_), ready) => time_of(ready, sut.ready_within),
-        }
+        };
+        let clients = self.topology.ends().filter_map(|end| end.kafka.client.program());
+        clients.map(|client| client.ready_within).fold(of_command, Duration::max)
     }
 
     /// The command that makes the service, if one does, and how clients reach it: at `port`, which is free.
