@@ -13,7 +13,7 @@ use crate::results::Role;
 use crate::scenario::kafka;
 use crate::scenario::{
     Buffering, ClientProgram, End, EndClient, Entities, Entity, KafkaClient, KafkaCluster, KafkaProperties,
-    Parameters, Payload, Protocol, ServiceCommand, Target, Transport,
+    Parameters, Protocol, ServiceCommand, Target, Transport,
 };
 
 impl Rules<'_> {
