@@ -7,7 +7,7 @@ JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
 # The same for queues. One version of the study is no longer published; scenarios/queue-forward.yaml says what replaces it.
 SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
 SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
-FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery sidecar sql_filter structured_message
+FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery rest_request rest_response sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench bench-kafka bench-mirror bench-send lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-send

@@ -46,6 +46,7 @@ fn main() -> io::Result<()> {
     seed_kafka_responses(&corpus.join("kafka_response"))?;
     seed_kafka_record_batch(&corpus.join("kafka_record_batch"))?;
     seed_rest_request(&corpus.join("rest_request"))?;
+    seed_rest_response(&corpus.join("rest_response"))?;
     seed_structured_message(&corpus.join("structured_message"))
 }
 
@@ -124,7 +125,6 @@ fn record_batch() -> Vec<u8> {
     batch
 }
 
-/// Messages of one segment and of three, after the length of their content and that of the parts in which they come.
 /// Requests with one event, with a batch, and with chunks, each behind the byte that says how it is cut.
 fn seed_rest_request(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
@@ -141,6 +141,21 @@ fn seed_rest_request(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Responses with each kind of end.
+fn seed_rest_response(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for (name, response) in [
+        ("created", "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"),
+        ("busy", "HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 3\r\n\r\nwhy"),
+        ("chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
+        ("until-the-end", "HTTP/1.0 200 OK\r\n\r\nall of it"),
+    ] {
+        fs::write(folder.join(name), response)?;
+    }
+    Ok(())
+}
+
+/// Messages of one segment and of three, after the length of their content and that of the parts in which they come.
 fn seed_structured_message(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let encoded = |content_length: u16| {
