@@ -122,9 +122,7 @@ fn gathering(sweep: &str, all: &[Way<'_>]) -> Option<CrossCaseFinding> {
             way.producer.max_events.map(|events| format!(" or {}", counted(events, "event", "events")));
         format!("waits for {until}{}", full.unwrap_or_default())
     };
-    let beside = |way: &Way<'_>| {
-        format!("{} at a p99 of {}", rate(way.per_s), duration_us(way.call_p99_us))
-    };
+    let beside = |way: &Way<'_>| format!("{} at a p99 of {}", rate(way.per_s), duration_us(way.call_p99_us));
     let message = format!(
         "events that come one by one, from {} over {}: sent by themselves {} events/s at a p99 of {}; through a buffer that {}, {}; \
          through one that {}, {}",
