@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut fields = [EMPTY_FIELD; FIELDS_MAX];
     let cut = ResponseHead::parse(&bytes[..head.length - 1], &mut fields);
     assert!(matches!(cut, Ok(None)), "{cut:?}");
-    if head.framing == Framing::Chunked {
+    if head.framing == Some(Framing::Chunked) {
         let (mut decoder, mut body) = (Decoder::new(MOST), Vec::new());
         if let Ok(used) = decoder.read(&bytes[head.length..], &mut body) {
             assert!(used <= bytes.len() - head.length && body.len() <= MOST);

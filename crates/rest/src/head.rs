@@ -6,6 +6,9 @@
 
 pub use httparse::{EMPTY_HEADER as EMPTY_FIELD, Header as Field};
 
+pub use crate::framing::Framing;
+use crate::framing::{Seen, Unclear, has_bare_line_feed};
+
 /// The head of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
@@ -23,15 +26,6 @@ pub struct Head<'a> {
     pub keeps_alive: bool,
     /// Whether it sends the body only when it is told to go on.
     pub expects_continue: bool,
-}
-
-/// Where a body ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
-    /// After so many bytes.
-    Length(u64),
-    /// After the last of its chunks.
-    Chunked,
 }
 
 /// Why the bytes are no head that is served. The connection has to end, since nobody knows where the next one begins.
@@ -109,10 +103,8 @@ impl<'a> Head<'a> {
         length: usize,
         is_latest: bool,
     ) -> Result<Self, HeadError> {
-        let (mut content_length, mut is_chunked, mut hosts) = (None, false, 0);
-        let (mut keeps_alive, mut expects_continue) = (is_latest, false);
+        let (mut seen, mut hosts, mut expects_continue) = (Seen::default(), 0, false);
         for field in fields {
-            // Most fields are told from those that count here by their lengths.
             match field.name.len() {
                 4 if field.name.eq_ignore_ascii_case("host") => hosts += 1,
                 6 if field.name.eq_ignore_ascii_case("expect") => {
@@ -121,29 +113,11 @@ impl<'a> Head<'a> {
                     }
                     expects_continue = is_latest;
                 }
-                10 if field.name.eq_ignore_ascii_case("connection") => {
-                    keeps_alive &= !has_token(field.value, "close");
-                }
-                14 if field.name.eq_ignore_ascii_case("content-length") => {
-                    let length = decimal(field.value).ok_or(HeadError::Length)?;
-                    if content_length.replace(length).is_some() {
-                        return Err(HeadError::Length);
-                    }
-                }
-                17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    if is_chunked || !is_latest || !field.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(HeadError::TransferEncoding);
-                    }
-                    is_chunked = true;
-                }
-                _ => {}
+                _ => seen.field(field, is_latest)?,
             }
         }
-        let framing = match (content_length, is_chunked) {
-            (Some(_), true) => return Err(HeadError::TwoFramings),
-            (None, true) => Framing::Chunked,
-            (length, false) => Framing::Length(length.unwrap_or(0)),
-        };
+        let framing = seen.framing()?.unwrap_or(Framing::Length(0));
+        let keeps_alive = is_latest && !seen.closes;
         if hosts > 1 || (hosts == 0 && is_latest) {
             return Err(HeadError::Host);
         }
@@ -163,24 +137,14 @@ pub fn field<'a>(fields: &[Field<'a>], name: &str) -> Option<&'a [u8]> {
     fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
 }
 
-pub(crate) fn has_bare_line_feed(head: &[u8]) -> bool {
-    let mut before = 0;
-    let mut is_bare = false;
-    for byte in head {
-        is_bare |= (*byte == b'\n') & (before != b'\r');
-        before = *byte;
+impl From<Unclear> for HeadError {
+    fn from(unclear: Unclear) -> Self {
+        match unclear {
+            Unclear::Length => Self::Length,
+            Unclear::TwoFramings => Self::TwoFramings,
+            Unclear::TransferEncoding => Self::TransferEncoding,
+        }
     }
-    is_bare
-}
-
-pub(crate) fn has_token(value: &[u8], token: &str) -> bool {
-    value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
-}
-
-/// A number without sign, separators or leading blanks, of at most 18 digits: longer ones fit nowhere.
-pub(crate) fn decimal(value: &[u8]) -> Option<u64> {
-    let is_plain = (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
-    is_plain.then(|| value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
 /// Fields that a request may have.

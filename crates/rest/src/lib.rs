@@ -13,6 +13,7 @@ pub mod answer;
 pub mod batch;
 pub mod broker_properties;
 pub mod chunked;
+mod framing;
 pub mod head;
 pub mod message;
 pub mod property;

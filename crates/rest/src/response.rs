@@ -5,7 +5,9 @@
 
 pub use httparse::{EMPTY_HEADER as EMPTY_FIELD, Header as Field};
 
-use crate::head::{FIELDS_MAX, decimal, field, has_bare_line_feed, has_token};
+pub use crate::framing::Framing;
+use crate::framing::{Seen, Unclear, has_bare_line_feed};
+use crate::head::{FIELDS_MAX, field};
 
 /// The head of a response.
 #[derive(Debug, Clone, Copy)]
@@ -16,21 +18,10 @@ pub struct ResponseHead<'a> {
     pub fields: &'a [Field<'a>],
     /// How many bytes the head has.
     pub length: usize,
-    /// What follows it.
-    pub framing: Framing,
+    /// Where its body ends; with the connection, if it does not say.
+    pub framing: Option<Framing>,
     /// Whether the service takes another request on the same connection.
     pub keeps_alive: bool,
-}
-
-/// Where a body ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
-    /// After so many bytes.
-    Length(u64),
-    /// After the last of its chunks.
-    Chunked,
-    /// With the connection.
-    End,
 }
 
 /// Why the bytes are no head of a response.
@@ -69,38 +60,14 @@ impl<'a> ResponseHead<'a> {
             return Err(ResponseError::LineEnd);
         }
         let fields: &'a [Field<'a>] = response.headers;
-        let mut keeps_alive = version >= 1;
-        let (mut content_length, mut is_chunked) = (None, false);
-        for field in fields {
-            match field.name.len() {
-                10 if field.name.eq_ignore_ascii_case("connection") => {
-                    keeps_alive &= !has_token(field.value, "close");
-                }
-                14 if field.name.eq_ignore_ascii_case("content-length") => {
-                    let length = decimal(field.value).ok_or(ResponseError::Framing)?;
-                    if content_length.replace(length).is_some() {
-                        return Err(ResponseError::Framing);
-                    }
-                }
-                17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    if is_chunked || !field.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(ResponseError::Framing);
-                    }
-                    is_chunked = true;
-                }
-                _ => {}
-            }
-        }
+        let mut seen = Seen::default();
+        fields.iter().try_for_each(|field| seen.field(field, true))?;
         // These have no body, whatever they say of one.
-        let is_bare = matches!(status, 100..200 | 204 | 304);
-        let framing = match (content_length, is_chunked) {
-            _ if is_bare => Framing::Length(0),
-            (Some(_), true) => return Err(ResponseError::Framing),
-            (None, true) => Framing::Chunked,
-            (Some(length), false) => Framing::Length(length),
-            (None, false) => Framing::End,
+        let framing = match status {
+            100..200 | 204 | 304 => Some(Framing::Length(0)),
+            _ => seen.framing()?,
         };
-        keeps_alive &= framing != Framing::End;
+        let keeps_alive = version >= 1 && !seen.closes && framing.is_some();
         Ok(Some(Self { status, fields, length, framing, keeps_alive }))
     }
 
@@ -108,6 +75,12 @@ impl<'a> ResponseHead<'a> {
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&'a str> {
         field(self.fields, name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+}
+
+impl From<Unclear> for ResponseError {
+    fn from(_: Unclear) -> Self {
+        Self::Framing
     }
 }
 
@@ -129,7 +102,7 @@ mod tests {
         with(text, |head| {
             let head = head.unwrap().unwrap();
             assert_eq!((head.status, head.length), (401, text.len() - 4));
-            assert_eq!((head.framing, head.keeps_alive), (Framing::Length(4), true));
+            assert_eq!((head.framing, head.keeps_alive), (Some(Framing::Length(4)), true));
             assert_eq!(head.text("retry-after"), Some("2"));
         });
     }
@@ -137,16 +110,16 @@ mod tests {
     #[test]
     fn where_a_body_ends_decides_whether_the_connection_stays() {
         for (text, framing, keeps_alive) in [
-            ("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n", Framing::Chunked, true),
-            ("HTTP/1.1 200 OK\r\n\r\n", Framing::End, false),
-            ("HTTP/1.1 204 No Content\r\n\r\n", Framing::Length(0), true),
-            ("HTTP/1.1 100 Continue\r\n\r\n", Framing::Length(0), true),
+            ("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n", Some(Framing::Chunked), true),
+            ("HTTP/1.1 200 OK\r\n\r\n", None, false),
+            ("HTTP/1.1 204 No Content\r\n\r\n", Some(Framing::Length(0)), true),
+            ("HTTP/1.1 100 Continue\r\n\r\n", Some(Framing::Length(0)), true),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: te, Close\r\n\r\n",
-                Framing::Length(1),
+                Some(Framing::Length(1)),
                 false,
             ),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", Framing::Length(1), false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", Some(Framing::Length(1)), false),
         ] {
             with(text, |head| {
                 let head = head.unwrap().unwrap();

@@ -199,9 +199,9 @@ impl HttpConnection {
                     status: head.status,
                     retry_after: retry_after.map(Duration::from_secs),
                     rest: match head.framing {
-                        Framing::Length(length) => Rest::Bytes(length),
-                        Framing::Chunked => Rest::Chunks(chunked::Decoder::new(BODY_BYTES_MAX)),
-                        Framing::End => Rest::UntilTheEnd,
+                        Some(Framing::Length(length)) => Rest::Bytes(length),
+                        Some(Framing::Chunked) => Rest::Chunks(chunked::Decoder::new(BODY_BYTES_MAX)),
+                        None => Rest::UntilTheEnd,
                     },
                     keeps_alive: head.keeps_alive,
                 });
@@ -210,7 +210,6 @@ impl HttpConnection {
             self.take(length);
         }
         let input = &self.input[..self.filled];
-        let too_long = || format!("it is longer than {BODY_BYTES_MAX} bytes");
         let (used, is_done) = match self.response.as_mut().map(|response| &mut response.rest) {
             None => (0, false),
             Some(Rest::Bytes(left)) => {
@@ -229,7 +228,7 @@ impl HttpConnection {
             }
         };
         if self.body.len() > BODY_BYTES_MAX {
-            return Err(too_long());
+            return Err(format!("it is longer than {BODY_BYTES_MAX} bytes"));
         }
         self.take(used);
         Ok(if is_done { self.response.take() } else { None })

@@ -286,7 +286,7 @@ pub const NOTHING: &[u8] = b"null";
 /// The longest payload: what the largest tier of the service takes in one event.
 pub const MAXIMUM_LENGTH: usize = 20 << 20;
 
-/// Before the digits of a header as text: nobody takes it for a number.
+/// What a header as text begins with, so that it is never read as a number.
 const TEXT_MARK: u8 = b'x';
 
 const DIGITS: [u8; 16] = *b"0123456789abcdef";

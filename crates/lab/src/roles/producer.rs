@@ -184,7 +184,7 @@ impl Program {
         Ok(())
     }
 
-    /// Waits while there are too many events that nobody waits for.
+    /// Waits while too many events have no answer.
     async fn back_off(&self) {
         let Some(most) = self.how.max_pending else {
             return;

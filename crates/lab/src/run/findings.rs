@@ -16,7 +16,7 @@ use crate::{
         Severity, Stage,
     },
     roles::protocol::CHECKPOINTS_EVERY,
-    scenario::{Done, End, LoadMode, Payload},
+    scenario::{Done, End, LoadMode},
     verify::Delivery,
 };
 
@@ -102,12 +102,12 @@ pub(super) fn unidentified(plan: &TrialPlan<'_>, supervisor: &Supervisor) -> Opt
     let sinks = sinks_counters(supervisor);
     let count = sinks.iter().map(|sink| sink.events.unidentified).sum::<u64>();
     let noun = plan.noun();
-    let (missing, copy) = match &plan.parameters.load.payload {
-        Payload::Replay { .. } | Payload::Person | Payload::Nothing => (
+    let (missing, copy) = match plan.parameters.load.payload.is_identified_beside() {
+        true => (
             format!("the application property `{HEADER_PROPERTY}` is missing"),
             "forward the application properties with the body".to_owned(),
         ),
-        Payload::Size(_) => (
+        false => (
             format!("the body is shorter than the {} bytes that it begins with", Header::LENGTH),
             "forward the body byte for byte".to_owned(),
         ),

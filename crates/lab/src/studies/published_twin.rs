@@ -73,7 +73,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Two cells that are told apart by the study, and the other way round by the run.
+/// Two cells that the study orders one way and the run the other.
 fn reversed<'c, 'a>(cells: &'c [Cell<'a>]) -> Option<(&'c Cell<'a>, &'c Cell<'a>)> {
     let pairs = cells.iter().flat_map(|first| cells.iter().map(move |second| (first, second)));
     let mut told_apart = pairs.filter(|(first, second)| {

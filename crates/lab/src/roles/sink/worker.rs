@@ -477,10 +477,7 @@ impl<C: MessageCodec> Receiver<C> {
     }
 
     fn knows_sent_time(&self) -> bool {
-        match self.config.payload {
-            Payload::Size(size) => size.bytes() >= 24,
-            Payload::Replay { .. } | Payload::Person | Payload::Nothing => false,
-        }
+        matches!(self.config.payload, Payload::Size(size) if size.bytes() >= 24)
     }
 
     fn give_account(&mut self) -> WorkerOutcome {
