@@ -10,10 +10,11 @@ use std::process::Command;
 fn main() {
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let commit = env::var("PARSHALL_COMMIT").ok().filter(|commit| !commit.is_empty()).or_else(commit);
-    let shown = match commit {
+    let shown = match &commit {
         Some(commit) => format!("{version} ({commit})"),
         None => version,
     };
+    println!("cargo::rustc-env=PARSHALL_REVISION={}", commit.unwrap_or_default());
     println!("cargo::rustc-env=PARSHALL_VERSION={shown}");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=PARSHALL_COMMIT");

@@ -10,11 +10,12 @@ use connect::retry::{RetryMode, RetryPolicy};
 use connect::source::{BatchOptions, SourceOptions};
 use relay::ownership::{OwnershipMode, OwnershipOptions};
 use relay::route::Route;
-use relay::{CheckpointPolicy, RelayOptions};
+use relay::{CheckpointPolicy, DispatchUnit, Order, RelayOptions};
 use units::Random;
 
 use crate::concern;
 use crate::defect::Defect;
+use crate::refusals::{DeadLetterSink, Refusals};
 
 /// One history, but for the draws that are made while it runs.
 #[derive(Clone, Debug)]
@@ -27,7 +28,11 @@ pub struct Config {
     pub sharing: Option<Sharing>,
     /// Partitions of the source hub.
     pub partitions: u32,
-    /// Partitions of the destination hub; all of them are used.
+    /// Sinks, each of which gets every event.
+    pub sinks: u32,
+    /// A sink beside them that stores later, if there is one.
+    pub archive: Option<Archive>,
+    /// Destinations of each sink; all of them are used.
     pub destinations: u32,
     /// Events that producers append, in all.
     pub events: u32,
@@ -48,10 +53,29 @@ pub struct Config {
     /// How many milliseconds a hub takes to make an append durable, at most; 0 for a hub that keeps nothing on disk,
     /// and never crashes.
     pub commit_ms: u64,
+    /// What sinks refuse for good; none where they take everything.
+    pub refusals: Option<Refusals>,
     /// What goes wrong.
     pub faults: Faults,
     /// What is broken on purpose, to see that it is found.
     pub defect: Option<Defect>,
+}
+
+/// A sink that stores later than it accepts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Archive {
+    /// Whether it is the first of all sinks, or the last.
+    pub comes_first: bool,
+    /// A file with so many events is complete.
+    pub file_events: i64,
+    /// So is one whose first event has been in it for so many milliseconds.
+    pub every_ms: u64,
+    /// Storing a file takes up to this many milliseconds.
+    pub upload_ms: u64,
+    /// So many files are stored at once at most; then it takes nothing more.
+    pub uploads_max: usize,
+    /// The probability that what was accepted is lost instead.
+    pub lost: f64,
 }
 
 /// How several relays share the partitions.
@@ -122,6 +146,15 @@ impl Config {
     /// The history of `seed`, without a defect.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
+        let mut config = Self::draw(seed);
+        if config.relay.adapt_events {
+            // Nothing is found out from fewer than some dozens.
+            config.events *= 2;
+        }
+        config
+    }
+
+    fn draw(seed: u64) -> Self {
         let mut random = Random::for_concern(seed, concern::CONFIG);
         let random = &mut random;
         let partitions = between(random, 1, 4) as u32;
@@ -138,11 +171,14 @@ impl Config {
             0 => usize::MAX,
             _ => accepted_batch_bytes,
         };
+        let sinks = Random::for_concern(seed, concern::DISPATCH).below(4).max(1) as u32;
         Self {
             seed,
             instances: 1,
             sharing: None,
             partitions,
+            sinks,
+            archive: Self::draw_archive(seed),
             destinations,
             events: between(random, 10, 160) as u32,
             largest_message,
@@ -159,9 +195,27 @@ impl Config {
             },
             relay: relay_options(seed, destinations, random),
             commit_ms: if durable { between(random, 1, 40) } else { 0 },
+            refusals: Refusals::draw(seed),
             faults: Faults::draw(random, durable),
             defect: None,
         }
+    }
+
+    /// An archive in a third of the histories.
+    fn draw_archive(seed: u64) -> Option<Archive> {
+        let random = &mut Random::for_concern(seed, concern::ARCHIVE - 1);
+        let archive = Archive {
+            comes_first: random.chance(0.5),
+            file_events: between(random, 1, 40).cast_signed(),
+            every_ms: between(random, 1, 600),
+            upload_ms: [0, 5, 300][random.below(3) as usize],
+            uploads_max: match random.below(3) {
+                0 => between(random, 1, 3) as usize,
+                _ => usize::MAX,
+            },
+            lost: ratio(random, 0.2),
+        };
+        random.chance(0.34).then_some(archive)
     }
 
     /// The history of `seed` in which several relays share the partitions.
@@ -205,6 +259,26 @@ impl Config {
         self.sharing.is_some()
     }
 
+    /// The destinations of all sinks, and behind them the place of dead letters if there is one.
+    pub(crate) fn all_destinations(&self) -> u32 {
+        self.sinks * self.destinations + u32::from(self.dead_letters().is_some())
+    }
+
+    /// All sinks, and behind them that of dead letters if there is one.
+    pub(crate) fn all_sinks(&self) -> u32 {
+        self.sinks + u32::from(self.dead_letters().is_some())
+    }
+
+    /// Where events go that a sink refuses for good.
+    pub(crate) fn dead_letters(&self) -> Option<DeadLetterSink> {
+        self.refusals?.dead_letters
+    }
+
+    /// Whether a destination is the place of dead letters.
+    pub(crate) fn is_of_dead_letters(&self, destination: u32) -> bool {
+        destination == self.sinks * self.destinations
+    }
+
     /// The options of one instance's relay.
     pub(crate) fn relay_options(&self, instance: u32) -> RelayOptions {
         RelayOptions {
@@ -227,7 +301,40 @@ impl Config {
     /// How long it may take to carry everything once nothing fails any more.
     pub(crate) fn recovery_max(&self) -> Duration {
         let expire_ms = self.sharing.as_ref().map_or(0, |sharing| sharing.expire_ms);
-        RECOVERY_MAX + Duration::from_millis(expire_ms * 3)
+        // Where one event is sent after the other, to one sink after the other, or batch after batch waits for its checkpoint.
+        let send_ms = self.faults.delay_ms * 2 + self.commit_ms;
+        let one_by_one = match self.relay.dispatch_unit {
+            DispatchUnit::Batch => u64::from(self.events) * send_ms,
+            DispatchUnit::Event => u64::from(self.events * self.sinks) * send_ms,
+        };
+        let checkpoints_ms = u64::from(self.events) * self.faults.store_ms * 2;
+        // Or each is a file, and they are stored one after the other.
+        let files_ms = self.archive.map_or(0, |archive| u64::from(self.events) * archive.upload_ms);
+        RECOVERY_MAX
+            + Duration::from_millis(expire_ms * 3 + one_by_one + checkpoints_ms + files_ms)
+            + self.refusals_max()
+    }
+
+    /// How long it may take to find and put aside what sinks refuse for good, one after the other.
+    fn refusals_max(&self) -> Duration {
+        let Some(refusals) = &self.refusals else {
+            return Duration::ZERO;
+        };
+        let all = (1..=u64::from(self.events)).flat_map(|id| (0..self.sinks).map(move |sink| (sink, id)));
+        let refused = all.filter(|&(sink, id)| refusals.refusal(self.seed, sink, id).is_some()).count();
+        let retry = &self.relay.retry;
+        // Each is tried as often as may be, once it is found among the others of its send.
+        let tries = (retry.max_delay + Duration::from_millis(self.faults.delay_ms * 2)) * retry.attempts;
+        let finding = Duration::from_millis((self.faults.delay_ms * 2 + self.commit_ms) * 8);
+        let putting_aside = (tries + finding) * u32::try_from(refused).unwrap_or(u32::MAX);
+        match refusals.dead_letters {
+            // Each event may have to wait for one of every other partition that can't be put aside, which is tried to the end.
+            Some(place) if place.never_up => {
+                let cycle = (retry.max_delay + retry.try_timeout + SILENCE_MAX) * retry.attempts;
+                putting_aside + cycle * self.partitions * self.events
+            }
+            _ => putting_aside,
+        }
     }
 }
 
@@ -278,7 +385,7 @@ fn relay_options(seed: u64, destinations: u32, random: &mut Random) -> RelayOpti
         jitter: 0.1,
         seed,
     };
-    RelayOptions {
+    let options = RelayOptions {
         route: match random.below(3) {
             0 => Route::Random,
             1 => Route::Key,
@@ -303,6 +410,38 @@ fn relay_options(seed: u64, destinations: u32, random: &mut Random) -> RelayOpti
         restart_after: Duration::from_millis(between(random, 1, 500)),
         stop_timeout: Duration::from_secs(20),
         ..RelayOptions::new(group())
+    };
+    with_dispatch(options, &mut Random::for_concern(seed, concern::DISPATCH))
+}
+
+/// How much is in work at once, drawn from a stream of its own, the first draw of which says how many sinks there are.
+fn with_dispatch(options: RelayOptions, random: &mut Random) -> RelayOptions {
+    random.below(4);
+    let by_event = random.chance(0.5);
+    let events_at_once = match random.below(3) {
+        0 => 1,
+        1 => between(random, 2, 16) as usize,
+        _ => usize::MAX,
+    };
+    RelayOptions {
+        dispatch_unit: match by_event {
+            true => DispatchUnit::Event,
+            false => DispatchUnit::Batch,
+        },
+        events_at_once,
+        adapt_events: by_event && random.chance(0.3),
+        order: match random.below(3) {
+            0 => Order::Partition,
+            1 => Order::Key,
+            _ => Order::None,
+        },
+        sinks_at_once: match random.below(3) {
+            0 => 1,
+            1 => 2,
+            _ => usize::MAX,
+        },
+        await_checkpoint: options.checkpoint == CheckpointPolicy::EachBatch && random.chance(0.3),
+        ..options
     }
 }
 
@@ -330,6 +469,9 @@ fn count(random: &mut Random, most: u64) -> u32 {
 
 /// What a message takes in a send beyond its own bytes.
 pub(crate) const OVERHEAD: usize = 4;
+
+/// So long a connection may be silent before it is found to be broken.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(4);
 
 /// A few hundred batches one after the other, each with the longest wait for everything that it takes; see
 /// `docs/simulator.md` for what is usual.

@@ -21,6 +21,10 @@ pub enum Defect {
     SinkMisroutes,
     /// The sink flips a bit.
     SinkDamages,
+    /// The place of dead letters acknowledges what it drops.
+    DeadLettersDropped,
+    /// The archive says that it has stored what it has not.
+    ArchiveForgets,
     /// The source leaves out an event when it opens a partition again.
     SourceSkips,
     /// The source hands an event over again that it has handed over.
@@ -39,7 +43,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::StoreAnswersEarly,
         Self::StoreReordersWrites,
         Self::StoreIgnoresFences,
@@ -48,6 +52,8 @@ impl Defect {
         Self::SinkReorders,
         Self::SinkMisroutes,
         Self::SinkDamages,
+        Self::DeadLettersDropped,
+        Self::ArchiveForgets,
         Self::SourceSkips,
         Self::SourceRepeats,
         Self::SourceServesUncommitted,

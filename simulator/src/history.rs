@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use connect::sink::Sink;
 use partition_log::BlockPool;
 use relay::{Ended, Relay, RelayError, Summary};
 use tokio::time::{Instant, Sleep};
 use units::{ByteSize, Random};
 
+use crate::archive::SimulatedArchive;
 use crate::audit::Violation;
 use crate::concern;
 use crate::config::Config;
@@ -45,6 +47,12 @@ pub struct Report {
     pub refused_writes: u64,
     /// How often a relay made a partition its own that another had.
     pub takeovers: u64,
+    /// Events that were put aside, at each sink that refused them.
+    pub dead_letters: u64,
+    /// How many of those are at their sinks as well.
+    pub both: u64,
+    /// Events that came to a destination after one behind them, where the order of each key is kept.
+    pub overtakings: u64,
 }
 
 /// A history in which an invariant was broken.
@@ -243,7 +251,7 @@ impl Driver {
                 Ended::TimedOut { .. } => "its time for stopping is over",
             },
             Err(RelayError::Source(_)) => "the source failed",
-            Err(RelayError::Sink { .. }) => "the sink failed",
+            Err(RelayError::Sink { .. } | RelayError::DeadLetterSink { .. }) => "the sink failed",
             Err(RelayError::Store(_)) => "the store failed",
             Err(_) => "in an error",
         };
@@ -252,13 +260,18 @@ impl Driver {
         // A process that died in this very poll has not ended by itself.
         let alive = world.process(process).alive;
         let end_failed = world.process(process).end_failed;
+        if let Ok(summary) = &ended {
+            world.take_summary(process, &summary.metrics);
+        }
         world.end_process(process, how, !stopping);
         // What ends it may have failed before everything healed: a store's answer comes late, and a relay that stops for an
         // error finishes what is under way first.
         let well = match &ended {
             Ok(summary) => summary.ended == Ended::Finished,
             Err(RelayError::Store(_)) => true,
-            Err(RelayError::Source(_) | RelayError::Sink { .. }) => end_failed,
+            Err(RelayError::Source(_) | RelayError::Sink { .. } | RelayError::DeadLetterSink { .. }) => {
+                end_failed
+            }
             Err(_) => false,
         };
         if alive && stopping && !well {
@@ -325,16 +338,35 @@ impl Running {
             state.stop_waker = Some(context.waker().clone());
             Poll::Pending
         });
+        let sinks = (0..world.lock().config().sinks).collect::<Vec<_>>().into_iter();
+        let sinks = sinks.map(|sink| Box::new(SimulatedSink::new(world, process, sink)) as Box<dyn Sink>);
+        let mut sinks: Vec<_> = sinks.collect();
+        let archive = world.lock().config().archive;
+        if let Some(archive) = archive {
+            let place = if archive.comes_first { 0 } else { sinks.len() };
+            sinks.insert(place, Box::new(SimulatedArchive::new(world, process, archive)));
+        }
         let relay = Relay::new(
             options,
             Box::new(SimulatedSource::new(world, process)),
-            vec![Box::new(SimulatedSink::new(world, process))],
+            sinks,
             Arc::new(SimulatedStore::new(world, process)),
         )
         .expect("a history has as many destinations as its fan-out");
+        let relay = with_dead_letters(relay, world, process);
         let woken = RelayWaker::new(driver);
         Self { process, waker: Waker::from(Arc::clone(&woken)), woken, future: Box::pin(relay.run(shutdown)) }
     }
+}
+
+/// Gives a relay a place for what sinks refuse for good, if there is one.
+fn with_dead_letters(mut relay: Relay, world: &SharedWorld, process: u32) -> Relay {
+    let options = world.lock().config().dead_letters();
+    if let Some(options) = options {
+        let sink = SimulatedSink::of_dead_letters(world, process, options);
+        relay.send_dead_letters_to(Box::new(sink)).expect("the events are no records of Kafka");
+    }
+    relay
 }
 
 impl std::error::Error for Failure {}

@@ -13,9 +13,15 @@
 //!                                                checkpoint store: slow, failing, its answers lost
 //! ```
 //!
+//! Of several sinks each has destinations of its own at the destination hub, numbered through. Beside them there may be an archive, which
+//! stores later than it accepts.
+//!
+//! Events that a sink refuses for good go to a place of dead letters, the last of the destinations.
+//!
 //! [`simulate`] runs a history and says what the first broken invariant was. Which invariants there are stands in
 //! `docs/simulator.md`; they are checked at every step by what is in `audit`, which draws nothing and changes nothing.
 
+mod archive;
 mod audit;
 pub mod config;
 mod defect;
@@ -23,6 +29,7 @@ mod durable_log;
 mod history;
 mod message;
 mod process;
+mod refusals;
 mod sink;
 mod source;
 mod store;
@@ -33,6 +40,7 @@ pub use audit::Violation;
 pub use config::Config;
 pub use defect::Defect;
 pub use history::{Failure, Report, simulate};
+pub use refusals::{DeadLetterSink, Refusals};
 pub use trace::Line;
 
 /// Numbers the streams of random numbers: one for each concern, so that a draw more for one does not shift the others.
@@ -45,4 +53,8 @@ mod concern {
     pub(crate) const FAULTS: u64 = 0x51_05;
     pub(crate) const SCHEDULE: u64 = 0x51_06;
     pub(crate) const SHARING: u64 = 0x51_07;
+    pub(crate) const REFUSALS: u64 = 0x51_09;
+    pub(crate) const DISPATCH: u64 = 0x51_08;
+    /// And those that follow, one for each process.
+    pub(crate) const ARCHIVE: u64 = 0x52_00;
 }

@@ -31,7 +31,7 @@ fn main() -> io::Result<ExitCode> {
     let arguments = Arguments::parse();
     let lines = if arguments.trace { usize::MAX } else { 60 };
     let start = Instant::now();
-    let mut sums = [0_u64; 6];
+    let mut sums = [0_u64; 9];
     let mut slowest = (0, 0);
     for seed in (arguments.seed..).take(usize::try_from(arguments.histories).unwrap_or(usize::MAX)) {
         let mut config = match arguments.shared {
@@ -48,6 +48,9 @@ fn main() -> io::Result<ExitCode> {
                     report.crashes,
                     report.takeovers,
                     report.refused_writes,
+                    report.dead_letters,
+                    report.both,
+                    report.overtakings,
                 ];
                 sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
                 slowest = slowest.max((report.recovery_ms, seed));
@@ -59,11 +62,12 @@ fn main() -> io::Result<ExitCode> {
         }
     }
     let elapsed = start.elapsed().as_secs_f64();
-    let [steps, events, duplicates, crashes, takeovers, refused] = sums;
+    let [steps, events, duplicates, crashes, takeovers, refused, dead_letters, both, overtakings] = sums;
     writeln!(
         io::stdout(),
         "{} histories in {elapsed:.1} s ({:.0} per s): {steps} steps, {events} events, {duplicates} duplicates, {crashes} \
-         crashes, {takeovers} takeovers, {refused} refused checkpoints; the slowest recovery took {} ms (seed {})",
+         crashes, {takeovers} takeovers, {refused} refused checkpoints, {dead_letters} dead letters, {both} of what is at its \
+         sink too, {overtakings} overtakings; the slowest recovery took {} ms (seed {})",
         arguments.histories,
         arguments.histories as f64 / elapsed,
         slowest.0,

@@ -26,21 +26,28 @@ pub(crate) struct Process {
     pub(crate) stop_requested: bool,
     /// What its source will find.
     pub(crate) inbound: VecDeque<Inbound>,
-    /// What its sink will find.
-    pub(crate) outcomes: VecDeque<Outcome>,
     pub(crate) source_failure: Option<SourceError>,
-    pub(crate) sink_failure: Option<SinkError>,
     /// Whether it has found that its source or its sink failed as a whole.
     pub(crate) end_failed: bool,
-    /// Sends that its sink has no outcome for.
-    pub(crate) unanswered: usize,
+    /// What its sinks will find.
+    pub(crate) sinks: Vec<SinkState>,
     /// Per destination.
     pub(crate) connections: Vec<Connection>,
     pub(crate) source_waker: Option<Waker>,
-    pub(crate) sink_waker: Option<Waker>,
     pub(crate) stop_waker: Option<Waker>,
     /// Calls to the store that are to be looked at when it goes on.
     pub(crate) resume_wakers: Vec<Waker>,
+}
+
+/// One of the sinks of a process.
+#[derive(Debug, Default)]
+pub(crate) struct SinkState {
+    /// What it will find.
+    pub(crate) outcomes: VecDeque<Outcome>,
+    /// Sends that it has no outcome for.
+    pub(crate) unanswered: usize,
+    pub(crate) failure: Option<SinkError>,
+    pub(crate) waker: Option<Waker>,
 }
 
 /// What arrives from the source hub.
@@ -82,7 +89,8 @@ pub(crate) struct DriverWaker {
 }
 
 impl Process {
-    pub(crate) fn new(instance: u32, destinations: u32) -> Self {
+    /// With so many sinks, and so many destinations of all of them.
+    pub(crate) fn new(instance: u32, sinks: u32, destinations: u32) -> Self {
         Self {
             instance,
             alive: true,
@@ -91,14 +99,11 @@ impl Process {
             calls_left: None,
             stop_requested: false,
             inbound: VecDeque::new(),
-            outcomes: VecDeque::new(),
             source_failure: None,
-            sink_failure: None,
             end_failed: false,
-            unanswered: 0,
+            sinks: (0..sinks).map(|_| SinkState::default()).collect(),
             connections: (0..destinations).map(|_| Connection::default()).collect(),
             source_waker: None,
-            sink_waker: None,
             stop_waker: None,
             resume_wakers: Vec::new(),
         }
@@ -110,10 +115,12 @@ impl Process {
         }
     }
 
-    pub(crate) fn wake_sink(&mut self) {
-        if let Some(waker) = self.sink_waker.take() {
-            waker.wake();
-        }
+    pub(crate) fn sink_mut(&mut self, sink: u32) -> &mut SinkState {
+        &mut self.sinks[sink as usize]
+    }
+
+    pub(crate) fn wake_sinks(&mut self) {
+        self.sinks.iter_mut().filter_map(|sink| sink.waker.take()).for_each(Waker::wake);
     }
 }
 

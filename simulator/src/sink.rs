@@ -6,27 +6,45 @@ use connect::event::Encoding;
 use connect::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 
 use crate::config::OVERHEAD;
+use crate::refusals::DeadLetterSink;
 use crate::world::SharedWorld;
 
-/// The sink of one process.
+/// One of the sinks of a process.
 #[derive(Debug)]
 pub(crate) struct SimulatedSink {
     world: SharedWorld,
     process: u32,
+    /// Which of the sinks it is; that of dead letters comes after the others.
+    sink: u32,
+    /// Its destinations, among those of all sinks.
+    first_destination: u32,
     destinations: u32,
     batch_bytes: usize,
     unanswered_max: usize,
 }
 
 impl SimulatedSink {
-    pub(crate) fn new(world: &SharedWorld, process: u32) -> Self {
+    pub(crate) fn new(world: &SharedWorld, process: u32, sink: u32) -> Self {
         let config = world.lock().config();
         Self {
             world: world.clone(),
             process,
+            sink,
+            first_destination: sink * config.destinations,
             destinations: config.destinations,
             batch_bytes: config.announced_batch_bytes,
             unanswered_max: config.unanswered_max,
+        }
+    }
+
+    /// That of dead letters.
+    pub(crate) fn of_dead_letters(world: &SharedWorld, process: u32, options: DeadLetterSink) -> Self {
+        let sink = world.lock().config().sinks;
+        Self {
+            destinations: 1,
+            batch_bytes: usize::MAX,
+            unanswered_max: options.unanswered_max,
+            ..Self::new(world, process, sink)
         }
     }
 }
@@ -54,14 +72,15 @@ impl Sink for SimulatedSink {
             return Poll::Pending;
         }
         let process = world.process_mut(self.process);
-        if let Some(error) = process.sink_failure.take() {
+        let sink = process.sink_mut(self.sink);
+        if let Some(error) = sink.failure.take() {
             process.end_failed = true;
             return Poll::Ready(Err(error));
         }
-        if process.unanswered < self.unanswered_max {
+        if sink.unanswered < self.unanswered_max {
             return Poll::Ready(Ok(()));
         }
-        process.sink_waker = Some(context.waker().clone());
+        sink.waker = Some(context.waker().clone());
         Poll::Pending
     }
 
@@ -70,11 +89,12 @@ impl Sink for SimulatedSink {
         if !world.call(self.process) {
             return Ok(());
         }
-        if world.process_mut(self.process).unanswered >= self.unanswered_max {
-            world.note_busy(self.process, outgoing.destination());
+        let destination = self.first_destination + outgoing.destination();
+        if world.process_mut(self.process).sink_mut(self.sink).unanswered >= self.unanswered_max {
+            world.note_busy(self.process, destination);
             return Err(SinkBusy);
         }
-        world.send(self.process, token, &outgoing);
+        world.send(self.process, destination, token, &outgoing);
         Ok(())
     }
 
@@ -88,15 +108,16 @@ impl Sink for SimulatedSink {
             return Poll::Pending;
         }
         let process = world.process_mut(self.process);
-        if let Some(error) = process.sink_failure.take() {
+        let sink = process.sink_mut(self.sink);
+        if let Some(error) = sink.failure.take() {
             process.end_failed = true;
             return Poll::Ready(Err(error));
         }
-        if process.outcomes.is_empty() {
-            process.sink_waker = Some(context.waker().clone());
+        if sink.outcomes.is_empty() {
+            sink.waker = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let arrived: Vec<_> = process.outcomes.drain(..).collect();
+        let arrived: Vec<_> = sink.outcomes.drain(..).collect();
         for outcome in arrived {
             world.tell_outcome(self.process, &outcome);
             outcomes.push(SendOutcome { token: outcome.token, result: outcome.result.map_err(Box::new) });

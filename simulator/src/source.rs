@@ -207,7 +207,7 @@ pub(crate) fn events_of(batch: &EventBatch) -> Events {
 }
 
 /// The key of an event follows from its message; one in five has none.
-fn partition_key(message: &[u8]) -> String {
+pub(crate) fn partition_key(message: &[u8]) -> String {
     match message.iter().map(|&byte| u32::from(byte)).sum::<u32>() % 5 {
         0 => String::new(),
         key => format!("key {key}"),

@@ -58,6 +58,7 @@ pub(crate) enum What {
     Refused { send: u64, destination: u32, why: &'static str },
     Accepted { destination: u32, partition: u32, sequence_number: i64, times: u32 },
     Outcome { send: u64, accepted: bool },
+    Archived(Events),
     Asking { call: u64, what: &'static str },
     Claimed { call: u64, partition: u32, returned: bool },
     Writing { call: u64, partition: u32, sequence_number: i64 },
@@ -155,6 +156,7 @@ impl fmt::Display for What {
             Self::Outcome { send, accepted } => {
                 write!(f, "is told of send {send}: {}", if *accepted { "accepted" } else { "failed" })
             }
+            Self::Archived(events) => write!(f, "archived {events}"),
             Self::Asking { call, what } => write!(f, "call {call}: {what}"),
             Self::Claimed { call, partition, returned: false } => {
                 write!(f, "call {call}: the store has its claim of partition {partition}")

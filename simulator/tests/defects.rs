@@ -32,6 +32,10 @@ found! {
         SinkMisroutes, from_seed => Violation::Misrouted { .. } | Violation::Reordered { .. },
     a_sink_that_flips_a_bit_is_found:
         SinkDamages, from_seed => Violation::Damaged { .. } | Violation::Misrouted { .. },
+    a_place_of_dead_letters_that_drops_them_is_found:
+        DeadLettersDropped, from_seed => Violation::CheckpointPassesGap { .. },
+    an_archive_that_drops_what_it_says_to_be_stored_is_found:
+        ArchiveForgets, from_seed => Violation::CheckpointNotArchived { .. } | Violation::ArchiveGap { .. },
     a_source_that_leaves_out_an_event_is_found:
         SourceSkips, from_seed => Violation::SourceOutOfStep { .. },
     a_source_that_repeats_an_event_is_found:

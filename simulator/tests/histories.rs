@@ -40,6 +40,9 @@ fn run(config: impl Fn(u64) -> Config, first: u64, count: u64) {
     let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     assert!(sum(|report| report.crashes) > count, "hardly anything crashed");
     assert!(sum(|report| report.duplicates) > count, "hardly anything was sent again");
+    assert!(sum(|report| report.dead_letters) > count, "hardly anything was put aside");
+    assert!(sum(|report| report.both) > 0, "nothing was taken after it had been put aside");
+    assert!(sum(|report| report.overtakings) > count, "hardly any key was overtaken");
     if config(first).instances > 1 {
         assert!(sum(|report| report.takeovers) > count, "hardly any partition changed hands");
         assert!(sum(|report| report.refused_writes) > 0, "no owner wrote after its time");
@@ -58,8 +61,8 @@ fn from_environment(name: &str) -> Option<u64> {
     Some(text.parse().expect("a whole number"))
 }
 
-const HISTORIES_OF_ONE: u64 = 2_000;
-const HISTORIES_OF_MANY: u64 = 1_000;
+const HISTORIES_OF_ONE: u64 = 1_500;
+const HISTORIES_OF_MANY: u64 = 750;
 
 /// Enough to see what led to a broken invariant, and little enough to be read.
 const TRACE_LINES: usize = 80;

@@ -45,8 +45,19 @@ pub(crate) fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
 ///
 /// # Errors
 /// What is wrong with the authorities, as with [`trusted`].
-pub(crate) fn client_config(file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
-    let roots = trusted(file)?;
+pub fn client_config(file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    trusting(trusted(file)?)
+}
+
+/// How a client checks services that it reaches without TLS: not at all, and any other is refused. No certificate is read.
+///
+/// # Errors
+/// The cryptography can't be set up.
+pub fn trusting_nobody() -> Result<Arc<ClientConfig>, String> {
+    trusting(RootCertStore::empty())
+}
+
+fn trusting(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     // The provider is named, so that another crate's choice of features cannot make it ambiguous.
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()

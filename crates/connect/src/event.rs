@@ -98,6 +98,8 @@ pub struct EventBatch {
     vacant: Vec<Range<i64>>,
     message_bytes: usize,
     largest_message: usize,
+    /// By how much the messages are longer than those that were pushed.
+    grown_by: isize,
 }
 
 /// The bytes to forward of one event, and what keeps them, if that is known: then a long message can be sent without being
@@ -389,6 +391,79 @@ impl EventBatch {
         self.message_bytes
     }
 
+    /// The sum of all message bytes as they were pushed, whatever was [rewritten](Self::rewrite) since.
+    #[must_use]
+    pub const fn pushed_bytes(&self) -> usize {
+        self.message_bytes.saturating_add_signed(-self.grown_by)
+    }
+
+    /// Gives events other messages. `change` is asked for each event, with its index, and appends the new message to `out`, which is
+    /// empty, if it says that there is one. Everything else of an event stays. Hot path.
+    ///
+    /// The batch that `change` sees has no list of events while this lasts.
+    pub fn rewrite(
+        &mut self,
+        out: &mut Vec<u8>,
+        mut change: impl FnMut(&Self, u32, &Event, &mut Vec<u8>) -> bool,
+    ) {
+        let mut events = std::mem::take(&mut self.events);
+        let (mut bytes, mut largest) = (0, 0);
+        for (index, event) in (0..).zip(&mut events) {
+            out.clear();
+            if change(self, index, event, out) {
+                *event = self.replaced(event, out);
+            }
+            bytes += event.message_len();
+            largest = largest.max(event.message_len());
+        }
+        self.events = events;
+        self.grown_by += bytes.wrapping_sub(self.message_bytes).cast_signed();
+        (self.message_bytes, self.largest_message) = (bytes, largest);
+    }
+
+    /// An event with another message, whose bytes the batch keeps.
+    fn replaced(&mut self, event: &Event, message: &[u8]) -> Event {
+        let is_copied = event.chunk == COPIED;
+        let fits = message.len() < SHARED_MIN && self.copied.len() < COPIED_BYTES_MAX;
+        // Lengths of messages are counted in 32 bits, and a copied part lies within the bytes that are copied.
+        let length = message.len() as u32;
+        if is_copied && fits {
+            let start = self.copied.len() as u32;
+            write::bytes(&mut self.copied, message);
+            return Event { message_start: start, message_end: start + length, ..*event };
+        }
+        // Its other parts move with it.
+        let (key, offset) = (u32::from(event.partition_key_len), u32::from(event.offset_len));
+        let (chunk, start) = match fits {
+            true => {
+                let start = self.copied.len() as u32;
+                let of = &self.chunks[event.chunk as usize - 1];
+                for (part, length) in [(event.partition_key_start, key), (event.offset_start, offset)] {
+                    if length > 0 {
+                        self.copied.extend_from_slice(&of[part as usize..][..length as usize]);
+                    }
+                }
+                self.copied.extend_from_slice(message);
+                (COPIED, start)
+            }
+            false => {
+                let key = self.partition_key(event).unwrap_or_default();
+                let offset = self.offset(event).unwrap_or_default();
+                let parts = Bytes::from([key, offset, message].concat());
+                self.chunks.push(parts);
+                (self.chunks.len() as u32, 0)
+            }
+        };
+        Event {
+            chunk,
+            partition_key_start: start,
+            offset_start: start + key,
+            message_start: start + key + offset,
+            message_end: start + key + offset + length,
+            ..*event
+        }
+    }
+
     /// The length of the largest message, so that a bound for any selection of the events needs no look at them.
     #[must_use]
     pub const fn largest_message(&self) -> usize {
@@ -420,6 +495,7 @@ impl EventBatch {
         self.vacant.clear();
         self.message_bytes = 0;
         self.largest_message = 0;
+        self.grown_by = 0;
     }
 
     #[inline]
@@ -640,6 +716,45 @@ mod tests {
         assert_eq!(batch.offset(at_limit).map(<[u8]>::len), Some(65_535));
         assert_eq!(batch.partition_key(beyond).map(<[u8]>::len), Some(65_535));
         assert_eq!(batch.offset(beyond), None);
+    }
+
+    #[test]
+    fn an_event_with_another_message_keeps_all_else() {
+        let chunk: Bytes = (0..20_000).map(|at| (at % 253) as u8).collect();
+        let mut batch = EventBatch::default();
+        let lengths = [10, 200, 255, 300, 5_000];
+        for (number, length) in (0..).zip(lengths) {
+            batch.push(&chunk, &parts(20..20 + length, 0..4, 10..12, number));
+        }
+        let before: Vec<_> = batch
+            .events()
+            .iter()
+            .map(|event| {
+                (batch.partition_key(event).unwrap().to_vec(), batch.offset(event).unwrap().to_vec())
+            })
+            .collect();
+        let pushed = batch.message_bytes();
+        for length in [1, 40, 300, 4_000, 9_000] {
+            batch.rewrite(&mut Vec::new(), |batch, index, event, out| {
+                assert!(!batch.message(event).is_empty());
+                out.resize(length, index as u8);
+                index != 1
+            });
+            for (index, event) in batch.events().iter().enumerate() {
+                let (key, offset) = &before[index];
+                assert_eq!(
+                    (batch.partition_key(event), batch.offset(event)),
+                    (Some(&key[..]), Some(&offset[..]))
+                );
+                let expected = if index == 1 { chunk[20..220].to_vec() } else { vec![index as u8; length] };
+                assert_eq!(batch.message(event), expected);
+                assert_eq!(batch.shared_message(event).as_ref(), expected);
+                assert_eq!(event.sequence_number, index as i64);
+            }
+            assert_eq!(batch.message_bytes(), 4 * length + 200);
+            assert_eq!(batch.largest_message(), length.max(200));
+            assert_eq!(batch.pushed_bytes(), pushed);
+        }
     }
 
     #[test]

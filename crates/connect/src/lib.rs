@@ -9,14 +9,17 @@
 //! [`fakes`] holds a memory source, a scripted sink and more for tests of whatever is built on these traits.
 
 mod alarm;
+pub mod archive;
 pub mod batch_builder;
-mod certificates;
+pub mod certificates;
 pub mod checkpoint;
+pub mod dead_letter;
 pub mod deadline_queue;
 pub mod event;
 pub mod event_hubs;
 pub mod fakes;
 mod http;
+mod json;
 pub mod kafka;
 pub mod partition_subset;
 pub mod producer;
@@ -25,3 +28,5 @@ pub mod service;
 pub mod service_bus;
 pub mod sink;
 pub mod source;
+pub mod trace_context;
+pub mod transform;

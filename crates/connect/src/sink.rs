@@ -84,6 +84,26 @@ pub trait Sink: fmt::Debug + Send {
         outcomes: &mut Vec<SendOutcome>,
     ) -> Poll<Result<(), SinkError>>;
 
+    /// Whether it accepts events before it has stored them, and says later what is stored: an archive that collects many for a file.
+    ///
+    /// Such a sink gets each event of a partition once, in order, and one send at a time, which it answers at once: what it refuses it refuses for
+    /// good. It stores them in order. When it has lost what it has not stored, that comes again; and after [`forget`](Self::forget) a
+    /// partition begins with any event.
+    fn stores_later(&self) -> bool {
+        false
+    }
+
+    /// Appends what has been stored, or lost, of what was accepted since the last call: of a sink that [stores
+    /// later](Self::stores_later) alone. Asked after each [`poll_outcomes`](Self::poll_outcomes), which wakes the task for it, too.
+    fn take_stored(&mut self, _stored: &mut Vec<Stored>) {}
+
+    /// Nothing more of a partition comes for now: what was accepted of it is to be stored as soon as can be.
+    fn flush(&mut self, _partition: PartitionId) {}
+
+    /// What was sent of a partition and is not stored is not wanted any more, and nothing is said of it. What is being stored may be stored all
+    /// the same.
+    fn forget(&mut self, _partition: PartitionId) {}
+
     /// Why the sink as a whole can't send at the moment, if it can't: there is no connection, and it is being made again.
     #[inline]
     fn outage(&self) -> Option<&ServiceError> {
@@ -173,6 +193,24 @@ pub struct SendError {
     pub condition: String,
     /// The service's words for a person.
     pub description: String,
+}
+
+/// What became of events that a sink had accepted before it stored them.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The partition that they come from.
+    pub partition: PartitionId,
+    /// How far everything is stored; or why all that is not stored of the partition is lost. The sink has forgotten it then.
+    pub result: Result<StoredThrough, Box<SendError>>,
+}
+
+/// The last event of a partition that is stored with all before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredThrough {
+    /// Its sequence number.
+    pub sequence_number: i64,
+    /// Its offset as the service gave it; empty where there is none.
+    pub offset: String,
 }
 
 /// Why a sink as a whole cannot go on.

@@ -41,8 +41,23 @@ pub struct Progress {
     pub forwarded_per_s: Option<f64>,
     /// Events in the source that the pipeline has not received yet.
     pub lag_events: Option<u64>,
+    /// How many events there were in this trial so far.
+    pub events: EventTotals,
     /// CPU and memory of the processes that run.
     pub roles: BTreeMap<Role, RoleProgress>,
+}
+
+/// Events of a trial since its processes started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EventTotals {
+    /// Sent by the load.
+    pub sent: u64,
+    /// Received by the pipeline, or by the sink where there is none.
+    pub received: u64,
+    /// Forwarded by the pipeline, where there is one.
+    pub forwarded: u64,
+    /// Received by the sink.
+    pub arrived: u64,
 }
 
 /// What one process uses at this moment.
@@ -81,6 +96,40 @@ pub enum Phase {
 pub trait Observer: Send + Sync {
     /// Takes notice of a snapshot.
     fn progress(&self, progress: &Progress);
+
+    /// Whether it wants to see the metrics of the relays as well, which costs them a little.
+    fn wants_metrics(&self) -> bool {
+        false
+    }
+
+    /// Takes notice of the metrics of all relays, in the OpenMetrics text format, each with the number of its process.
+    fn relays(&self, metrics: &[(u32, &str)]) {
+        let _ = metrics;
+    }
+}
+
+/// Observers of one run: each sees all of it.
+#[derive(Clone, Copy)]
+pub struct Observers<'a>(pub &'a [&'a dyn Observer]);
+
+impl Observer for Observers<'_> {
+    fn progress(&self, progress: &Progress) {
+        self.0.iter().for_each(|observer| observer.progress(progress));
+    }
+
+    fn wants_metrics(&self) -> bool {
+        self.0.iter().any(|observer| observer.wants_metrics())
+    }
+
+    fn relays(&self, metrics: &[(u32, &str)]) {
+        self.0.iter().for_each(|observer| observer.relays(metrics));
+    }
+}
+
+impl fmt::Debug for Observers<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Observers").field(&self.0.len()).finish()
+    }
 }
 
 /// The observer of a run that nobody watches.

@@ -30,7 +30,10 @@ impl<'a> MetricsWriter<'a> {
     ///
     /// # Errors
     /// Those of the encoder.
-    pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    pub fn counter<N>(&mut self, name: &str, help: &str, value: N) -> fmt::Result
+    where
+        ConstCounter<N>: EncodeMetric,
+    {
         ConstCounter::new(value).encode(self.descriptor(name, help, MetricType::Counter)?)
     }
 
@@ -93,6 +96,23 @@ impl<'a> MetricsWriter<'a> {
     ) -> fmt::Result {
         let mut encoder = self.descriptor(name, help, MetricType::Histogram)?;
         encoder.encode_histogram::<NoLabelSet>(sum, count, buckets, None)
+    }
+
+    /// A histogram for each set of labels, as [`histogram`](Self::histogram) has it.
+    ///
+    /// # Errors
+    /// Those of the encoder.
+    pub fn histograms<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (L, (f64, u64), Vec<(f64, u64)>)>,
+    ) -> fmt::Result {
+        let mut encoder = self.descriptor(name, help, MetricType::Histogram)?;
+        for (labels, (sum, count), buckets) in series {
+            encoder.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
     }
 
     fn descriptor<'s>(

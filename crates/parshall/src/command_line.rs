@@ -1,12 +1,17 @@
 //! The command line: every option with its help, unit, default and an example.
+//!
+//! Every option can be given by an environment variable as well, which is called after command and option:
+//! `PARSHALL_SERVE_DATA_DIR` is `serve --data-dir`. An option on the command line comes first.
 
-use clap::{Parser, Subcommand};
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::check::CheckArguments;
 use crate::compare::CompareArguments;
 use crate::hub::HubArguments;
 use crate::lab::LabArguments;
 use crate::list::ListArguments;
+use crate::logging::LogFormat;
 use crate::relay::RelayArguments;
 use crate::role::RoleArguments;
 use crate::run::RunArguments;
@@ -33,6 +38,10 @@ pub(crate) struct CommandLine {
     /// Show no progress, and log only warnings and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+
+    /// The form of the log on standard error
+    #[arg(long, global = true, value_enum, value_name = "text|json", hide_possible_values = true, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
 
     /// What to do.
     #[command(subcommand)]
@@ -75,8 +84,53 @@ pub(crate) enum Command {
     Role(RoleArguments),
 }
 
+impl CommandLine {
+    /// What this process was started with. If it can't be understood, the process ends here and says why.
+    pub(crate) fn of_this_process() -> Self {
+        let matches = command().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// The command line's definition, with the variable of each option.
+pub(crate) fn command() -> clap::Command {
+    with_variables(CommandLine::command(), PREFIX)
+}
+
+fn with_variables(command: clap::Command, prefix: &str) -> clap::Command {
+    // What the lab starts is nobody's to set.
+    if command.is_hide_set() {
+        return command;
+    }
+    let command = command.mut_args(|argument| with_variable(argument, prefix));
+    command.mut_subcommands(|command| {
+        let prefix = format!("{prefix}_{}", variable_part(command.get_name()));
+        with_variables(command, &prefix)
+    })
+}
+
+fn with_variable(argument: Arg, prefix: &str) -> Arg {
+    let Some(name) = argument.get_long() else {
+        return argument;
+    };
+    let variable = format!("{prefix}_{}", variable_part(name));
+    let argument = match argument.get_action() {
+        ArgAction::SetTrue => argument.value_parser(BoolishValueParser::new()),
+        _ => argument,
+    };
+    // Values can be secrets.
+    argument.env(variable).hide_env_values(true)
+}
+
+fn variable_part(name: &str) -> String {
+    name.replace('-', "_").to_uppercase()
+}
+
+const PREFIX: &str = "PARSHALL";
+
 const EXIT_STATUS: &str = "\
-Results go to standard output, everything else to standard error.
+Results go to standard output, everything else to standard error. Options can be given by environment variables, which their help
+names; a flag by 1, true, yes or on.
 
 Exit status:
   0    everything passed
@@ -84,3 +138,49 @@ Exit status:
   2    the command line or a file is wrong
   3    the service can't be reached or refuses, a port is taken, a directory can't be used
   130  interrupted";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn variables(command: &clap::Command, path: &str, all: &mut BTreeMap<String, String>) {
+        for argument in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
+            let option = format!("{path} --{}", argument.get_long().unwrap_or_default());
+            let variable = argument.get_env().unwrap_or_else(|| panic!("{option} has no variable"));
+            let variable = variable.to_str().unwrap().to_owned();
+            assert!(argument.is_hide_env_values_set(), "{option}");
+            let other = all.insert(variable, option.clone());
+            assert_eq!(other, None, "{option}");
+        }
+        for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+            variables(command, &format!("{path} {}", command.get_name()), all);
+        }
+    }
+
+    #[test]
+    fn every_option_has_a_variable_of_its_own() {
+        let mut all = BTreeMap::new();
+        variables(&command(), "parshall", &mut all);
+        for (variable, option) in [
+            ("PARSHALL_QUIET", "parshall --quiet"),
+            ("PARSHALL_LOG_FORMAT", "parshall --log-format"),
+            ("PARSHALL_SERVE_DATA_DIR", "parshall serve --data-dir"),
+            ("PARSHALL_HUB_CREATE_PARTITIONS", "parshall hub create --partitions"),
+        ] {
+            assert_eq!(all.get(variable).map(String::as_str), Some(option));
+        }
+        // These are read elsewhere, and say something else.
+        for taken in ["PARSHALL_LOG", "PARSHALL_CONNECTION_STRING", "PARSHALL_COMMIT"] {
+            assert!(!all.contains_key(taken), "{taken}");
+        }
+    }
+
+    #[test]
+    fn the_processes_of_the_lab_take_nothing_from_the_environment() {
+        let command = command();
+        let role = command.find_subcommand("role").unwrap();
+        assert!(role.get_arguments().all(|argument| argument.get_env().is_none()));
+    }
+}

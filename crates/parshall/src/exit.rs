@@ -1,5 +1,6 @@
 //! How a command ends, and the exit status that tells it.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
@@ -106,6 +107,17 @@ impl CommandError {
             | Self::Output(_) => 3,
         })
     }
+}
+
+/// An error with all of its causes, in one line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    message
 }
 
 impl From<Exit> for ExitCode {

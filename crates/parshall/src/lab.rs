@@ -99,7 +99,8 @@ async fn check(arguments: &CheckArguments, quiet: bool) -> Result<Exit, CommandE
         target: "embedded".to_owned(),
         seed: 1,
     };
-    let display = ProgressDisplay::start(Terminal::of_stderr(), quiet).map_err(CommandError::System)?;
+    let display = ProgressDisplay::start(Terminal::of_stderr(), quiet || logging::is_json())
+        .map_err(CommandError::System)?;
     let found = self_check(&program, folder, identity, &Limiter::detect(), &display, cancellation).await;
     drop(display);
     let found = found.map_err(|error| CommandError::Unavailable { message: error.to_string() })?;

@@ -14,6 +14,7 @@ mod lab;
 mod list;
 mod listening;
 mod logging;
+mod open_telemetry;
 mod output;
 mod progress;
 mod relay;
@@ -32,13 +33,13 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use command_line::{Command, CommandLine};
 
 fn main() -> ExitCode {
     descriptors::raise_limit();
-    let CommandLine { quiet, command } = CommandLine::parse();
+    listen::declare_build(BUILD);
+    let CommandLine { quiet, log_format, command } = CommandLine::of_this_process();
+    logging::choose(log_format);
     let result = match command {
         Command::List(arguments) => list::execute(arguments),
         Command::Show(arguments) => show::execute(arguments),
@@ -64,3 +65,10 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// What the metrics tell of this program.
+const BUILD: listen::Build = listen::Build {
+    version: env!("CARGO_PKG_VERSION"),
+    revision: env!("PARSHALL_REVISION"),
+    features: if cfg!(feature = "librdkafka") { "librdkafka" } else { "" },
+};

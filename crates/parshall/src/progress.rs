@@ -215,7 +215,7 @@ const DEFAULT_WIDTH: usize = 80;
 mod tests {
     use std::collections::BTreeMap;
 
-    use lab::progress::{Phase, RoleProgress};
+    use lab::progress::{EventTotals, Phase, RoleProgress};
     use lab::results::Role;
 
     use super::*;
@@ -237,6 +237,7 @@ mod tests {
             received_per_s: Some(2_407_737.0),
             forwarded_per_s: Some(2_402_922.0),
             lag_events: Some(81_240),
+            events: EventTotals::default(),
             roles: BTreeMap::from([
                 (Role::Service, usage(61.6, 401_000_000)),
                 (Role::Relay, usage(97.2, 43_100_000)),

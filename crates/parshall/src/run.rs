@@ -1,10 +1,13 @@
 //! `parshall run`: measures the cases of a scenario.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use lab::limits::Limiter;
+use lab::live::LiveMetrics;
+use lab::progress::{Observer, Observers};
 use lab::report::{
     Colour, FolderError, JsonReport, MarkdownReport, Report as _, ReportError, ResultsFolder, TableReport,
 };
@@ -13,13 +16,15 @@ use lab::roles::process::ProcessLauncher;
 use lab::run::{RunOptions, RunOutcome};
 use lab::scenario::{Case, Prices, Scenario};
 use settings::Document;
+use telemetry::MetricsPage as _;
 
 use crate::exit::{CommandError, Exit};
 use crate::file_kind;
+use crate::open_telemetry::{METRICS_ALONE, OpenTelemetry};
 use crate::progress::ProgressDisplay;
 use crate::selection::Selection;
 use crate::terminal::Terminal;
-use crate::{logging, output, signals, target};
+use crate::{listening, logging, output, signals, target};
 
 /// The arguments of `run`.
 #[derive(Debug, Args)]
@@ -49,6 +54,12 @@ pub(crate) struct RunArguments {
     /// Example: --prices prices.yaml
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub(crate) prices: Option<PathBuf>,
+
+    /// The address for /metrics, /live and /ready of the run while it goes on; port 0 picks a free port [default: none]
+    ///
+    /// Example: --metrics 127.0.0.1:9465
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, help_heading = "Monitoring")]
+    pub(crate) metrics: Option<SocketAddr>,
 
     /// What is printed on standard output
     ///
@@ -113,7 +124,8 @@ async fn measure(
     quiet: bool,
 ) -> Result<RunOutcome, CommandError> {
     let cancellation = signals::cancellation()?;
-    let display = ProgressDisplay::start(Terminal::of_stderr(), quiet).map_err(CommandError::System)?;
+    let display = ProgressDisplay::start(Terminal::of_stderr(), quiet || logging::is_json())
+        .map_err(CommandError::System)?;
     let launcher = ProcessLauncher::of_this_program()
         .map_err(|error| CommandError::Unavailable { message: error.to_string() })?;
     let options = RunOptions {
@@ -129,7 +141,30 @@ async fn measure(
         // A bad folder must not cost the time of a measurement.
         folder: results_folder(arguments, scenario)?,
     };
-    Ok(lab::run::run(cases, options, &launcher, &Limiter::detect(), &display, cancellation).await)
+    let live = LiveMetrics::of(scenario.name());
+    let telemetry = OpenTelemetry::start("parshall-lab", &METRICS_ALONE, live.clone())?;
+    if let Some(address) = arguments.metrics {
+        serve_metrics(&live, address)?;
+    }
+    let mut observers: Vec<&dyn Observer> = vec![&display];
+    // Relays tell their metrics only if somebody wants to see them.
+    if arguments.metrics.is_some() || telemetry.exports_metrics() {
+        observers.push(&live);
+    }
+    let observer = &Observers(&observers);
+    let outcome = lab::run::run(cases, options, &launcher, &Limiter::detect(), observer, cancellation).await;
+    telemetry.shut_down(live.page().await).await;
+    Ok(outcome)
+}
+
+/// Serves the metrics of the run, and says where.
+fn serve_metrics(live: &LiveMetrics, address: SocketAddr) -> Result<(), CommandError> {
+    let address = live.serve(address).map_err(|error| CommandError::Listen {
+        message: format!("the metrics can't be served on {address}: {error}"),
+        advice: listening::advice(&error, address, "--metrics "),
+    })?;
+    tracing::info!("metrics at http://{address}/metrics");
+    Ok(())
 }
 
 fn results_folder(arguments: &RunArguments, scenario: &Scenario) -> Result<ResultsFolder, FolderError> {

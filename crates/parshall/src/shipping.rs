@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _, ValueEnum};
+use clap::{Args, ValueEnum};
 use clap_complete::{Shell, generate};
 
-use crate::command_line::CommandLine;
+use crate::command_line::command;
 use crate::exit::{CommandError, Exit};
 use crate::output;
 
@@ -50,7 +50,7 @@ pub(crate) fn complete(arguments: CompletionsArguments) -> Result<Exit, CommandE
         ShellName::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
-    generate(shell, &mut CommandLine::command(), NAME, &mut script);
+    generate(shell, &mut command(), NAME, &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn complete(arguments: CompletionsArguments) -> Result<Exit, CommandE
 pub(crate) fn write_man_pages(arguments: ManArguments) -> Result<Exit, CommandError> {
     let ManArguments { directory } = arguments;
     std::fs::create_dir_all(&directory)
-        .and_then(|()| clap_mangen::generate_to(CommandLine::command(), &directory))
+        .and_then(|()| clap_mangen::generate_to(command(), &directory))
         .map_err(|error| CommandError::Unavailable {
             message: format!("the man pages can't be written to {}: {error}", directory.display()),
         })?;

@@ -1,7 +1,5 @@
 //! Services that exist and are measured by `parshall run`: what their hubs are like, found before anything is started.
 
-use std::io::{self, Write as _};
-
 use access::ConnectionString;
 use connect::event_hubs::{EventHubsOptions, ManagementClient};
 use connect::kafka;
@@ -9,6 +7,7 @@ use lab::scenario::{Case, Footprint, FoundHub, Hub, KafkaClient, KafkaCluster, N
 
 use crate::connection_advice::ConnectionSettings;
 use crate::exit::CommandError;
+use crate::logging;
 
 /// Asks the hubs of targets that exist for their partitions. A target that can't be reached or refuses is an error now,
 /// before anything is started.
@@ -83,8 +82,7 @@ pub(crate) fn announce(cases: &[Case]) {
         announced.push(target);
         let cases: Vec<&Case> = cases.iter().filter(|case| case.parameters.target == *target).collect();
         let text = Footprint { host: &name(target), cases: &cases }.to_string();
-        // Where standard error can't be written, the user has chosen not to read it.
-        let _ = io::stderr().write_all(text.as_bytes());
+        logging::tell("INFO", &text);
     }
 }
 

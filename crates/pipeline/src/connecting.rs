@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use connect::archive;
 use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{
     BlobCheckpointStore, CheckpointStore, FileCheckpointStore, MemoryCheckpointStore, StoreError, Usage,
@@ -16,6 +17,7 @@ use connect::service_bus::{ServiceBusSink, ServiceBusSource};
 use connect::sink::Sink;
 use connect::source::Source;
 use relay::{Relay, RelayError};
+use transform::Transformer;
 
 use crate::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, KafkaSourceConfig, Partitions,
@@ -62,6 +64,9 @@ pub enum ConnectError {
         #[source]
         error: EndError,
     },
+    /// The sink of dead letters refuses or can't be reached.
+    #[error("the sink of dead letters can't be used")]
+    DeadLetters(#[source] EndError),
     /// The source has no partition that is asked for.
     #[error("{log} has no partition {partition}")]
     NoSuchPartition {
@@ -153,6 +158,15 @@ impl OpenPipeline<'_> {
     /// # Errors
     /// When an end can't be connected, or does not fit the other.
     pub async fn connect(self, identity: &str) -> Result<Relay, ConnectError> {
+        let transform = self.config.transform.clone();
+        let mut relay = self.connect_ends(identity).await?;
+        if let Some(program) = transform {
+            relay.transform_by(Box::new(Transformer::new(program)));
+        }
+        Ok(relay)
+    }
+
+    async fn connect_ends(self, identity: &str) -> Result<Relay, ConnectError> {
         let Self { config, progress } = self;
         match progress {
             Progress::Checkpoints { source: from, store } => {
@@ -168,13 +182,25 @@ impl OpenPipeline<'_> {
                     _ => sinks(config).await?,
                 };
                 let destinations = most_destinations(&sinks);
-                let fewest = sinks.iter().map(|sink| sink.destinations()).min().unwrap_or(0);
+                // An archive has all partitions, each under its name.
+                let with_partitions = config
+                    .sinks
+                    .iter()
+                    .zip(&sinks)
+                    .filter(|(config, _)| !matches!(config, SinkConfig::Archive(_)));
+                let fewest = with_partitions.map(|(_, sink)| sink.destinations()).min();
+                let fewest = fewest.unwrap_or(u32::MAX);
                 if config.keeps_partitions() && partitions > fewest {
                     let destinations = fewest;
                     return Err(ConnectError::TooFewDestinations { partitions, destinations });
                 }
                 let options = config.relay_options(destinations, identity);
-                Ok(Relay::new(options, source, sinks, store)?)
+                let mut relay = Relay::new(options, source, sinks, store)?;
+                if let Some(to) = &config.dead_letters {
+                    let sink = sink(config, to).await.map_err(ConnectError::DeadLetters)?;
+                    relay.send_dead_letters_to(sink)?;
+                }
+                Ok(relay)
             }
             Progress::Settlement { source: from } => {
                 let source = queue_source(from).await?;
@@ -322,6 +348,7 @@ async fn sink(pipeline: &PipelineConfig, config: &SinkConfig) -> Result<Box<dyn 
         SinkConfig::EventHubs(to) => Box::new(hub_sink(pipeline, to).await?),
         SinkConfig::Kafka(to) => kafka::connect_sink(&to.options).await?,
         SinkConfig::ServiceBus(to) => Box::new(queue_sink(to).await?),
+        SinkConfig::Archive(to) => archive::connect(to, &pipeline.source.archived()).await?,
     })
 }
 

@@ -6,9 +6,9 @@ use super::TransactionsConfig;
 use super::file::{Pipeline, Sink, Source, Store};
 use super::kafka::KafkaClient;
 use super::kafka_ends::KafkaSource;
+use super::poison::PoisonEvents;
 use super::topics::TOPIC;
 use super::vocabulary::{Delivery, Route};
-use relay::PoisonEvents;
 
 /// Checks that events can be delivered so, if it is asked for.
 pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), SettingsError> {
@@ -49,6 +49,10 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
             let reason = "with exactly-once delivery progress is committed with the events";
             return mistake("checkpoint.store", reason, "set it to `group`, or leave out `checkpoint`");
         }
+        if checkpoint.wait {
+            let reason = "with exactly-once delivery events and progress are one transaction";
+            return mistake("checkpoint.wait", reason, "leave it out");
+        }
         if document.value("checkpoint.write").is_some() {
             let reason = "it has no effect: each transaction writes the progress";
             return mistake("checkpoint.write", reason, "leave it out");
@@ -60,12 +64,16 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         return mistake("ownership", reason, advice);
     }
     if matches!(pipeline.poison_events, PoisonEvents::DeadLetter(_)) {
-        let reason = "a dead-letter file is no part of a transaction";
+        let reason = "a dead-letter file or sink is no part of a transaction";
         return mistake("poison_events", reason, "use `hold` or `stop`, or leave out `delivery`");
     }
     if pipeline.in_flight != 1 {
         let reason = "with exactly-once delivery a partition has one send at a time";
         return mistake("in_flight", reason, "leave it out: a transaction has those of all partitions");
+    }
+    if pipeline.dispatch.strategy.is_some() {
+        let reason = "with exactly-once delivery a transaction has the events of all partitions";
+        return mistake("dispatch", reason, "leave the strategy out");
     }
     if pipeline.failure_ratio > 0.0 {
         let reason = "with exactly-once delivery no failures are injected";
@@ -171,7 +179,7 @@ mod tests {
             (&format!("{LEAST}ownership: greedy\n"), "`ownership`: with exactly-once delivery"),
             (
                 &format!("{LEAST}poison_events: {{dead_letter: letters}}\n"),
-                "pipeline.yaml:7:1: `poison_events`: a dead-letter file is no part",
+                "pipeline.yaml:7:1: `poison_events`: a dead-letter file or sink is no part",
             ),
             (&format!("{LEAST}in_flight: 4\n"), "pipeline.yaml:7:12: `in_flight`: "),
             (&format!("{LEAST}failure_ratio: 0.5\n"), "pipeline.yaml:7:16: `failure_ratio`: "),

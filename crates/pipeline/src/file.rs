@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use access::ConnectionString;
@@ -12,14 +13,20 @@ use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer, Spelling};
 use connect::event::EnqueuedTime;
 use connect::retry::RetryPolicy;
 use connect::source::{self, BatchOptions, SourceOptions};
-use relay::{MissedEvents, PoisonEvents, RelayOptions};
+use relay::{DispatchUnit, MissedEvents, RelayOptions};
 use serde::{Deserialize, Deserializer, de};
+use transform::Program;
 use units::ByteSize;
 
+use super::archive::Archive;
 use super::exactly_once;
 use super::kafka_ends::{KafkaSink, KafkaSource};
+use super::open_telemetry::OpenTelemetry;
+use super::poison::PoisonEvents;
 use super::service_bus::{ServiceBusSink, ServiceBusSource};
-use super::vocabulary::{Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, Retry, Route};
+use super::vocabulary::{
+    Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, Retry, RetryKeys, Route, TransformStep,
+};
 use super::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
     ReadingConfig, SinkConfig, SourceConfig,
@@ -33,6 +40,9 @@ pub(super) struct Pipeline {
     /// Where events go: this, or all of `sinks`.
     pub(super) sink: Option<Sink>,
     pub(super) sinks: Option<Vec<Sink>>,
+    /// What events go through before they are sent.
+    #[serde(default)]
+    pub(super) transform: Vec<TransformStep>,
     #[serde(default)]
     pub(super) dispatch: Dispatch,
     /// Where progress is kept; only where messages are not settled.
@@ -76,6 +86,9 @@ pub(super) struct Pipeline {
     pub(super) ownership: Ownership,
     #[serde(default, deserialize_with = "settings::address::deserialize_optional")]
     pub(super) metrics: Option<SocketAddr>,
+    /// Where traces and metrics are exported to.
+    #[serde(default)]
+    pub(super) open_telemetry: OpenTelemetry,
 }
 
 #[derive(Debug, Deserialize)]
@@ -107,6 +120,7 @@ pub(super) enum Sink {
     EventHubs(Box<EventHubsSink>),
     Kafka(Box<KafkaSink>),
     ServiceBus(Box<ServiceBusSink>),
+    Archive(Box<Archive>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -116,6 +130,10 @@ pub(super) struct EventHubsSink {
     pub(super) connection_string: ConnectionString,
     /// May be left out where the connection string has an `EntityPath`.
     pub(super) hub: Option<String>,
+    /// Tries of a send to it, where they are others than the pipeline's.
+    pub(super) retry: Option<RetryKeys>,
+    /// Only events for which this is true go there.
+    pub(super) when: Option<String>,
     #[serde(default)]
     pub(super) transport: Transport,
     pub(super) certificate_authority: Option<PathBuf>,
@@ -136,6 +154,9 @@ pub(super) struct Checkpoint {
     pub(super) store: Store,
     #[serde(default)]
     pub(super) write: CheckpointPolicy,
+    /// Whether the next events wait for the checkpoint that covers those before.
+    #[serde(default)]
+    pub(super) wait: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -185,11 +206,13 @@ pub(super) enum Start {
 }
 
 impl Pipeline {
-    pub(super) fn into_config(self) -> PipelineConfig {
+    pub(super) fn into_config(self, transform: Option<Arc<Program>>) -> PipelineConfig {
         let mut relay = self.relay_options();
         let transactions = exactly_once::transactions(&self);
         let mut batch = BatchOptions::from(&self.batch);
-        batch.max_events = batch.max_events.min(relay.events_at_once);
+        if relay.dispatch_unit == DispatchUnit::Batch {
+            batch.max_events = batch.max_events.min(relay.events_at_once);
+        }
         let options = SourceOptions {
             batch,
             prefetch: match self.prefetch {
@@ -236,8 +259,11 @@ impl Pipeline {
                 .chain(self.sinks.into_iter().flatten())
                 .map(Sink::into_config)
                 .collect(),
+            dead_letters: self.poison_events.into_sink(),
             fan_out: self.fan_out,
             metrics: self.metrics,
+            transform,
+            open_telemetry: self.open_telemetry.into(),
             relay,
         }
     }
@@ -245,21 +271,37 @@ impl Pipeline {
     fn relay_options(&self) -> RelayOptions {
         RelayOptions {
             route: self.route,
+            dispatch_unit: self.dispatch.unit(),
             events_at_once: self.dispatch.events_at_once(),
+            adapt_events: self.dispatch.is_adaptive(),
+            order: self.dispatch.order(),
             sinks_at_once: self.dispatch.sinks_at_once(),
             seed: self.seed,
             in_flight: self.in_flight as usize,
             max_held_bytes: self.held.as_usize(),
             retry: self.retry.policy(self.try_timeout, self.seed),
+            sink_retries: self.sink_retries(),
             checkpoint: self.checkpoint.as_ref().map(|checkpoint| checkpoint.write).unwrap_or_default(),
+            await_checkpoint: self.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.wait),
             start_position: self.start.into(),
             missed_events: self.missed_events,
-            poison_events: self.poison_events.clone(),
+            poison_events: self.poison_events.policy(),
             failure_ratio: self.failure_ratio,
             restart_after: self.restart_after,
             stop_timeout: self.stop_timeout,
             ..RelayOptions::default()
         }
+    }
+}
+
+impl Pipeline {
+    /// The tries of each sink that has its own.
+    fn sink_retries(&self) -> Vec<Option<RetryPolicy>> {
+        let retry = |sink: &Sink| {
+            let keys = sink.retry()?.clone();
+            Some(keys.or(self.retry.clone()).policy(self.try_timeout, self.seed))
+        };
+        self.sinks().map(|(_, sink)| retry(sink)).collect()
     }
 }
 
@@ -295,11 +337,42 @@ impl Pipeline {
 }
 
 impl Sink {
-    fn into_config(self) -> SinkConfig {
+    /// The key of its kind.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::EventHubs(_) => "event_hubs",
+            Self::Kafka(_) => "kafka",
+            Self::ServiceBus(_) => "service_bus",
+            Self::Archive(_) => "archive",
+        }
+    }
+
+    /// Tries of its own.
+    pub(super) fn retry(&self) -> Option<&RetryKeys> {
+        match self {
+            Self::EventHubs(sink) => sink.retry.as_ref(),
+            Self::Kafka(sink) => sink.retry.as_ref(),
+            Self::ServiceBus(sink) => sink.retry.as_ref(),
+            Self::Archive(sink) => sink.retry.as_ref(),
+        }
+    }
+
+    /// The condition of the events that go there.
+    pub(super) fn when(&self) -> Option<&str> {
+        match self {
+            Self::EventHubs(sink) => sink.when.as_deref(),
+            Self::Kafka(sink) => sink.when.as_deref(),
+            Self::ServiceBus(sink) => sink.when.as_deref(),
+            Self::Archive(sink) => sink.when.as_deref(),
+        }
+    }
+
+    pub(super) fn into_config(self) -> SinkConfig {
         match self {
             Self::EventHubs(sink) => SinkConfig::EventHubs(Box::new(sink.into_config())),
             Self::Kafka(sink) => SinkConfig::Kafka(Box::new(sink.into_config())),
             Self::ServiceBus(sink) => SinkConfig::ServiceBus(Box::new(sink.into_config())),
+            Self::Archive(sink) => SinkConfig::Archive(Box::new(sink.into_config())),
         }
     }
 }

@@ -13,7 +13,7 @@ use settings::{Document, SettingsError};
 use super::file::connection_string;
 use super::kafka::{BOOTSTRAP, KafkaClient, KafkaProperties};
 use super::topics::{TOPIC, TopicPattern};
-use super::vocabulary::{Delivery, Ownership};
+use super::vocabulary::{Delivery, Ownership, RetryKeys};
 use super::{KafkaSinkConfig, KafkaSourceConfig, Partitions, ReadingConfig};
 
 /// A topic to read.
@@ -49,6 +49,10 @@ pub(super) struct KafkaSink {
     pub(super) client: KafkaClient,
     #[serde(default)]
     pub(super) properties: KafkaProperties,
+    /// Tries of a send to it, where they are others than the pipeline's.
+    pub(super) retry: Option<RetryKeys>,
+    /// Only events for which this is true go there.
+    pub(super) when: Option<String>,
     pub(super) certificate_authority: Option<PathBuf>,
 }
 

@@ -17,11 +17,13 @@
 //!   store: {files: ./checkpoints}  # or {blob: {connection_string: "${STORAGE}", container: checkpoints}}
 //!   write: each-batch              # or {every: 1 s}
 //! missed_events: report            # or stop: when retention took events that were not read yet
-//! poison_events: hold              # or stop, or {dead_letter: FILE}: when a destination refuses an event for good
+//! poison_events: hold              # or stop, or {dead_letter: FILE}, or {dead_letter: {service_bus: {...}}} or another
+//!                                  # sink: when a destination refuses an event for good
 //! route: key                       # random, key, round-robin, same-partition
 //! batch: {events: 128, wait: 10 ms}
 //! ownership: {mode: greedy, renew: 10 s, expire: 60 s}     # or balanced, static; with an `identity`
 //! metrics: 127.0.0.1:9464
+//! open_telemetry: {endpoint: "http://localhost:4318", traces: 0.01, metrics: 60 s}
 //! ```
 //!
 //! Every event can go to several sinks; it is done with once all have accepted it:
@@ -33,7 +35,8 @@
 //! - service_bus: {connection_string: "${SINK}", topic: orders}
 //! - event_hubs: {connection_string: "${SINK}", hub: archive}
 //! checkpoint: {store: {files: ./checkpoints}}
-//! dispatch: {events: 1000, sinks: 1}     # at once; without a bound where it is left out
+//! dispatch: {events: 1000, sinks: 1}     # at once; without a bound where it is left out. Or event by event: serial,
+//!                                        # parallel-sinks, {strategy: parallel-events, events: 64}, parallel
 //! ```
 //!
 //! From a queue or subscription, messages are settled one by one, so there is no checkpoint and nothing to share:
@@ -58,13 +61,34 @@
 //! delivery: exactly-once                 # or at-least-once; the store is the sink's transactions then
 //! ```
 //!
+//! An archive keeps every event, as a blob or a file:
+//!
+//! ```yaml
+//! sinks:
+//! - service_bus: {connection_string: "${SINK}", topic: verified}
+//! - archive: {to: {blob: {connection_string: "${STORAGE}", container: archive}}, files: per-event}
+//! ```
+//!
+//! On their way events can be filtered and changed, and a sink can have a condition:
+//!
+//! ```yaml
+//! transform:
+//! - filter: 'properties.region == "eu"'
+//! - rename: {device_id: device}
+//! sinks:
+//! - service_bus: {connection_string: "${SINK}", topic: orders, when: 'properties.kind == "order"'}
+//! - event_hubs: {connection_string: "${SINK}", hub: all}
+//! ```
+//!
 //! Reading is strict: an unknown key, a wrong type, a value out of range or a variable without a value is an error with
 //! the place where it stands. What is not in the file has the defaults of [`PipelineConfig`]'s parts.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use access::ConnectionString;
+use connect::archive::{ArchiveOptions, ArchiveSource};
 use connect::checkpoint::ConsumerGroup;
 use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::kafka::{GroupOffsetStore, KafkaOptions};
@@ -77,17 +101,23 @@ use settings::{Document, SettingsError};
 use relay::route::Route;
 use relay::{RelayOptions, SettlingOptions};
 use topics::TopicPattern;
+use transform::Program;
 use vocabulary::Ownership;
 
+mod archive;
 mod connecting;
+mod dispatch;
 mod exactly_once;
 mod file;
 pub mod kafka;
 mod kafka_ends;
+mod open_telemetry;
+mod poison;
 mod service_bus;
 #[cfg(test)]
 mod tests;
 pub mod topics;
+pub mod transforming;
 mod validate;
 pub mod vocabulary;
 
@@ -100,10 +130,17 @@ pub struct PipelineConfig {
     pub source: SourceConfig,
     /// Where they go: every event to each of these, and it is done with once all have accepted it. At least one.
     pub sinks: Vec<SinkConfig>,
+    /// Where events go that a destination refuses for good, each as a message that says why; as the engine's options say, if left
+    /// out.
+    pub dead_letters: Option<SinkConfig>,
     /// Events go to the first this many destinations of each sink; to all of them where it is left out.
     pub fan_out: Option<u32>,
     /// Where the metrics are to be had over HTTP; nowhere if left out.
     pub metrics: Option<SocketAddr>,
+    /// What events go through before they are sent.
+    pub transform: Option<Arc<Program>>,
+    /// What is exported over OTLP, as far as the environment does not say it.
+    pub open_telemetry: telemetry::options::Settings,
     /// The choices of the engine. The fan-out and the ownership in them follow from what stands above.
     pub relay: RelayOptions,
 }
@@ -206,6 +243,8 @@ pub enum SinkConfig {
     Kafka(Box<KafkaSinkConfig>),
     /// A queue or topic over AMQP.
     ServiceBus(Box<ServiceBusSinkConfig>),
+    /// Blobs of a container, or files of a folder.
+    Archive(Box<ArchiveOptions>),
 }
 
 /// A hub to send to.
@@ -287,7 +326,8 @@ impl PipelineConfig {
     pub fn from_document(document: &Document) -> Result<Self, SettingsError> {
         let file: file::Pipeline = document.typed()?;
         validate::check(document, &file)?;
-        Ok(file.into_config())
+        let transform = file.program(document)?;
+        Ok(file.into_config(transform))
     }
 
     /// Whether the partition keys of events are to be kept by a hub with so many partitions, which then chooses the
@@ -336,6 +376,7 @@ impl PipelineConfig {
             sinks_at_once: relay.sinks_at_once,
             seed: relay.seed,
             retry: relay.retry,
+            sink_retries: relay.sink_retries.clone(),
             failure_ratio: relay.failure_ratio,
             stop_timeout: relay.stop_timeout,
         }

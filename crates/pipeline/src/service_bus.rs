@@ -10,6 +10,7 @@ use serde::Deserialize;
 use settings::{Document, SettingsError};
 
 use super::file::{Transport, connection_string};
+use super::vocabulary::RetryKeys;
 use super::{ServiceBusSinkConfig, ServiceBusSourceConfig};
 
 /// A queue or subscription to receive from.
@@ -45,6 +46,10 @@ pub(super) struct ServiceBusSink {
     pub(super) topic: Option<String>,
     #[serde(default)]
     pub(super) send: Send,
+    /// Tries of a send to it, where they are others than the pipeline's.
+    pub(super) retry: Option<RetryKeys>,
+    /// Only events for which this is true go there.
+    pub(super) when: Option<String>,
     #[serde(default)]
     pub(super) transport: Transport,
     pub(super) certificate_authority: Option<PathBuf>,

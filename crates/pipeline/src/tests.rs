@@ -10,6 +10,7 @@ use connect::source::StartPosition;
 use super::*;
 use crate::vocabulary::CheckpointPolicy;
 use relay::ownership::{OwnershipMode, OwnershipOptions};
+use relay::{DispatchUnit, Order};
 
 const NAMESPACE: &str =
     "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
@@ -409,7 +410,29 @@ fn events_may_go_to_several_sinks_with_bounds() {
     assert_eq!((options.fan_out, options.events_at_once, options.sinks_at_once), (4, 100, 1));
     assert_eq!(reading(&config).options.batch.max_events, 100, "a batch is in work as a whole");
 
+    let own = read_text(&format!(
+        "{SEVERAL}- service_bus: {{connection_string: '${{NAMESPACE}}', topic: all, retry: {{attempts: 7}}}}\n\
+         - event_hubs: {{connection_string: '${{NAMESPACE}}', hub: copies}}\n\
+         retry: {{attempts: 2, delay: 1 s, max_delay: 9 s}}\n"
+    ));
+    let options = own.expect("a whole pipeline").relay_options(4, "me");
+    let [Some(own), None] = &options.sink_retries[..] else { panic!("the first sink alone has its own") };
+    assert_eq!((own.attempts, own.delay, own.max_delay), (7, options.retry.delay, options.retry.max_delay));
+
+    let adaptive = read("dispatch: {strategy: parallel, events: adaptive, order: key}\n");
+    let options = adaptive.expect("a whole pipeline").relay_options(4, "me");
+    assert!(options.adapt_events && options.order == Order::Key && options.events_at_once < usize::MAX);
+
+    let by_event = read("dispatch: {strategy: parallel-events, events: 10}\n").expect("a whole pipeline");
+    let options = by_event.relay_options(4, "me");
+    assert_eq!(
+        (options.dispatch_unit, options.events_at_once, options.sinks_at_once),
+        (DispatchUnit::Event, 10, 1)
+    );
+    assert!(reading(&by_event).options.batch.max_events > 10, "the events of a batch are in work one by one");
+
     let unbounded = read("").expect("a whole pipeline").relay_options(4, "me");
+    assert_eq!(unbounded.dispatch_unit, DispatchUnit::Batch);
     assert_eq!((unbounded.events_at_once, unbounded.sinks_at_once), (usize::MAX, usize::MAX));
 }
 
@@ -429,6 +452,32 @@ fn mistakes_about_sinks_are_reported_with_their_place() {
         ),
         (hub("a") + "dispatch: {sinks: 0}\n", "pipeline.yaml:6:19: `dispatch.sinks`: 0 is out of range"),
         (hub("a") + "dispatch: {events: 0}\n", "pipeline.yaml:6:20: `dispatch.events`: 0 is out of range"),
+        (
+            hub("a") + "dispatch: {strategy: serial, events: 2}\n",
+            "pipeline.yaml:6:38: `dispatch.events`: this strategy works on one event at a time",
+        ),
+        (
+            hub("a") + "dispatch: {strategy: parallel-events, sinks: 2}\n",
+            "pipeline.yaml:6:46: `dispatch.sinks`: with this strategy",
+        ),
+        (
+            hub("a")
+                + "poison_events: {dead_letter: {event_hubs: {connection_string: '${NAMESPACE}', hub: A}}}\n",
+            "pipeline.yaml:6:17: `poison_events.dead_letter`: `A` is a sink of the pipeline already",
+        ),
+        (
+            hub("a") + "poison_events: {dead_letter: {service_bus: {connection_string: '${NAMESPACE}'}}}\n",
+            "pipeline.yaml:6:31: `poison_events.dead_letter.service_bus`: no queue or topic is given",
+        ),
+        (hub("a") + "poison_events: {dead_letter: {file: x}}\n", "pipeline.yaml:6:"),
+        (
+            hub("a") + "dispatch: {strategy: serial, order: key}\n",
+            "pipeline.yaml:6:37: `dispatch.order`: order is kept without it",
+        ),
+        (
+            "- event_hubs: {connection_string: '${NAMESPACE}', hub: a, retry: {attempts: 0}}\n".to_owned(),
+            "pipeline.yaml:5:77: `sinks[0].event_hubs.retry.attempts`: 0 is out of range",
+        ),
         (hub("a").repeat(17), "pipeline.yaml:4:1: `sinks`: 17 sinks are too many"),
         (
             hub("a") + "sink:\n  event_hubs: {connection_string: '${NAMESPACE}', hub: b}\n",
@@ -443,6 +492,12 @@ fn mistakes_about_sinks_are_reported_with_their_place() {
     assert!(message.contains("`sink`: there is no sink"), "{message}");
     let settling = read_queues("queue: a", "queue: b", "dispatch: {events: 4}\n").expect_err("twice");
     assert!(settling.to_string().contains("`dispatch.events`: it has no effect"), "{settling}");
+    let settling = read_queues("queue: a", "queue: b", "dispatch: serial\n").expect_err("no batches");
+    assert!(settling.to_string().contains("`dispatch`: strategies are for hubs"), "{settling}");
+    let waiting =
+        read_text(&format!("{ENDS}checkpoint: {{store: {{files: c}}, write: {{every: 1 s}}, wait: true}}\n"));
+    let waiting = waiting.expect_err("an interval is no time to wait").to_string();
+    assert!(waiting.contains("`checkpoint.wait`: events would wait"), "{waiting}");
 }
 
 #[test]

@@ -119,13 +119,15 @@ impl PipelineConfig {
             }
             cluster = source.topics.take().map(|topics| (topics, source.options.properties.clone()));
         }
-        for sink in &mut config.sinks {
+        for sink in config.sinks.iter_mut().chain(&mut config.dead_letters) {
             match sink {
                 SinkConfig::EventHubs(to) => fill_in(&mut to.hub, topic),
                 SinkConfig::ServiceBus(to) => match &mut to.entity {
                     Entity::Queue(name) | Entity::Topic(name) => fill_in(name, topic),
                     Entity::Subscription { topic: name, .. } => fill_in(name, topic),
                 },
+                // Its names have the topic from the source.
+                SinkConfig::Archive(_) => {}
                 SinkConfig::Kafka(to) => {
                     fill_in(&mut to.options.topic, topic);
                     let copy = &to.options.topic;

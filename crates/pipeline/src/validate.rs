@@ -8,16 +8,18 @@ use access::{ConnectionString, Endpoint};
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
+use super::archive::{is_container, no_container};
 use super::exactly_once;
 use super::file::{BlobStore, Checkpoint, Pipeline, Sink, Source, Store};
 use super::service_bus::KEYS_OF_CHECKPOINTS;
 use super::topics::TOPIC;
-use super::vocabulary::{CheckpointPolicy, Delivery, Ownership, Route};
+use super::vocabulary::{CheckpointPolicy, Delivery, Events, Ownership, Retry, Route};
 use relay::ownership::RENEW_MIN;
 
 /// Checks `pipeline`, which was read from `document`.
 pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), SettingsError> {
-    let rules = Rules { document, delivery: pipeline.delivery };
+    let settles = matches!(pipeline.source, Source::ServiceBus(_));
+    let rules = Rules { document, delivery: pipeline.delivery, settles };
     rules.sinks(pipeline)?;
     exactly_once::check(document, pipeline)?;
     let source = rules.source(&pipeline.source)?;
@@ -25,10 +27,26 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     for (section, sink) in pipeline.sinks() {
         let place = rules.sink(&section, sink, &source)?;
         if places.iter().any(|other| other.is(&place)) {
-            let reason = format!("`{}` is listed twice, so it would get every event twice", place.entity);
+            let what = match &place.of {
+                Home::Storage(folder) => folder,
+                Home::Namespace(_) | Home::Cluster(_) => &place.entity,
+            };
+            let reason = format!("`{what}` is listed twice, so it would get every event twice");
             return Err(document.mistake(&section, reason, "leave it out"));
         }
         places.push(place);
+    }
+    if let Some((section, sink)) = pipeline.poison_events.sink() {
+        let place = rules.sink(section, sink, &source)?;
+        if places.iter().any(|other| other.is(&place)) {
+            let reason = format!("`{}` is a sink of the pipeline already", place.entity);
+            return Err(document.mistake(section, reason, "name a place for dead letters alone"));
+        }
+        let of_kafka = |sink: &Sink| matches!(sink, Sink::Kafka(_));
+        if matches!(pipeline.source, Source::Kafka(_)) && pipeline.sinks().all(|(_, sink)| of_kafka(sink)) {
+            let reason = "from topic to topic records are carried, and dead letters are messages";
+            return Err(document.mistake(section, reason, "name a file: `{dead_letter: <file>}`"));
+        }
     }
     match &pipeline.source {
         Source::EventHubs(source) => {
@@ -39,6 +57,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
             source.check_membership(document, &pipeline.ownership)?;
         }
         Source::ServiceBus(_) => {
+            rules.no_strategy(pipeline)?;
             for (key, advice) in KEYS_OF_CHECKPOINTS {
                 if document.value(key).is_some() {
                     let reason = "it has no effect for a source whose messages are settled one by one";
@@ -77,11 +96,15 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     if let Some(fan_out) = pipeline.fan_out {
         rules.within("fan_out", fan_out, 1..=10_000)?;
     }
-    if let Some(events) = pipeline.dispatch.events {
+    if let Some(Events::Count(events)) = pipeline.dispatch.events {
         rules.within("dispatch.events", events, 1..=1_000_000)?;
     }
     if let Some(sinks) = pipeline.dispatch.sinks {
         rules.within("dispatch.sinks", sinks, 1..=SINKS_MAX)?;
+    }
+    if let Err(conflict) = pipeline.dispatch.check() {
+        let key = format!("dispatch.{}", conflict.key);
+        return Err(document.mistake(&key, conflict.reason, conflict.advice));
     }
     rules.within("batch.events", pipeline.batch.events, 1..=10_000)?;
     rules.at_most("batch.wait", pipeline.batch.wait, Duration::from_secs(3_600))?;
@@ -91,20 +114,28 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     rules.within("in_flight", pipeline.in_flight, 1..=256)?;
     rules.within("held", pipeline.held, ByteSize::from_kibibytes(1)..=ByteSize::from_mebibytes(1 << 20))?;
     rules.within("failure_ratio", pipeline.failure_ratio, 0.0..=1.0)?;
-    rules.within("retry.attempts", pipeline.retry.attempts, 1..=100)?;
-    rules.at_least("retry.max_delay", pipeline.retry.max_delay, pipeline.retry.delay)?;
-    rules.at_most("retry.max_delay", pipeline.retry.max_delay, Duration::from_secs(3_600))?;
+    rules.retry("retry", &pipeline.retry)?;
+    pipeline.open_telemetry.check(document)?;
+    for (section, sink) in pipeline.sinks() {
+        if let Some(retry) = sink.retry() {
+            let section = format!("{section}.{}.retry", sink.kind());
+            rules.retry(&section, &retry.clone().or(pipeline.retry.clone()))?;
+        }
+    }
     rules.at_least("try_timeout", pipeline.try_timeout, Duration::from_millis(1))?;
     rules.at_most("try_timeout", pipeline.try_timeout, Duration::from_secs(3_600))?;
     rules.at_most("restart_after", pipeline.restart_after, Duration::from_secs(86_400))?;
     rules.at_most("stop_timeout", pipeline.stop_timeout, Duration::from_secs(86_400))?;
     rules.ownership(&pipeline.ownership)?;
+    rules.rolled_files(pipeline)?;
     Ok(())
 }
 
 struct Rules<'a> {
     document: &'a Document,
     delivery: Delivery,
+    /// Whether the source settles its messages.
+    settles: bool,
 }
 
 /// An entity of a namespace, or a topic of a cluster.
@@ -118,6 +149,8 @@ struct Place<'a> {
 enum Home<'a> {
     Namespace(&'a Endpoint),
     Cluster(String),
+    /// A container or folder.
+    Storage(String),
 }
 
 impl<'a> Place<'a> {
@@ -149,6 +182,20 @@ impl Rules<'_> {
             (Some(_), None) | (None, Some(_)) => return Ok(()),
         };
         Err(self.document.mistake(path, reason, advice))
+    }
+
+    /// Files of many events are stored later than their events are accepted.
+    fn rolled_files(&self, pipeline: &Pipeline) -> Result<(), SettingsError> {
+        let is_rolled = |sink: &Sink| matches!(sink, Sink::Archive(archive) if archive.is_rolled());
+        if !pipeline.sinks().any(|(_, sink)| is_rolled(sink)) {
+            return Ok(());
+        }
+        if pipeline.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.wait) {
+            let reason = "a checkpoint waits for a file of the archive, and the file for further events";
+            let advice = "leave it out, or add `files: per-event` to the archive";
+            return Err(self.document.mistake("checkpoint.wait", reason, advice));
+        }
+        Ok(())
     }
 
     /// The source is named. Returns what it reads.
@@ -204,6 +251,16 @@ impl Rules<'_> {
                 let to = Place::in_namespace(entity, &sink.connection_string);
                 (to, format!("{section}.{another}"), another)
             }
+            Sink::Archive(sink) => {
+                sink.check(
+                    self.document,
+                    &format!("{section}.archive"),
+                    source.entity == TOPIC,
+                    self.settles,
+                )?;
+                let (entity, place) = sink.place();
+                return Ok(Place { entity, of: Home::Storage(place) });
+            }
         };
         if to.entity.contains(TOPIC) && source.entity != TOPIC {
             let reason = format!("`{TOPIC}` stands for each of several topics, and the source is none");
@@ -222,12 +279,40 @@ impl Rules<'_> {
         if let Store::Blob(store) = &checkpoint.store {
             self.blob_store(store)?;
         }
+        if let (CheckpointPolicy::Every(_), true) = (checkpoint.write, checkpoint.wait) {
+            let reason = "events would wait for the next interval, whatever they take";
+            return Err(self.document.mistake("checkpoint.wait", reason, "use `write: each-batch`"));
+        }
         if let CheckpointPolicy::Every(interval) = checkpoint.write {
             let key = "checkpoint.write.every";
             self.at_least(key, interval, Duration::from_millis(1))?;
             self.at_most(key, interval, Duration::from_secs(86_400))?;
         }
         Ok(())
+    }
+
+    /// Tries that come to an end, with delays in their order.
+    fn retry(&self, section: &str, retry: &Retry) -> Result<(), SettingsError> {
+        let max_delay = format!("{section}.max_delay");
+        self.within(&format!("{section}.attempts"), retry.attempts, 1..=100)?;
+        self.at_least(&max_delay, retry.max_delay, retry.delay)?;
+        self.at_most(&max_delay, retry.max_delay, Duration::from_secs(3_600))
+    }
+
+    /// A queue has no batches that a strategy could take apart.
+    fn no_strategy(&self, pipeline: &Pipeline) -> Result<(), SettingsError> {
+        if pipeline.dispatch.strategy.is_none() {
+            return Ok(());
+        }
+        let key = match self.document.value("dispatch.strategy") {
+            Some(_) => "dispatch.strategy",
+            None => "dispatch",
+        };
+        let reason =
+            "strategies are for hubs and topics of Kafka: messages of a queue are independent already";
+        let advice =
+            "use `source.service_bus.concurrency`, and `dispatch: {sinks: 1}` for one sink after the other";
+        Err(self.document.mistake(key, reason, advice))
     }
 
     fn hub<'h>(
@@ -273,18 +358,8 @@ impl Rules<'_> {
 
     fn blob_store(&self, store: &BlobStore) -> Result<(), SettingsError> {
         let BlobStore { container, .. } = store;
-        let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        let is_name = (3..=63).contains(&container.len())
-            && container.bytes().all(is_allowed)
-            && !container.starts_with('-')
-            && !container.ends_with('-')
-            && !container.contains("--");
-        if !is_name {
-            return Err(self.document.mistake(
-                "checkpoint.store.blob.container",
-                format!("`{container}` can't be the name of a container"),
-                "allowed are 3 to 63 lower-case letters, digits, and single hyphens between them",
-            ));
+        if !is_container(container) {
+            return Err(no_container(self.document, "checkpoint.store.blob.container", container));
         }
         match &store.namespace {
             Some(namespace) if namespace.is_empty() => Err(self.document.mistake(

@@ -12,8 +12,10 @@ use relay::ownership::{self, EXPIRE_DEFAULT, OwnershipOptions, RENEW_DEFAULT};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-pub use relay::CheckpointPolicy;
+pub use super::dispatch::{Conflict, Dispatch, Events, Strategy};
 pub use relay::route::Route;
+pub use relay::{CheckpointPolicy, Order};
+pub use transform::Step as TransformStep;
 
 /// When a batch is complete: by count or by time, whichever comes first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +43,7 @@ pub struct Retry {
 }
 
 /// The keys of [`Retry`] that were written, for documents with defaults of their own.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryKeys {
     attempts: Option<u32>,
@@ -49,18 +51,6 @@ pub struct RetryKeys {
     delay: Option<Duration>,
     #[serde(default, with = "units::duration::optional")]
     max_delay: Option<Duration>,
-}
-
-/// How much is in progress at once where every event goes to several sinks; without a bound where it is left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dispatch {
-    /// Events of all partitions that not every sink has accepted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub events: Option<u32>,
-    /// Sinks that have the events of one batch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sinks: Option<u32>,
 }
 
 /// How often an event may arrive.
@@ -101,20 +91,6 @@ pub enum OwnershipMode {
     Greedy,
     /// As the coordinator of the source's consumer group says, on Kafka.
     Group,
-}
-
-impl Dispatch {
-    /// [`Dispatch::events`] as the engine takes it.
-    #[must_use]
-    pub fn events_at_once(&self) -> usize {
-        self.events.map_or(usize::MAX, |events| events as usize)
-    }
-
-    /// [`Dispatch::sinks`] as the engine takes it.
-    #[must_use]
-    pub fn sinks_at_once(&self) -> usize {
-        self.sinks.map_or(usize::MAX, |sinks| sinks as usize)
-    }
 }
 
 impl From<&Batch> for BatchOptions {

@@ -87,14 +87,18 @@ async fn put(service: &Service, queue: &str, messages: u32) {
 
 /// Publishes to both partitions of `events`.
 async fn publish(service: &Service, events: usize) {
+    for partition in 0..2 {
+        publish_to(service, partition, vec![MESSAGE; events / 2]).await;
+    }
+}
+
+/// Publishes to one partition of `events`.
+async fn publish_to(service: &Service, partition: u32, messages: Vec<&[u8]>) {
     let options = EventHubsOptions::new(service.connection_string(None), Some("events")).unwrap();
     let mut publisher = Publisher::connect(options).await.unwrap();
     let mut outcomes = Vec::new();
-    for partition in 0..2 {
-        let messages = vec![MESSAGE; events / 2];
-        publisher.publish(SendToken(0), Destination::Partition(partition), messages).unwrap();
-    }
-    while outcomes.len() < 2 {
+    publisher.publish(SendToken(0), Destination::Partition(partition), messages).unwrap();
+    while outcomes.is_empty() {
         poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
     }
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
@@ -142,6 +146,39 @@ async fn events_of_a_hub_go_to_a_topic_and_another_hub_and_are_checkpointed_once
     let metrics = run(connect(&bounded).await.unwrap(), |metrics| metrics.completed_events == 20).await;
     assert_eq!((metrics.received_events, metrics.forwarded_events), (20, 40));
     assert!(metrics.batch_events.max() <= 3, "a batch is in work as a whole");
+
+    for dispatch in ["serial", "parallel-sinks", "{strategy: parallel-events, events: 7}", "parallel"] {
+        let before = archived(&service);
+        publish(&service, 20).await;
+        let more = format!("dispatch: {dispatch}\nbatch: {{events: 5}}\n");
+        let by_event = pipeline(&service, &hub_to_topic_and_hub(folder.path(), &more));
+        let metrics = run(connect(&by_event).await.unwrap(), |metrics| metrics.completed_events == 20).await;
+        assert_eq!((metrics.received_events, metrics.sends, metrics.failed_sends), (20, 40, 0), "{dispatch}");
+        assert_eq!(archived(&service) - before, 20);
+    }
+}
+
+#[tokio::test]
+async fn what_a_queue_refuses_goes_to_a_hub_of_dead_letters() {
+    let service = serve().await;
+    let folder = tempfile::tempdir().unwrap();
+    publish(&service, 4).await;
+    // Larger than a queue takes, and not than a hub does.
+    let body = vec![b'x'; 400 << 10];
+    let mut large = vec![0x00, 0x53, 0x75, 0xb0];
+    large.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    large.extend_from_slice(&body);
+    publish_to(&service, 0, vec![&large]).await;
+    let text = format!(
+        "source:\n  event_hubs: {{@, hub: events}}\nsink:\n  service_bus: {{@, queue: copies}}\n\
+         poison_events: {{dead_letter: {{event_hubs: {{@, hub: archive}}}}}}\n\
+         checkpoint: {{store: {{files: '{}'}}}}\n",
+        folder.path().display()
+    );
+    let relay = connect(&pipeline(&service, &text)).await.unwrap();
+    let metrics = run(relay, |metrics| metrics.completed_events == 5).await;
+    assert_eq!((metrics.forwarded_events, metrics.poison_events, metrics.dead_lettered_events), (4, 1, 1));
+    assert_eq!(archived(&service), 1);
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@
 //! * `copy`: the events of each batch are copied to an output buffer in their order. The reference: no fan-out, no
 //!   outcome, no checkpoint.
 //! * `regroup`: each batch is routed and regrouped, then copied destination by destination.
-//! * `relay`: the whole engine, with a send and an outcome per destination.
+//! * `relay`: the whole engine, with a send and an outcome per destination, or per event where they go one by one.
+//!
+//! The last cases have messages with properties, once as they are and once through a filter and a rename.
 //!
 //! The relay's bookkeeping is its time beyond `regroup`. Legs alternate, the first round is thrown away, medians are
 //! printed with their spread. `PARSHALL_BENCH_QUICK=1` runs tiny rounds, to see that it still works.
@@ -18,12 +20,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use connect::checkpoint::{CheckpointStore, ConsumerGroup, FileCheckpointStore, MemoryCheckpointStore};
+use connect::event::Encoding;
 use connect::fakes::{EndlessSource, NullSink};
 use connect::source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPosition};
 use relay::regroup::Regroup;
 use relay::route::{Route, Router};
-use relay::{CheckpointPolicy, Relay, RelayOptions};
+use relay::{CheckpointPolicy, DispatchUnit, Relay, RelayOptions};
+use transform::{Program, Step, Transformer};
 use units::partition_key::Partitioner;
 
 #[derive(Clone, Copy)]
@@ -33,6 +38,18 @@ struct Case {
     batch: usize,
     message_len: u16,
     store: Store,
+    unit: DispatchUnit,
+    messages: Messages,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Messages {
+    /// Bytes that mean nothing, as many as the case says.
+    Opaque,
+    /// Messages of 16 bytes with three properties.
+    WithProperties,
+    /// The same, which the relay takes through a filter and a rename.
+    Transformed,
 }
 
 #[derive(Clone, Copy)]
@@ -54,6 +71,8 @@ fn main() {
             batch: 128,
             message_len: 16,
             store: Store::Never,
+            unit: DispatchUnit::Batch,
+            messages: Messages::Opaque,
         },
         Case {
             name: "fan-out 32, batch 128, 16 B",
@@ -61,6 +80,8 @@ fn main() {
             batch: 128,
             message_len: 16,
             store: Store::Never,
+            unit: DispatchUnit::Batch,
+            messages: Messages::Opaque,
         },
         Case {
             name: "same, checkpoints in files",
@@ -68,6 +89,8 @@ fn main() {
             batch: 128,
             message_len: 16,
             store: Store::Files,
+            unit: DispatchUnit::Batch,
+            messages: Messages::Opaque,
         },
         Case {
             name: "fan-out 100, batch 128, 16 B",
@@ -75,6 +98,17 @@ fn main() {
             batch: 128,
             message_len: 16,
             store: Store::Never,
+            unit: DispatchUnit::Batch,
+            messages: Messages::Opaque,
+        },
+        Case {
+            name: "fan-out 1, events one by one",
+            fan_out: 1,
+            batch: 128,
+            message_len: 16,
+            store: Store::Never,
+            unit: DispatchUnit::Event,
+            messages: Messages::Opaque,
         },
         Case {
             name: "fan-out 32, batch 128, 1 KiB",
@@ -82,6 +116,26 @@ fn main() {
             batch: 128,
             message_len: 1024,
             store: Store::Never,
+            unit: DispatchUnit::Batch,
+            messages: Messages::Opaque,
+        },
+        Case {
+            name: "fan-out 32, with properties",
+            fan_out: 32,
+            batch: 128,
+            message_len: 0,
+            store: Store::Never,
+            unit: DispatchUnit::Batch,
+            messages: Messages::WithProperties,
+        },
+        Case {
+            name: "same, a filter and a rename",
+            fan_out: 32,
+            batch: 128,
+            message_len: 0,
+            store: Store::Never,
+            unit: DispatchUnit::Batch,
+            messages: Messages::Transformed,
         },
     ];
     println!("median ns per event [min-max] of {} rounds of {events} events", rounds - 1);
@@ -112,7 +166,22 @@ fn main() {
 
 fn source(case: Case, events: u64) -> EndlessSource {
     let batch = BatchOptions { max_events: case.batch, max_wait: Duration::ZERO };
-    EndlessSource::new(PARTITIONS, SourceOptions { batch, prefetch: 300 }, case.message_len, events)
+    let source =
+        EndlessSource::new(PARTITIONS, SourceOptions { batch, prefetch: 300 }, case.message_len, events);
+    match case.messages {
+        Messages::Opaque => source,
+        Messages::WithProperties | Messages::Transformed => {
+            source.of_messages(Bytes::from_static(WITH_PROPERTIES), Encoding::Amqp)
+        }
+    }
+}
+
+/// A filter that lets all pass, and a rename that changes each message.
+fn transformer() -> Transformer {
+    let filter = Step::Filter("properties.region == \"eu\"".to_owned());
+    let rename = Step::Rename([("device_id".to_owned(), "device".to_owned())].into());
+    let program = Program::compile("transform", &[filter, rename], &[]).expect("the expression is right");
+    Transformer::new(Arc::new(program.expect("there are steps")))
 }
 
 /// Takes every batch that the source has, and times it.
@@ -181,9 +250,23 @@ fn relayed(case: Case, events: u64) -> (Duration, u64) {
     runtime.block_on(async {
         let (sink, accepted) = NullSink::new(case.fan_out);
         let group = ConsumerGroup::new("localhost", "source", "$Default");
-        let options = RelayOptions { fan_out: case.fan_out, seed: 1, checkpoint, ..RelayOptions::new(group) };
-        let relay = Relay::new(options, Box::new(source(case, events)), vec![Box::new(sink)], store)
+        let events_at_once = match case.unit {
+            DispatchUnit::Batch => usize::MAX,
+            DispatchUnit::Event => 64,
+        };
+        let options = RelayOptions {
+            fan_out: case.fan_out,
+            seed: 1,
+            checkpoint,
+            dispatch_unit: case.unit,
+            events_at_once,
+            ..RelayOptions::new(group)
+        };
+        let mut relay = Relay::new(options, Box::new(source(case, events)), vec![Box::new(sink)], store)
             .expect("enough destinations");
+        if case.messages == Messages::Transformed {
+            relay.transform_by(Box::new(transformer()));
+        }
         let begin = Instant::now();
         let summary = relay.run(accepted.at_least(events)).await.expect("neither end fails");
         let elapsed = begin.elapsed();
@@ -213,5 +296,10 @@ impl std::fmt::Display for Figure {
         f.pad(&format!("{:.1} [{:.1}-{:.1}]", self.median, self.min, self.max))
     }
 }
+
+/// The properties `region: eu`, `device_id: d-1234` and `debug: true`, and a body of 16 bytes.
+const WITH_PROPERTIES: &[u8] =
+    b"\x00\x53\x74\xc1\x28\x06\xa1\x06region\xa1\x02eu\xa1\x09device_id\xa1\x06d-1234\xa1\x05debug\x41\
+      \x00\x53\x75\xa0\x100123456789abcdef";
 
 const PARTITIONS: u32 = 32;

@@ -6,7 +6,7 @@
 //! at least once: whatever happens at whatever instant, an event is either covered by a checkpoint that was written
 //! after its acceptance, or it is read and sent again.
 //!
-//! Several relays can share the partitions of a hub by [`ownership`].
+//! Several relays can share the partitions of a hub by [`ownership`]. What a relay does can be counted ([`metrics`]) and traced ([`traces`]).
 //!
 //! One relay is one task on one thread. It shares nothing, locks nothing and, once its buffers have grown to their size,
 //! allocates nothing but what a checkpoint takes.
@@ -19,7 +19,10 @@ mod options;
 pub mod ownership;
 pub mod regroup;
 pub mod route;
+pub mod traces;
 pub mod watermark;
 
 pub use engine::{Ended, Relay, RelayError, Summary};
-pub use options::{CheckpointPolicy, MissedEvents, PoisonEvents, RelayOptions, SettlingOptions};
+pub use options::{
+    CheckpointPolicy, DispatchUnit, MissedEvents, Order, PoisonEvents, RelayOptions, SettlingOptions,
+};

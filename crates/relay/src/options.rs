@@ -20,11 +20,17 @@ pub struct RelayOptions {
     pub route: Route,
     /// Events go to the first this many destinations of each sink, or to all that it has if those are fewer; at least 1.
     pub fan_out: u32,
+    /// What goes from sink to sink by itself. Of no account for sources that settle.
+    pub dispatch_unit: DispatchUnit,
     /// How many events may be in work at once, those of all partitions together: taken up and not yet accepted by every
-    /// sink. One batch is always let in.
+    /// sink. Where batches are the unit, one is always let in.
     pub events_at_once: usize,
-    /// How many sinks may have the events of one batch at once; at least 1. What comes later in the list of sinks waits
-    /// until those before have accepted the whole batch.
+    /// Whether it is found out how many events at once are worth it, up to `events_at_once`. Only where events are the unit.
+    pub adapt_events: bool,
+    /// In which order a sink gets events, where they are the unit.
+    pub order: Order,
+    /// How many sinks may have the events of one unit at once; at least 1. What comes later in the list of sinks waits
+    /// until those before have accepted the whole unit.
     pub sinks_at_once: usize,
     /// What the random route and the injected failures are drawn from.
     pub seed: u64,
@@ -36,8 +42,13 @@ pub struct RelayOptions {
     pub max_held_bytes: usize,
     /// When a send is tried again and given up, and how long one try may take; also for writing checkpoints.
     pub retry: RetryPolicy,
+    /// The tries of each sink, in their order, but for how long one may take; where it has none, those of `retry`.
+    pub sink_retries: Vec<Option<RetryPolicy>>,
     /// When progress is written.
     pub checkpoint: CheckpointPolicy,
+    /// Whether the next batch of a partition begins only when the checkpoint that covers those before is written. Only with
+    /// [`CheckpointPolicy::EachBatch`].
+    pub await_checkpoint: bool,
     /// Where a partition starts that has no checkpoint.
     pub start_position: StartPosition,
     /// What happens when the source no longer has events that were not read yet.
@@ -71,10 +82,36 @@ pub struct SettlingOptions {
     /// When a send is tried again and given up, and how long one try may take. Messages of a send that is given up are
     /// abandoned.
     pub retry: RetryPolicy,
+    /// The tries of each sink, as in [`RelayOptions::sink_retries`].
+    pub sink_retries: Vec<Option<RetryPolicy>>,
     /// The probability, 0 to 1, that a send fails on purpose instead of being made. Its messages are abandoned then.
     pub failure_ratio: f64,
     /// How long a graceful stop waits for what is under way.
     pub stop_timeout: Duration,
+}
+
+/// What goes from sink to sink by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DispatchUnit {
+    /// A batch: what its sinks get is regrouped, several batches may go together, and their order is kept.
+    #[default]
+    Batch,
+    /// An event: it goes to its next sink when one before has accepted it, whatever becomes of the others, and each send has
+    /// one event.
+    Event,
+}
+
+/// In which order a sink gets events that go to it one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// As they are taken up, as long as no send fails.
+    #[default]
+    None,
+    /// Those of a partition one after the other.
+    Partition,
+    /// Those of a partition that have their partition key in common one after the other. Events without a key have no order.
+    Key,
 }
 
 /// When progress is written to the checkpoint store. Written as `each-batch` or as `{every: 1 s}`.
@@ -124,13 +161,18 @@ impl RelayOptions {
             group,
             route: Route::Random,
             fan_out: 1,
+            dispatch_unit: DispatchUnit::Batch,
             events_at_once: usize::MAX,
+            adapt_events: false,
+            order: Order::None,
             sinks_at_once: usize::MAX,
             seed: 0,
             in_flight: 1,
             max_held_bytes: 64 << 20,
             retry: RetryPolicy::default(),
+            sink_retries: Vec::new(),
             checkpoint: CheckpointPolicy::EachBatch,
+            await_checkpoint: false,
             start_position: StartPosition::Earliest,
             missed_events: MissedEvents::default(),
             poison_events: PoisonEvents::default(),
@@ -139,6 +181,13 @@ impl RelayOptions {
             stop_timeout: Duration::from_secs(10),
             ownership: None,
         }
+    }
+}
+
+impl RelayOptions {
+    /// The tries of a send to one of the sinks.
+    pub(crate) fn retry_at(&self, sink: u32) -> &RetryPolicy {
+        self.sink_retries.get(sink as usize).and_then(Option::as_ref).unwrap_or(&self.retry)
     }
 }
 
@@ -158,6 +207,7 @@ impl Default for SettlingOptions {
             sinks_at_once: usual.sinks_at_once,
             seed: usual.seed,
             retry: usual.retry,
+            sink_retries: Vec::new(),
             failure_ratio: usual.failure_ratio,
             stop_timeout: usual.stop_timeout,
         }
@@ -172,6 +222,7 @@ impl From<SettlingOptions> for RelayOptions {
             sinks_at_once: options.sinks_at_once,
             seed: options.seed,
             retry: options.retry,
+            sink_retries: options.sink_retries,
             failure_ratio: options.failure_ratio,
             stop_timeout: options.stop_timeout,
             // The source bounds what it hands over by number, and has to be driven for the locks' sake.

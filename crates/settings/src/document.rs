@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -151,6 +152,26 @@ impl Document {
         }
         let kind = MistakeKind::Invalid { reason: reason.into(), advice: advice.into() };
         SettingsError::at(place, path, kind)
+    }
+
+    /// The same for a part, in bytes, of the text that is the value at a dotted path. It points at that part where the text is
+    /// written as it is, and else at the value.
+    #[must_use]
+    pub fn mistake_within(
+        &self,
+        path: &str,
+        (text, part): (&str, Range<usize>),
+        reason: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> SettingsError {
+        let mut error = self.mistake(path, reason, advice);
+        let node = self.value(path).filter(|node| !node.filled_in);
+        if let SettingsError::Mistake(mistake) = &mut error
+            && let Some(place) = node.and_then(|node| node.place.of_part(text, &part))
+        {
+            mistake.place = place;
+        }
+        error
     }
 }
 

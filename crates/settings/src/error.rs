@@ -8,6 +8,7 @@ use miette::{Diagnostic, LabeledSpan, SourceCode};
 use thiserror::Error;
 
 use crate::place::Place;
+use crate::secrets::masked;
 use crate::suggestion::nearest;
 
 /// A file or an argument that cannot be used.
@@ -176,8 +177,8 @@ impl fmt::Display for Mistake {
             MistakeKind::MalformedVariable => format!("{key} contains `${{` without a variable"),
             MistakeKind::MalformedAssignment => "the argument sets nothing".to_owned(),
         };
-        // Keys and values are quoted from the text; what they contain must not command the terminal.
-        let printable: String = what
+        // Keys and values are quoted from the text; what they contain must not command the terminal, nor give a key away.
+        let printable: String = masked(&what)
             .chars()
             .map(|character| if character.is_control() { '\u{fffd}' } else { character })
             .collect();

@@ -3,7 +3,7 @@
 //! A file becomes a [`Document`], a tree in which every key and value knows its [`Place`]. The document is edited
 //! while it is still text-like: variables are filled in, sections overlaid, `--set` arguments applied. Only then is it
 //! typed, by serde. So whatever is wrong, wherever it came from, is one [`SettingsError`] that tells file, line,
-//! column, dotted key, what was found, what is allowed, and shows the line.
+//! column, dotted key, what was found, what is allowed, and shows the line, without the keys and passwords in it.
 //!
 //! ```
 //! # #[derive(Debug, serde::Deserialize)]
@@ -41,6 +41,7 @@ mod error;
 mod node;
 mod parse;
 mod place;
+mod secrets;
 mod suggestion;
 mod variables;
 

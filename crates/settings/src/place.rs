@@ -1,30 +1,41 @@
 //! Where in which text something stands.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use miette::{NamedSource, SourceSpan};
 
+use crate::secrets::masked;
+
 /// A stretch of a named text: a file, or the argument of an option. Cheap to clone.
 #[derive(Clone)]
 pub struct Place {
-    source: Arc<NamedSource<String>>,
+    source: Arc<Source>,
     /// In bytes.
     offset: usize,
     /// In bytes.
     length: usize,
 }
 
+/// A text, and what of it people see.
+struct Source {
+    text: String,
+    /// The text without its secrets; as long, byte for byte.
+    shown: NamedSource<String>,
+}
+
 impl Place {
     /// The whole of a text.
     pub(crate) fn whole(name: &str, text: &str) -> Self {
-        let source = Arc::new(NamedSource::new(name, text.to_owned()));
+        let shown = NamedSource::new(name, masked(text));
+        let source = Arc::new(Source { text: text.to_owned(), shown });
         Self { source, offset: 0, length: text.len() }
     }
 
     /// A part of the text that begins `offset` bytes after this place does; cut where the text ends.
     pub(crate) fn part(&self, offset: usize, length: usize) -> Self {
-        let text = self.source.inner();
+        let text = &self.source.text;
         let start = self.offset.saturating_add(offset);
         let end = start.saturating_add(length);
         let offset = floor_char_boundary(text, start);
@@ -40,16 +51,27 @@ impl Place {
         }
     }
 
+    /// Where a part of `text` stands, which is the value that is written here: nowhere if it is written otherwise, as with escapes.
+    pub(crate) fn of_part(&self, text: &str, part: &Range<usize>) -> Option<Self> {
+        let start = text.get(..part.start)?.rfind('\n').map_or(0, |end| end + 1);
+        let line = text.get(start..)?.lines().next()?;
+        // Lines of one value may be indented.
+        let written = line.trim_start();
+        let indent = line.len() - written.len();
+        let at = self.text().find(written).filter(|_| !written.is_empty())?;
+        Some(self.part(at + (part.start - start).saturating_sub(indent), part.len().min(written.len())))
+    }
+
     /// The name of the text: a path, or the option that it was an argument of.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.source.name()
+        self.source.shown.name()
     }
 
     /// The text that stands at this place.
     #[must_use]
     pub fn text(&self) -> &str {
-        self.source.inner().get(self.offset..self.offset + self.length).unwrap_or_default()
+        self.source.text.get(self.offset..self.offset + self.length).unwrap_or_default()
     }
 
     /// The line, counted from 1.
@@ -70,8 +92,9 @@ impl Place {
         Self { source: Arc::clone(&self.source), offset: self.offset, length }
     }
 
+    /// What is shown of the text: all but its secrets.
     pub(crate) fn source(&self) -> &NamedSource<String> {
-        &self.source
+        &self.source.shown
     }
 
     pub(crate) fn span(&self) -> SourceSpan {
@@ -79,7 +102,7 @@ impl Place {
     }
 
     fn before(&self) -> &str {
-        self.source.inner().get(..self.offset).unwrap_or_default()
+        self.source.text.get(..self.offset).unwrap_or_default()
     }
 }
 

@@ -61,6 +61,41 @@ pub fn iso_date(instant: SystemTime) -> String {
     format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
 }
 
+/// The parts of an instant in UTC, as calendars and clocks have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CivilTime {
+    /// 1970 to 9999.
+    pub year: u16,
+    /// From 1.
+    pub month: u8,
+    /// From 1.
+    pub day: u8,
+    /// 0 to 23.
+    pub hour: u8,
+    /// 0 to 59.
+    pub minute: u8,
+    /// 0 to 59.
+    pub second: u8,
+    /// 0 to 999.
+    pub millisecond: u16,
+}
+
+impl CivilTime {
+    /// An instant in milliseconds since 1970. What is before that or after 9999 is the nearest instant between.
+    #[must_use]
+    pub fn of_unix_ms(unix_ms: i64) -> Self {
+        let last = LAST_SECOND.as_secs().cast_signed() * 1_000 + 999;
+        let unix_ms = unix_ms.clamp(0, last);
+        let instant =
+            OffsetDateTime::from_unix_timestamp(unix_ms / 1_000).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let (year, month, day) = instant.to_calendar_date();
+        let (hour, minute, second) = instant.to_hms();
+        // Years up to 9999 and milliseconds of a second.
+        let (year, millisecond) = (year as u16, (unix_ms % 1_000) as u16);
+        Self { year, month: month.into(), day, hour, minute, second, millisecond }
+    }
+}
+
 /// Exactly so many digits.
 fn digits<N: FromStr>(text: &str, count: usize) -> Option<N> {
     (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
@@ -116,6 +151,18 @@ mod tests {
         ] {
             assert_eq!(iso_date(at(seconds)), text);
         }
+    }
+
+    #[test]
+    fn an_instant_has_the_parts_that_a_calendar_gives_it() {
+        let of = |unix_ms| {
+            let CivilTime { year, month, day, hour, minute, second, millisecond } =
+                CivilTime::of_unix_ms(unix_ms);
+            format!("{year}-{month}-{day} {hour}:{minute}:{second}.{millisecond}")
+        };
+        assert_eq!(of(1_709_210_096_007), "2024-2-29 12:34:56.7");
+        assert_eq!(of(-1), "1970-1-1 0:0:0.0");
+        assert_eq!(of(i64::MAX), "9999-12-31 23:59:59.999");
     }
 
     #[test]

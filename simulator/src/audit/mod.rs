@@ -7,12 +7,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Config;
 use crate::message::{self, parse};
+use crate::refusals::Refusals;
+use crate::source::partition_key;
 use crate::trace::Events;
 use bytes::Bytes;
 use connect::sink::OutgoingBatch;
+use relay::{DispatchUnit, Order};
 
+mod ending;
+mod letters;
+mod limit;
+mod order;
 mod violation;
 
+pub(crate) use letters::Told;
+use limit::Limit;
+use order::{Keeps, Newest};
 pub use violation::Violation;
 
 /// Knows what happened and what may happen.
@@ -20,7 +30,21 @@ pub use violation::Violation;
 pub(crate) struct Audit {
     seed: u64,
     largest_message: usize,
+    /// Whether there is an archive.
+    archives: bool,
+    /// How many of the relay's sinks, archives, come before the audited ones.
+    sinks_before: u32,
+    /// Destinations of each sink.
+    destinations: u32,
+    /// Sends from a partition to a destination that may be under way at once.
     in_flight: usize,
+    /// What may be in work at once, where events go one by one.
+    limit: Option<Limit>,
+    /// In which order a destination gets the events of a partition.
+    keeps: Keeps,
+    /// How many events a batch has at most, where batches are the unit.
+    batch_max: Option<i64>,
+    refusals: Option<Refusals>,
     held_bytes_max: usize,
     try_timeout_ms: u64,
     /// How long a claim lasts; none where nothing is shared.
@@ -30,6 +54,10 @@ pub(crate) struct Audit {
     duplicates: u64,
     explained: u64,
     takeovers: u64,
+    dead_letters: u64,
+    /// Events that were put aside and are at their sink as well.
+    both: u64,
+    overtakings: u64,
 }
 
 /// A partition of the source, seen from above.
@@ -37,25 +65,47 @@ pub(crate) struct Audit {
 struct PartitionAudit {
     /// The identities of its committed events; they grow.
     ids: Vec<u64>,
+    /// Their partition keys; empty for those that have none.
+    keys: Vec<String>,
+    /// What each sink has of them.
+    sinks: Vec<SinkAudit>,
+    /// Per event: whether the archive has it.
+    archived: Vec<bool>,
+    /// What the store holds; -1 for nothing.
+    checkpoint: i64,
+    /// Whose writes the store takes, where it is shared: the one who has last replaced the checkpoint by itself.
+    owner: Option<u32>,
+    /// The first event that a sink refuses for ever, and that is put aside nowhere.
+    held_at: Option<usize>,
+}
+
+/// What the destinations of one sink have of a partition.
+#[derive(Clone, Debug, Default)]
+struct SinkAudit {
     /// Per event: how many times a destination has it.
     accepted: Vec<u32>,
     /// Per event: how many times it was sent.
     sent: Vec<u32>,
     /// Per event: where it went.
     destinations: Vec<Option<u32>>,
-    /// How many events from the first on are accepted without a gap.
+    /// How many events from the first on are accepted without a gap, or put aside.
     prefix: usize,
-    /// Per destination: the newest event that came first.
-    newest: BTreeMap<u32, i64>,
-    /// What the store holds; -1 for nothing.
-    checkpoint: i64,
-    /// Whose writes the store takes, where it is shared: the one who has last replaced the checkpoint by itself.
-    owner: Option<u32>,
+    newest: Newest,
+    /// Per event: how many of its sends came to nothing.
+    refused: Vec<u32>,
+    /// Per event: how many dead letters there are of it.
+    letters: Vec<u32>,
+    /// Per event: how many were sent.
+    letters_sent: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
 struct ProcessAudit {
     held_bytes: usize,
+    /// How many events it can have done at most.
+    done_max: u64,
+    /// How many letters it was told to be accepted: in time, and when it may have given them up.
+    letters_told: (u64, u64),
     views: Vec<View>,
 }
 
@@ -74,14 +124,23 @@ struct View {
     opened: u32,
     /// The next event that the source is to hand over.
     next: i64,
+    /// What is known of each sink.
+    sinks: Vec<SinkView>,
+    /// First and last event of each batch that is held.
+    batches: BTreeMap<i64, i64>,
+}
+
+/// What a process knows of one sink.
+#[derive(Clone, Debug, Default)]
+struct SinkView {
     /// Per event: told as accepted, whenever.
     acknowledged: Vec<bool>,
     /// Per event: told as accepted in time, since it was opened.
     settled: Vec<bool>,
     /// Per event: the send under way since it was opened.
     under_way: BTreeMap<i64, UnderWay>,
-    /// First and last event of each batch that is held.
-    batches: BTreeMap<i64, i64>,
+    /// Events that were refused for good, each alone, since it was opened: by which destination.
+    refused: BTreeMap<i64, u32>,
 }
 
 /// A send that has no outcome yet.
@@ -97,9 +156,12 @@ struct UnderWay {
 pub(crate) struct Attempt {
     pub(crate) process: u32,
     pub(crate) partition: u32,
+    pub(crate) sink: u32,
     pub(crate) numbers: Vec<i64>,
     pub(crate) sent_at_ms: u64,
     opened: u32,
+    /// Whether it is a dead letter, of an event that the sink refuses.
+    pub(crate) is_letter: bool,
 }
 
 type Checked = Result<(), Violation>;
@@ -107,11 +169,26 @@ type Checked = Result<(), Violation>;
 impl Audit {
     pub(crate) fn new(config: &Config) -> Self {
         let timeout = config.relay.retry.try_timeout.as_millis();
-        let partition = |_| PartitionAudit { checkpoint: -1, ..PartitionAudit::default() };
+        let sinks = vec![SinkAudit::default(); config.sinks as usize];
+        let partition =
+            |_| PartitionAudit { checkpoint: -1, sinks: sinks.clone(), ..PartitionAudit::default() };
+        let options = &config.relay;
+        let by_event = options.dispatch_unit == DispatchUnit::Event;
         Self {
             seed: config.seed,
             largest_message: config.largest_message,
-            in_flight: config.relay.in_flight,
+            archives: config.archive.is_some(),
+            sinks_before: u32::from(config.archive.is_some_and(|archive| archive.comes_first)),
+            destinations: config.destinations,
+            in_flight: match (by_event, options.order) {
+                (true, Order::Partition) => 1,
+                (true, Order::None | Order::Key) => options.events_at_once,
+                (false, _) => options.in_flight,
+            },
+            limit: Limit::of(options),
+            keeps: Keeps::of(options),
+            batch_max: (!by_event).then_some(config.source.batch.max_events as i64),
+            refusals: config.refusals,
             held_bytes_max: config.relay.max_held_bytes.max(1),
             try_timeout_ms: u64::try_from(timeout).unwrap_or(u64::MAX),
             expire_ms: config.sharing.as_ref().map(|sharing| sharing.expire_ms),
@@ -120,6 +197,9 @@ impl Audit {
             duplicates: 0,
             explained: 0,
             takeovers: 0,
+            dead_letters: 0,
+            both: 0,
+            overtakings: 0,
         }
     }
 
@@ -134,6 +214,7 @@ impl Audit {
     }
 
     pub(crate) fn start_process(&mut self) {
+        let sinks = self.partitions.first().map_or(0, |partition| partition.sinks.len());
         let view = |_| View {
             listed: -1,
             fenced: false,
@@ -141,23 +222,37 @@ impl Audit {
             written: -1,
             opened: 0,
             next: 0,
-            acknowledged: Vec::new(),
-            settled: Vec::new(),
-            under_way: BTreeMap::new(),
+            sinks: vec![SinkView::default(); sinks],
             batches: BTreeMap::new(),
         };
-        self.processes
-            .push(ProcessAudit { held_bytes: 0, views: (0..self.partitions.len()).map(view).collect() });
+        self.processes.push(ProcessAudit {
+            views: (0..self.partitions.len()).map(view).collect(),
+            ..ProcessAudit::default()
+        });
     }
 
     /// Events were made durable at the source.
     pub(crate) fn commit_source(&mut self, partition: u32, messages: impl Iterator<Item = Bytes>) {
         let partition = &mut self.partitions[partition as usize];
-        partition.ids.extend(messages.map(|message| parse(&message).map_or(0, |(_, id)| id)));
+        for message in messages {
+            partition.ids.push(parse(&message).map_or(0, |(_, id)| id));
+            partition.keys.push(partition_key(&message));
+        }
         let count = partition.ids.len();
-        partition.accepted.resize(count, 0);
-        partition.sent.resize(count, 0);
-        partition.destinations.resize(count, None);
+        for sink in &mut partition.sinks {
+            sink.accepted.resize(count, 0);
+            sink.sent.resize(count, 0);
+            sink.destinations.resize(count, None);
+            sink.refused.resize(count, 0);
+            sink.letters.resize(count, 0);
+            sink.letters_sent.resize(count, 0);
+        }
+        if let Some(refusals) = self.refusals.filter(Refusals::hold_for_ever) {
+            let sinks = 0..partition.sinks.len() as u32;
+            let is_refused =
+                |&id: &u64| sinks.clone().any(|sink| refusals.refusal(self.seed, sink, id).is_some());
+            partition.held_at = partition.ids.iter().position(is_refused);
+        }
     }
 
     /// A process was told the checkpoint of a partition; -1 for none.
@@ -178,8 +273,11 @@ impl Audit {
         view.opened += 1;
         view.fenced = false;
         view.next = next;
-        view.settled.clear();
-        view.under_way.clear();
+        for sink in &mut view.sinks {
+            sink.settled.clear();
+            sink.under_way.clear();
+            sink.refused.clear();
+        }
         Ok(())
     }
 
@@ -202,6 +300,10 @@ impl Audit {
         }
         view.next = events.last + 1;
         view.batches.insert(events.first, events.last);
+        // What was accepted before its partition was opened again is done without being sent.
+        if view.opened > 1 {
+            self.processes[process as usize].done_max += (events.last - events.first + 1).cast_unsigned();
+        }
         Ok(())
     }
 
@@ -216,26 +318,23 @@ impl Audit {
         &mut self,
         process: u32,
         send: u64,
+        destination: u32,
         outgoing: &OutgoingBatch<'_>,
         now_ms: u64,
     ) -> Result<Attempt, Violation> {
         let partition = outgoing.partition().0;
+        let sink = destination / self.destinations;
         let (in_flight, try_timeout_ms) = (self.in_flight, self.try_timeout_ms);
-        let shared = self.expire_ms.is_some();
         let numbers: Vec<i64> = outgoing.events().map(|(_, event)| event.sequence_number).collect();
+        self.check_may_send(process, partition, &numbers)?;
+        for &number in &numbers {
+            self.check_key_is_free(process, sink, destination, partition, number, now_ms)?;
+        }
         let view = self.view(process, partition);
-        let is_held = |number: &i64| {
-            let batch = view.batches.range(..=number).next_back();
-            batch.is_some_and(|(_, last)| number <= last)
-        };
-        if let Some(&sequence_number) = numbers.iter().find(|number| !is_held(number)) {
-            return Err(Violation::SentUnheld { process, partition, sequence_number });
-        }
-        if shared && !view.fenced {
-            return Err(Violation::SentUnfenced { process, partition, sequence_number: numbers[0] });
-        }
-        let this = UnderWay { send, destination: outgoing.destination(), sent_at_ms: now_ms };
+        let this = UnderWay { send, destination, sent_at_ms: now_ms };
         let is_awaited = |other: &UnderWay| now_ms < other.sent_at_ms.saturating_add(try_timeout_ms);
+        let opened = view.opened;
+        let view = &mut view.sinks[sink as usize];
         for &sequence_number in &numbers {
             if is_set(&view.settled, sequence_number) {
                 return Err(Violation::SentAgain { process, partition, sequence_number });
@@ -256,8 +355,8 @@ impl Audit {
                 count: same_way.len(),
             });
         }
-        let opened = view.opened;
-        let sent = &mut self.partitions[partition as usize].sent;
+        self.check_at_once(process, now_ms)?;
+        let sent = &mut self.partitions[partition as usize].sinks[sink as usize].sent;
         for &number in &numbers {
             // What was sent to a hub before it forgot it is not in the list.
             if let Some(times) = sent.get_mut(index(number)) {
@@ -265,7 +364,21 @@ impl Audit {
                 *times += 1;
             }
         }
-        Ok(Attempt { process, partition, numbers, sent_at_ms: now_ms, opened })
+        let is_letter = false;
+        Ok(Attempt { process, partition, sink, numbers, sent_at_ms: now_ms, opened, is_letter })
+    }
+
+    /// Events that are sent are of batches that the relay holds, and nobody else can write their checkpoint.
+    fn check_may_send(&mut self, process: u32, partition: u32, numbers: &[i64]) -> Checked {
+        let shared = self.expire_ms.is_some();
+        let view = self.view(process, partition);
+        if let Some(&sequence_number) = numbers.iter().find(|&&number| !view.holds(number)) {
+            return Err(Violation::SentUnheld { process, partition, sequence_number });
+        }
+        if shared && !view.fenced {
+            return Err(Violation::SentUnfenced { process, partition, sequence_number: numbers[0] });
+        }
+        Ok(())
     }
 
     /// The network or the hub doubles a send.
@@ -274,19 +387,32 @@ impl Audit {
     }
 
     /// The relay is told what became of a send.
-    pub(crate) fn tell_outcome(&mut self, send: u64, attempt: &Attempt, accepted: bool, now_ms: u64) {
+    pub(crate) fn tell_outcome(&mut self, send: u64, attempt: &Attempt, told: Told, now_ms: u64) {
         let in_time = now_ms < attempt.sent_at_ms.saturating_add(self.try_timeout_ms);
-        let view = self.view(attempt.process, attempt.partition);
+        let accepted = told == Told::Accepted;
+        let of_process = &mut self.processes[attempt.process as usize];
+        if accepted {
+            of_process.done_max += attempt.numbers.len() as u64;
+        }
+        if accepted && attempt.is_letter {
+            let (in_time_of_process, late) = &mut of_process.letters_told;
+            *(if in_time { in_time_of_process } else { late }) += 1;
+        }
+        let view = &mut of_process.views[attempt.partition as usize];
         let current = view.opened == attempt.opened;
+        let view = &mut view.sinks[attempt.sink as usize];
         for &number in &attempt.numbers {
             if accepted {
                 set(&mut view.acknowledged, number);
             }
-            if current && view.under_way.get(&number).is_some_and(|newest| newest.send == send) {
-                view.under_way.remove(&number);
-                if accepted && in_time {
-                    set(&mut view.settled, number);
-                }
+            let newest = view.under_way.get(&number).filter(|newest| current && newest.send == send).copied();
+            let Some(newest) = newest else { continue };
+            view.under_way.remove(&number);
+            if accepted && in_time {
+                set(&mut view.settled, number);
+            }
+            if told == Told::Refused && attempt.numbers.len() == 1 {
+                view.refused.insert(number, newest.destination);
             }
         }
     }
@@ -308,35 +434,63 @@ impl Audit {
             return Err(damaged);
         }
         let sequence_number = position as i64;
-        let before = state.destinations[position].replace(destination);
+        let of_sink = &mut state.sinks[(destination / self.destinations) as usize];
+        let before = of_sink.destinations[position].replace(destination);
         if let Some(before) = before.filter(|&before| before != destination) {
             return Err(Violation::Misrouted { partition, sequence_number, before, destination });
         }
-        state.accepted[position] += 1;
-        let times = state.accepted[position];
-        if times > 1 {
-            self.duplicates += 1;
-            if self.duplicates > self.explained {
-                return Err(Violation::Unexplained {
-                    duplicates: self.duplicates,
-                    explained: self.explained,
-                });
+        of_sink.accepted[position] += 1;
+        let times = of_sink.accepted[position];
+        let has_letter = of_sink.letters[position] > 0;
+        of_sink.advance();
+        match (times, has_letter) {
+            (1, false) => {
+                self.check_order(destination / self.destinations, destination, partition, sequence_number)?;
             }
-        } else if self.in_flight == 1 {
-            let newest = state.newest.insert(destination, sequence_number);
-            if let Some(newest) = newest.filter(|&newest| newest > sequence_number) {
-                return Err(Violation::Reordered { destination, partition, sequence_number, newest });
-            }
-        }
-        while state.accepted.get(state.prefix).is_some_and(|&times| times > 0) {
-            state.prefix += 1;
+            // It had given up its place.
+            (1, true) => self.count_both()?,
+            _ => self.count_duplicate()?,
         }
         Ok((partition, sequence_number, times))
+    }
+
+    fn count_duplicate(&mut self) -> Checked {
+        self.duplicates += 1;
+        match self.duplicates > self.explained {
+            true => Err(Violation::Unexplained { duplicates: self.duplicates, explained: self.explained }),
+            false => Ok(()),
+        }
     }
 
     /// The store has a claim of a process, new or renewed.
     pub(crate) fn claim(&mut self, process: u32, partition: u32, now_ms: u64) {
         self.view(process, partition).claimed_at_ms = now_ms;
+    }
+
+    /// A process adds an event to its archive, behind the last one of the partition that it has there and has not lost. It is the next one;
+    /// where there is none before, everything up to it is in the archive, whoever has put it there.
+    pub(crate) fn append_to_archive(
+        &self,
+        process: u32,
+        partition: u32,
+        before: Option<i64>,
+        sequence_number: i64,
+    ) -> Checked {
+        let archived = &self.partitions[partition as usize].archived;
+        let follows = match before {
+            Some(before) => sequence_number == before + 1,
+            None => (0..sequence_number).all(|number| is_set(archived, number)),
+        };
+        match follows {
+            true => Ok(()),
+            false => Err(Violation::ArchiveGap { process, partition, before, sequence_number }),
+        }
+    }
+
+    /// Events are in the archive.
+    pub(crate) fn archive(&mut self, partition: u32, first: i64, last: i64) {
+        let archived = &mut self.partitions[partition as usize].archived;
+        (first..=last).for_each(|number| set(archived, number));
     }
 
     /// A process begins to write a checkpoint.
@@ -353,7 +507,7 @@ impl Audit {
                 return Err(Violation::WroteAfterExpiry { process, partition, late_ms: now_ms - expired_ms });
             }
         }
-        let prefix = self.partitions[partition as usize].prefix as i64;
+        let prefix = self.partitions[partition as usize].prefix() as i64;
         if sequence_number >= prefix {
             return Err(Violation::CheckpointPassesGap {
                 process,
@@ -362,8 +516,15 @@ impl Audit {
                 missing: prefix,
             });
         }
+        let archived = &self.partitions[partition as usize].archived;
+        if self.archives
+            && let Some(missing) = (0..=sequence_number).find(|&number| !is_set(archived, number))
+        {
+            return Err(Violation::CheckpointNotArchived { process, partition, sequence_number, missing });
+        }
         let view = self.view(process, partition);
-        let missing = (view.listed + 1..=sequence_number).find(|&number| !is_set(&view.acknowledged, number));
+        let is_acknowledged = |number| view.sinks.iter().all(|sink| is_set(&sink.acknowledged, number));
+        let missing = (view.listed + 1..=sequence_number).find(|&number| !is_acknowledged(number));
         match missing {
             Some(missing) => {
                 Err(Violation::CheckpointUnfounded { process, partition, sequence_number, missing })
@@ -406,35 +567,11 @@ impl Audit {
         Ok(())
     }
 
-    /// Whether every event is accepted and covered by its checkpoint; if not, how far the first such partition is: its
-    /// number, and the last events that are accepted, covered and there.
-    pub(crate) fn unfinished(&self) -> Option<(u32, i64, i64, i64)> {
-        (0..).zip(&self.partitions).find_map(|(number, partition)| {
-            let end = partition.ids.len() as i64 - 1;
-            let accepted = partition.prefix as i64 - 1;
-            let unfinished = accepted < end || partition.checkpoint < end;
-            unfinished.then_some((number, accepted, partition.checkpoint, end))
-        })
-    }
-
-    /// At the end: every event is in `found`, the messages of all destinations.
-    pub(crate) fn finish<'a>(&self, found: impl Iterator<Item = &'a [u8]>) -> Checked {
-        let mut found: Vec<(u32, u64)> = found.filter_map(parse).collect();
-        found.sort_unstable();
-        for (partition, state) in (0..).zip(&self.partitions) {
-            for (sequence_number, &id) in (0..).zip(&state.ids) {
-                if found.binary_search(&(partition, id)).is_err() {
-                    return Err(Violation::Lost { partition, sequence_number });
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The newest event that a process was told to be accepted; for a defect that takes it for the watermark.
     pub(crate) fn newest_acknowledged(&self, process: u32, partition: u32) -> Option<i64> {
         let view = &self.processes[process as usize].views[partition as usize];
-        let newest = view.acknowledged.iter().rposition(|&set| set)?;
+        let newest =
+            view.sinks.iter().filter_map(|sink| sink.acknowledged.iter().rposition(|&set| set)).max()?;
         Some(newest as i64)
     }
 
@@ -446,6 +583,31 @@ impl Audit {
 
     fn view(&mut self, process: u32, partition: u32) -> &mut View {
         &mut self.processes[process as usize].views[partition as usize]
+    }
+}
+
+impl SinkAudit {
+    /// Moves on over what is accepted or put aside.
+    fn advance(&mut self) {
+        let is_done = |&place: &usize| {
+            self.accepted.get(place).is_some_and(|&times| times > 0)
+                || self.letters.get(place).is_some_and(|&times| times > 0)
+        };
+        self.prefix = (self.prefix..).find(|place| !is_done(place)).unwrap_or(self.prefix);
+    }
+}
+
+impl View {
+    /// Whether an event is of a batch that the relay has.
+    fn holds(&self, number: i64) -> bool {
+        self.batches.range(..=number).next_back().is_some_and(|(_, &last)| number <= last)
+    }
+}
+
+impl PartitionAudit {
+    /// How many events from the first on every sink has accepted without a gap.
+    fn prefix(&self) -> usize {
+        self.sinks.iter().map(|sink| sink.prefix).min().unwrap_or(0)
     }
 }
 

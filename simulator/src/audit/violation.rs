@@ -14,6 +14,14 @@ pub enum Violation {
         "relay {process} writes checkpoint {partition}:{sequence_number} without having been told that {partition}:{missing} is accepted"
     )]
     CheckpointUnfounded { process: u32, partition: u32, sequence_number: i64, missing: i64 },
+    /// INV-100: a checkpoint covers what the archive has not stored.
+    #[error(
+        "relay {process} writes checkpoint {partition}:{sequence_number}, but {partition}:{missing} is not in the archive"
+    )]
+    CheckpointNotArchived { process: u32, partition: u32, sequence_number: i64, missing: i64 },
+    /// INV-101: what a relay archives has a gap, or an event comes again.
+    #[error("relay {process} archives {partition}:{sequence_number} behind {before:?}")]
+    ArchiveGap { process: u32, partition: u32, before: Option<i64>, sequence_number: i64 },
     /// A checkpoint went back under the same owner.
     #[error("relay {process} takes the checkpoint of partition {partition} back from {before} to {after}")]
     CheckpointWentBack { process: u32, partition: u32, before: i64, after: i64 },
@@ -76,8 +84,31 @@ pub enum Violation {
     #[error("relay {process} gets {partition}:{sequence_number} where {partition}:{expected} comes next")]
     SourceOutOfStep { process: u32, partition: u32, sequence_number: i64, expected: i64 },
     /// INV-4: an event that was appended is at no destination.
-    #[error("{partition}:{sequence_number} is lost")]
-    Lost { partition: u32, sequence_number: i64 },
+    #[error("{partition}:{sequence_number} is lost at sink {sink}")]
+    Lost { partition: u32, sequence_number: i64, sink: u32 },
+    /// INV-97: where events go one by one, more were in work than may be.
+    #[error("relay {process} has {events} events in work")]
+    TooManyInWork { process: u32, events: usize },
+    /// INV-97: where events go one by one, one was with more sinks than may have it.
+    #[error("relay {process} has {partition}:{sequence_number} at {sinks} sinks at once")]
+    AtTooManySinks { process: u32, partition: u32, sequence_number: i64, sinks: usize },
+    /// INV-103: an event was put aside that its sink had not refused, or not for that reason.
+    #[error("relay {process} puts {partition}:{sequence_number} aside, which sink {sink} has not refused")]
+    LetterUnfounded { process: u32, partition: u32, sequence_number: i64, sink: u32 },
+    /// INV-103: a dead letter names a sink that does not refuse the event, or not for that reason.
+    #[error("the dead letter of {partition}:{sequence_number} gives a reason that sink {sink} does not have")]
+    LetterMislabelled { partition: u32, sequence_number: i64, sink: u32 },
+    /// INV-103: a relay does not know how many events it has put aside.
+    #[error("relay {process} counts {counted} dead letters, and was told of {told}")]
+    LettersMiscounted { process: u32, counted: u64, told: u64 },
+    /// INV-104: two events of one key were on their way to a destination.
+    #[error(
+        "relay {process} sends {partition}:{sequence_number} while {partition}:{other} of its key is under way to destination {destination}"
+    )]
+    KeyUnderWay { process: u32, partition: u32, sequence_number: i64, other: i64, destination: u32 },
+    /// INV-105: the limit that was found is none, or more than was found out.
+    #[error("relay {process} has found that {limit} events may be in work")]
+    LimitOutOfBounds { process: u32, limit: u64 },
     /// Nothing fails any more, and still not everything is carried and covered.
     #[error(
         "{ms} ms after everything healed, partition {partition} is accepted up to {accepted} and covered up to {covered} of {end}"

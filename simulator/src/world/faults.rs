@@ -4,7 +4,7 @@ use connect::sink::{ErrorClass, SinkError};
 use connect::source::SourceError;
 
 use super::{Event, Side, World};
-use crate::config::between;
+use crate::config::{SILENCE_MAX, between};
 use crate::trace::What;
 
 /// Something that goes wrong at an instant.
@@ -43,6 +43,9 @@ pub(super) enum Fault {
     RecoverHub {
         side: Side,
     },
+    /// The place of dead letters.
+    DeadLettersDown,
+    DeadLettersUp,
     /// A source or a sink fails as a whole.
     FailEnd {
         instance: u32,
@@ -74,6 +77,8 @@ impl World {
             };
             Fault::CrashHub { side }
         });
+        let outages = config.dead_letters().map_or(0, |dead_letters| dead_letters.outages);
+        self.plan(outages, |_| Fault::DeadLettersDown);
         self.at(faults.until_ms, Event::Heal);
     }
 
@@ -123,7 +128,7 @@ impl World {
                 }
             }
             Fault::BreakSomeConnection { instance } => {
-                let destinations = u64::from(self.config.destinations);
+                let destinations = u64::from(self.config.all_destinations());
                 let destination = self.random.faults.below(destinations) as u32;
                 if let Some(process) = self.life(instance) {
                     self.break_connection(process, destination);
@@ -136,6 +141,12 @@ impl World {
             }
             Fault::CrashHub { side } => self.crash_hub(side),
             Fault::RecoverHub { side } => self.recover_hub(side),
+            Fault::DeadLettersDown => {
+                let outage = between(&mut self.random.faults, 1, 3_000);
+                self.dead_letters_up = false;
+                self.after(outage, Event::Fault(Fault::DeadLettersUp));
+            }
+            Fault::DeadLettersUp => self.raise_dead_letters(),
             Fault::FailEnd { instance } => self.fail_end(instance),
         }
     }
@@ -147,11 +158,12 @@ impl World {
         self.note(None, What::Healed);
         self.recover_hub(Side::Source);
         self.recover_hub(Side::Destination);
+        self.raise_dead_letters();
         for process in 0..self.processes.len() as u32 {
             let state = self.process_mut(process);
             state.calls_left = None;
             state.source_failure = None;
-            state.sink_failure = None;
+            state.sinks.iter_mut().for_each(|sink| sink.failure = None);
             self.resume(process);
         }
     }
@@ -180,7 +192,7 @@ impl World {
 
     /// The connection is found out to be dead some time after something was lost on it.
     pub(super) fn break_soon(&mut self, process: u32, destination: u32) {
-        let delay = between(&mut self.random.faults, 1, 4_000);
+        let delay = between(&mut self.random.faults, 1, SILENCE_MAX.as_millis() as u64);
         self.after(delay, Event::Fault(Fault::BreakConnection { process, destination }));
     }
 
@@ -242,7 +254,7 @@ impl World {
         self.note(None, What::HubRecovered { side: name });
         let partitions = match side {
             Side::Source => self.config.partitions,
-            Side::Destination => self.config.destinations,
+            Side::Destination => self.config.all_destinations(),
         };
         for partition in 0..partitions {
             // What was found on disk is committed.
@@ -255,6 +267,11 @@ impl World {
 
     fn fail_end(&mut self, instance: u32) {
         let source = self.random.faults.chance(0.5);
+        let sink = match self.config.dead_letters() {
+            // The first one stands for all of them.
+            Some(_) if self.random.faults.chance(0.3) => self.config.sinks,
+            _ => 0,
+        };
         let Some(process) = self.life(instance) else {
             return;
         };
@@ -265,9 +282,14 @@ impl World {
             state.source_failure = Some(SourceError { class: ErrorClass::Fatal, condition, description });
             state.wake_source();
         } else {
-            state.sink_failure = Some(SinkError { condition, description });
-            state.wake_sink();
+            state.sink_mut(sink).failure = Some(SinkError { condition, description });
+            state.wake_sinks();
         }
+    }
+
+    /// The place of dead letters is there again, unless it never is.
+    fn raise_dead_letters(&mut self) {
+        self.dead_letters_up = self.config.dead_letters().is_some_and(|dead_letters| !dead_letters.never_up);
     }
 
     /// The process that an instance is now, if it lives.

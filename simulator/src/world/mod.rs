@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use connect::sink::{SendError, SendToken};
 use partition_log::BlockPool;
+use relay::metrics::Metrics;
 use tokio::time::{Duration, Instant};
 use units::Random;
 
@@ -26,7 +27,7 @@ use crate::defect::Defect;
 use crate::durable_log::{DurableLog, Stored};
 use crate::history::Report;
 use crate::process::Process;
-use crate::trace::{Trace, What};
+use crate::trace::{Events, Trace, What};
 
 mod faults;
 mod receiving;
@@ -60,6 +61,7 @@ pub(crate) struct World {
     destination: Vec<Topic>,
     source_up: bool,
     destination_up: bool,
+    dead_letters_up: bool,
     links: BTreeMap<u64, Link>,
     sends: BTreeMap<u64, Sending>,
     store: Store,
@@ -179,9 +181,10 @@ impl SharedWorld {
             lives: vec![None; config.instances as usize],
             starts: Vec::new(),
             source: topics(config.partitions),
-            destination: topics(config.destinations),
+            destination: topics(config.all_destinations()),
             source_up: true,
             destination_up: true,
+            dead_letters_up: config.dead_letters().is_none_or(|dead_letters| !dead_letters.never_up),
             links: BTreeMap::new(),
             sends: BTreeMap::new(),
             store: Store::default(),
@@ -251,6 +254,29 @@ impl World {
         self.process(process).alive
     }
 
+    /// A file that a process has written is in the archive.
+    pub(crate) fn archived(&mut self, process: u32, partition: u32, first: i64, last: i64) {
+        self.note(Some(process), What::Archived(Events { partition, first, last }));
+        self.audit.archive(partition, first, last);
+    }
+
+    /// A process adds an event to its archive, behind the last one of the partition that it has there and has not lost.
+    pub(crate) fn append_to_archive(
+        &mut self,
+        process: u32,
+        partition: u32,
+        before: Option<i64>,
+        number: i64,
+    ) {
+        let appended = self.audit.append_to_archive(process, partition, before, number);
+        self.check(appended);
+    }
+
+    /// Whether nothing goes wrong any more.
+    pub(crate) const fn is_well(&self) -> bool {
+        self.healed
+    }
+
     /// The instant of what happens next, if anything does.
     pub(crate) fn next_instant(&self) -> Option<Instant> {
         let (&(at_ms, _), _) = self.events.first_key_value()?;
@@ -286,10 +312,10 @@ impl World {
     /// An instance comes to life; returns the number of its process.
     pub(crate) fn start_process(&mut self, instance: u32) -> u32 {
         let process = self.processes.len() as u32;
-        let destinations = self.config.destinations;
+        let (sinks, destinations) = (self.config.all_sinks(), self.config.all_destinations());
         let skew_ms = self.config.sharing.as_ref().map_or(0, |sharing| sharing.skew_ms);
         let skew_ms = between(&mut self.random.faults, 0, skew_ms * 2) as i64 - skew_ms as i64;
-        let mut state = Process::new(instance, destinations);
+        let mut state = Process::new(instance, sinks, destinations);
         state.skew_ms = skew_ms;
         self.processes.push(state);
         self.lives[instance as usize] = Some(process);
@@ -349,13 +375,21 @@ impl World {
 
     /// The last look, once everything has stopped.
     pub(crate) fn finish(&mut self) {
-        let mut messages = Vec::new();
-        for topic in &self.destination {
-            messages.extend(topic.log.records(0, topic.log.committed()));
+        let (topics, dead_letters) =
+            self.destination.split_at((self.config.sinks * self.config.destinations) as usize);
+        let read = |topics: &[Topic]| {
+            let records = topics.iter().flat_map(|topic| topic.log.records(0, topic.log.committed()));
+            records.map(|record| record.message).collect::<Vec<_>>()
+        };
+        let dead_letters = read(dead_letters);
+        for (sink, topics) in (0..).zip(topics.chunks(self.config.destinations as usize)) {
+            let found = read(topics);
+            let letters = dead_letters.iter().map(|message| &message[..]);
+            let finished = self.audit.finish(sink, found.iter().map(|message| &message[..]), letters);
+            if let Err(violation) = finished {
+                self.violation.get_or_insert(violation);
+            }
         }
-        let found = messages.iter().map(|record| &record.message[..]);
-        let finished = self.audit.finish(found);
-        self.check(finished);
     }
 
     /// The first broken invariant.
@@ -374,6 +408,7 @@ impl World {
 
     /// What the history came to, if everything was carried at that millisecond.
     pub(crate) fn report(&self, done_ms: u64) -> Report {
+        let (dead_letters, both) = self.audit.dead_letters();
         Report {
             hash: self.trace.hash(),
             steps: self.trace.count(),
@@ -384,7 +419,18 @@ impl World {
             crashes: self.crashes,
             refused_writes: self.refused_writes,
             takeovers: self.audit.takeovers(),
+            dead_letters,
+            both,
+            overtakings: self.audit.overtakings(),
         }
+    }
+
+    /// What a process that has ended in good order says of itself.
+    pub(crate) fn take_summary(&mut self, process: u32, metrics: &Metrics) {
+        let counted = self.audit.count_letters(process, metrics.dead_lettered_events);
+        self.check(counted);
+        let limit = self.audit.check_limit(process, metrics.events_limit);
+        self.check(limit);
     }
 
     /// Takes note of what the audit says.

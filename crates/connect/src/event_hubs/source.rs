@@ -419,7 +419,7 @@ impl Source for EventHubsSource {
         let partition = batch.partition();
         // The window is counted in 32 bits, and no batch is larger than it.
         let released = batch.len() as u32;
-        let mean_bytes = batch.message_bytes() / batch.len().max(1);
+        let mean_bytes = batch.pushed_bytes() / batch.len().max(1);
         self.builder.recycle(batch);
         let Some(Some(reader)) = self.readers.get_mut(partition.0 as usize) else {
             return;

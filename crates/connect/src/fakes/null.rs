@@ -20,6 +20,7 @@ pub struct EndlessSource {
     turn: usize,
     left: u64,
     chunk: Bytes,
+    encoding: Encoding,
     pool: BatchPool,
 }
 
@@ -56,8 +57,15 @@ impl EndlessSource {
             turn: 0,
             left: events,
             chunk: Bytes::from(vec![0xa5; usize::from(message_len)]),
+            encoding: Encoding::Opaque,
             pool: BatchPool::new(partitions as usize * 2),
         }
+    }
+
+    /// The same, with this message for each event.
+    #[must_use]
+    pub fn of_messages(self, message: Bytes, encoding: Encoding) -> Self {
+        Self { chunk: message, encoding, ..self }
     }
 
     fn batch(&mut self, index: usize) -> EventBatch {
@@ -65,6 +73,7 @@ impl EndlessSource {
         let count = self.options.batch.max_events;
         // The index is below a 32-bit count.
         let mut batch = self.pool.take(PartitionId(index as u32), count);
+        batch.set_encoding(self.encoding);
         for _ in 0..count {
             let parts = EventParts {
                 message: 0..self.chunk.len() as u32,
@@ -84,7 +93,7 @@ impl EndlessSource {
 
 impl Source for EndlessSource {
     fn encoding(&self) -> Encoding {
-        Encoding::Opaque
+        self.encoding
     }
 
     fn partitions(&self) -> Vec<PartitionId> {

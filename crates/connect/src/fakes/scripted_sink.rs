@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 use crate::event::{Encoding, PartitionId};
 use crate::sink::{
     ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, SendUnit, Sink, SinkBusy, SinkError,
+    Stored, StoredThrough,
 };
 
 /// A [`Sink`] that does what its [`SinkScript`] says; without one it accepts everything at once.
@@ -73,6 +74,11 @@ struct State {
     unanswered: Vec<Unanswered>,
     failure: Option<SinkError>,
     sender: Option<Waker>,
+    stores_later: bool,
+    /// What it has yet to say of that.
+    stored: Vec<Stored>,
+    flushed: Vec<PartitionId>,
+    forgotten: Vec<PartitionId>,
 }
 
 #[derive(Debug)]
@@ -99,6 +105,10 @@ impl ScriptedSink {
             unanswered: Vec::new(),
             failure: None,
             sender: None,
+            stores_later: false,
+            stored: Vec::new(),
+            flushed: Vec::new(),
+            forgotten: Vec::new(),
         };
         let script = SinkScript { state: Arc::new(Mutex::new(state)) };
         (Self { script: script.clone(), timer: Box::pin(tokio::time::sleep_until(Instant::now())) }, script)
@@ -125,6 +135,36 @@ impl SinkScript {
     /// When there is no such destination.
     pub fn reply_next(&self, destination: u32, reply: Reply) {
         self.state().replies[destination as usize].push_back(reply);
+    }
+
+    /// Stores later than it accepts: what [`store_through`](Self::store_through) says.
+    pub fn store_later(&self) {
+        self.state().stores_later = true;
+    }
+
+    /// Everything of a partition up to this event is stored from now on.
+    pub fn store_through(&self, partition: PartitionId, sequence_number: i64, offset: &str) {
+        let through = StoredThrough { sequence_number, offset: offset.to_owned() };
+        self.say(Stored { partition, result: Ok(through) });
+    }
+
+    /// What is not stored of a partition is lost.
+    pub fn lose_unstored(&self, partition: PartitionId) {
+        let Reply::Refuse(_, error) = Reply::refuse(ErrorClass::Retryable) else { return };
+        self.say(Stored { partition, result: Err(Box::new(error)) });
+    }
+
+    fn say(&self, stored: Stored) {
+        let mut state = self.state();
+        state.stored.push(stored);
+        state.wake_sender();
+    }
+
+    /// Partitions that it was asked to store, and to forget.
+    #[must_use]
+    pub fn flushed_and_forgotten(&self) -> (Vec<PartitionId>, Vec<PartitionId>) {
+        let state = self.state();
+        (state.flushed.clone(), state.forgotten.clone())
     }
 
     /// Asks for this in each send.
@@ -277,6 +317,22 @@ impl Sink for ScriptedSink {
             reply,
         });
         Ok(())
+    }
+
+    fn stores_later(&self) -> bool {
+        self.script.state().stores_later
+    }
+
+    fn take_stored(&mut self, stored: &mut Vec<Stored>) {
+        stored.append(&mut self.script.state().stored);
+    }
+
+    fn flush(&mut self, partition: PartitionId) {
+        self.script.state().flushed.push(partition);
+    }
+
+    fn forget(&mut self, partition: PartitionId) {
+        self.script.state().forgotten.push(partition);
     }
 
     fn poll_outcomes(

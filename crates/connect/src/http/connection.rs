@@ -16,7 +16,6 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use crate::service::ServiceError;
 use crate::service::error::{LOST, PROTOCOL};
-use crate::sink::ErrorClass;
 
 /// A connection that is open, as far as is known.
 #[derive(Debug)]
@@ -31,6 +30,19 @@ pub(crate) struct HttpConnection {
     response: Option<Response>,
     body: Vec<u8>,
     is_over: bool,
+    /// What a refusal stands for.
+    judge: fn(&Refusal<'_>) -> ServiceError,
+}
+
+/// What a service says when it refuses a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) status: u16,
+    /// For how long it asks to be left alone.
+    pub(crate) retry_after: Option<Duration>,
+    /// The service's own name for it, where it has one in the head (`x-ms-error-code`).
+    pub(crate) code: Option<&'a str>,
+    pub(crate) body: &'a [u8],
 }
 
 /// A response of which the head has been read.
@@ -39,6 +51,8 @@ struct Response {
     status: u16,
     /// For how long the service asks to be left alone.
     retry_after: Option<Duration>,
+    /// The service's name for a refusal.
+    code: Option<Box<str>>,
     rest: Rest,
     keeps_alive: bool,
 }
@@ -62,8 +76,13 @@ pub(crate) struct HttpFailure {
 }
 
 impl HttpConnection {
-    /// Speaks HTTP over a stream.
+    /// Speaks HTTP over a stream to the REST interface of Event Hubs or Service Bus.
     pub(crate) fn over(stream: Stream) -> Self {
+        Self::with_refusals(stream, refusal)
+    }
+
+    /// The same to another service, whose refusals stand for what `judge` makes of them.
+    pub(crate) fn with_refusals(stream: Stream, judge: fn(&Refusal<'_>) -> ServiceError) -> Self {
         Self {
             stream,
             written: 0,
@@ -73,6 +92,7 @@ impl HttpConnection {
             response: None,
             body: Vec::new(),
             is_over: false,
+            judge,
         }
     }
 
@@ -195,9 +215,11 @@ impl HttpConnection {
             let is_interim = head.status < 200;
             if !is_interim {
                 let retry_after = head.text("retry-after").and_then(|text| text.trim().parse().ok());
+                let code = head.text("x-ms-error-code").filter(|_| head.status >= 300);
                 self.response = Some(Response {
                     status: head.status,
                     retry_after: retry_after.map(Duration::from_secs),
+                    code: code.map(Box::from),
                     rest: match head.framing {
                         Some(Framing::Length(length)) => Rest::Bytes(length),
                         Some(Framing::Chunked) => Rest::Chunks(chunked::Decoder::new(BODY_BYTES_MAX)),
@@ -257,11 +279,9 @@ impl HttpConnection {
         if (200..300).contains(&response.status) {
             return Ok(());
         }
-        Err(HttpFailure {
-            error: refusal(response.status, response.retry_after, &detail(&self.body)),
-            is_refused: true,
-            is_sent: true,
-        })
+        let &Response { status, retry_after, ref code, .. } = response;
+        let error = (self.judge)(&Refusal { status, retry_after, code: code.as_deref(), body: &self.body });
+        Err(HttpFailure { error, is_refused: true, is_sent: true })
     }
 
     fn broken(&mut self, why: &str) -> HttpFailure {
@@ -271,10 +291,12 @@ impl HttpConnection {
     }
 }
 
-/// What a status stands for.
-fn refusal(status: u16, asked: Option<Duration>, detail: &str) -> ServiceError {
+/// What a refusal of the REST interface stands for.
+fn refusal(refusal: &Refusal<'_>) -> ServiceError {
+    let &Refusal { status, retry_after: asked, body, .. } = refusal;
     let reason = || http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
-    let description = match detail {
+    let detail = detail(body);
+    let description = match detail.as_str() {
         "" => reason().unwrap_or("without a reason"),
         detail => detail,
     };
@@ -284,9 +306,7 @@ fn refusal(status: u16, asked: Option<Duration>, detail: &str) -> ServiceError {
         _ => None,
     };
     let mut error = ServiceError::of_status(i64::from(status), condition, description);
-    if let (ErrorClass::Throttled { retry_after }, Some(asked)) = (&mut error.class, asked) {
-        *retry_after = asked.min(RETRY_AFTER_MAX);
-    }
+    error.wait_as_asked(asked);
     error
 }
 
@@ -306,9 +326,6 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// What a response's body may be, in bytes: it is empty, or says why.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// No service is left alone for longer, whatever it says.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
@@ -316,6 +333,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
+    use crate::sink::ErrorClass;
 
     fn pair() -> (HttpConnection, DuplexStream) {
         let (near, far) = duplex(64);
@@ -409,7 +427,10 @@ mod tests {
 
     #[test]
     fn a_status_says_what_can_be_done() {
-        let class = |status| refusal(status, Some(Duration::from_secs(2)), "why").class;
+        let class = |status| {
+            let retry_after = Some(Duration::from_secs(2));
+            refusal(&Refusal { status, retry_after, code: None, body: b"why" }).class
+        };
         assert_eq!(class(401), ErrorClass::Fatal);
         assert_eq!(class(404), ErrorClass::Fatal);
         assert_eq!(class(413), ErrorClass::TooLarge);

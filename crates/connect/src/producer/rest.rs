@@ -14,6 +14,7 @@ use http::{HeaderName, HeaderValue};
 use super::event::{NewEvent, PropertyValue};
 use super::failure::SendFailure;
 use crate::http::EVENT_TYPE;
+use crate::json::put_text;
 
 /// Appends an event that is sent alone.
 ///
@@ -122,28 +123,6 @@ fn broker_properties(event: &NewEvent<'_>) -> Option<String> {
     }
     text.push(b'}');
     String::from_utf8(text).ok()
-}
-
-/// Appends a text of JSON.
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    let mut clean = 0;
-    for (place, byte) in text.bytes().enumerate() {
-        if byte >= b' ' && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&text.as_bytes()[clean..place]);
-        clean = place + 1;
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            other => out.extend_from_slice(format!("\\u{other:04x}").as_bytes()),
-        }
-    }
-    out.extend_from_slice(&text.as_bytes()[clean..]);
-    out.push(b'"');
 }
 
 /// The same JSON in ASCII.

@@ -48,6 +48,13 @@ impl ServiceError {
         Self::of_condition(&condition, format!("{description} (status {status})"))
     }
 
+    /// Lets who is throttled wait for as long as the service asks to be left alone, within reason.
+    pub(crate) fn wait_as_asked(&mut self, asked: Option<Duration>) {
+        if let (ErrorClass::Throttled { retry_after }, Some(asked)) = (&mut self.class, asked) {
+            *retry_after = asked.min(RETRY_AFTER_MAX);
+        }
+    }
+
     /// Something about the connection itself, which a new one may not have.
     pub(crate) fn of_connection(condition: &str, description: impl Into<String>) -> Self {
         Self {
@@ -270,6 +277,9 @@ pub const NOT_WEB_SOCKET: &str = "connection:not-web-socket";
 pub const UNTRUSTED: &str = "connection:untrusted-certificate";
 /// The service's certificate is for another name.
 pub const OTHER_NAME: &str = "connection:certificate-name";
+
+/// No service is left alone for longer, whatever it says.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// What the service's documentation asks of clients that it throttles.
 const SERVER_BUSY_WAIT: Duration = Duration::from_secs(4);

@@ -3,6 +3,7 @@
 //! Whoever reads files or command lines fills this in; [`Namespace::new`](super::Namespace::new) checks it.
 
 use super::NamespaceError;
+use super::capture::CaptureConfig;
 use super::queue_config::{QueueConfig, QueueConfigError, TopicConfig};
 use super::storage::StorageConfig;
 use crate::profile::ProfileConfig;
@@ -116,6 +117,9 @@ pub struct HubConfig {
     /// The bounds of each partition's log.
     #[serde(default)]
     pub log: LogLimits,
+    /// Whether and how its events are kept in files of the storage account. Default: they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureConfig>,
 }
 
 impl NamespaceConfig {
@@ -175,7 +179,13 @@ impl NamespaceConfig {
 impl HubConfig {
     /// A hub with no consumer group but `$Default`, and default limits.
     pub fn new(name: impl Into<String>, partitions: u16) -> Self {
-        Self { name: name.into(), partitions, consumer_groups: Vec::new(), log: LogLimits::default() }
+        Self {
+            name: name.into(),
+            partitions,
+            consumer_groups: Vec::new(),
+            log: LogLimits::default(),
+            capture: None,
+        }
     }
 }
 

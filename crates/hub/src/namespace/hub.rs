@@ -6,6 +6,7 @@
 //! A hub that gets more partitions is a new [`Hub`], which shares with the one before it everything that this has: links to
 //! partitions notice nothing, and links to the hub as a whole find the new one behind the one they hold.
 
+use super::capture::CaptureConfig;
 use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::receivers::Receivers;
@@ -103,6 +104,14 @@ pub enum HubError {
         /// The least that makes sense.
         minimum: units::ByteSize,
     },
+    /// It can't be captured like this.
+    #[error("capture.{field}: {reason}")]
+    Capture {
+        /// What of it.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 impl Hub {
@@ -120,7 +129,7 @@ impl Hub {
 
     /// Whether there can be such a hub.
     pub(super) fn check(config: &HubConfig) -> Result<(), HubError> {
-        let HubConfig { name, partitions, consumer_groups, log } = config;
+        let HubConfig { name, partitions, consumer_groups, log, capture } = config;
         let has_reserved_part =
             name.split('/').any(|part| RESERVED.iter().any(|reserved| part.eq_ignore_ascii_case(reserved)));
         if !is_name(name, b"_.-/") || name.contains("//") || has_reserved_part {
@@ -128,7 +137,8 @@ impl Hub {
         }
         Self::check_partitions(*partitions)?;
         Self::check_limits(log)?;
-        named_consumer_groups(consumer_groups).map(drop)
+        named_consumer_groups(consumer_groups)?;
+        capture.as_ref().map_or(Ok(()), CaptureConfig::check)
     }
 
     /// The hub that `config` describes, with a log for each of its partitions.

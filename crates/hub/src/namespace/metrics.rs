@@ -160,6 +160,11 @@ fn profile_figures(values: &ProfileCounterValues, metrics: &mut MetricsWriter<'_
         values.delivery_pauses,
     )?;
     metrics.counter(
+        "parshall_hub_queued_operations",
+        "Sends and blob requests that waited because of the capacity of their entity or container.",
+        values.queued_operations,
+    )?;
+    metrics.counter(
         "parshall_hub_injected_send_failures",
         "Batches refused by injection.",
         values.failed_sends,

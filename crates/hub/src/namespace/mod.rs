@@ -5,6 +5,7 @@
 //! [`Claims`] hold what one connection has proven to be allowed.
 
 mod authorization;
+mod capture;
 mod config;
 mod consumer_group;
 mod entities;
@@ -20,6 +21,7 @@ mod storage;
 mod watchers;
 
 pub use authorization::{AuthorizationError, Claim, Claims};
+pub use capture::CaptureConfig;
 pub use config::{DEFAULT_PARTITIONS, HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
 pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub(crate) use entities::DeletionObserver;

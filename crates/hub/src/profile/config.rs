@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -29,6 +29,9 @@ pub struct ProfileConfig {
     pub tls: Option<TlsVersion>,
     /// How long the service takes per operation.
     pub service_time: ServiceTimeConfig,
+    /// How many operations take their time at once.
+    #[serde(skip_serializing_if = "CapacityConfig::is_unbounded")]
+    pub capacity: CapacityConfig,
     /// The capacity that is paid for: 1 MB or 1,000 events per second in, 2 MB or 4,096 events per second out, each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughput_units: Option<u32>,
@@ -41,7 +44,7 @@ pub struct ProfileConfig {
 }
 
 /// How long the service takes for one operation, from the moment that it has it to the answer. Operations do not wait
-/// for one another: this is latency, not capacity.
+/// for one another, unless there is a [capacity](CapacityConfig).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceTimeConfig {
@@ -104,6 +107,25 @@ impl ServiceTimeConfig {
     pub(super) fn of_container(&self, container: Option<&str>) -> Option<&Distribution> {
         let own = container.and_then(|container| named(&self.containers, container));
         own.or(self.blob.as_ref()).filter(|time| !time.is_zero())
+    }
+}
+
+/// How many operations single entities and containers carry out at once. The others wait until it is their turn, in the order in
+/// which they came; what is not named has no bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CapacityConfig {
+    /// Sends to single hubs, queues and topics.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub entities: BTreeMap<String, NonZeroU32>,
+    /// Requests for blobs in single containers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub containers: BTreeMap<String, NonZeroU32>,
+}
+
+impl CapacityConfig {
+    fn is_unbounded(&self) -> bool {
+        self.entities.is_empty() && self.containers.is_empty()
     }
 }
 
@@ -184,6 +206,18 @@ impl ProfileConfig {
         *self == Self { seed: self.seed, ..Self::default() }
     }
 
+    /// How long a send to an entity takes, if it takes any time.
+    #[must_use]
+    pub fn send_time(&self, entity: &str) -> Option<Distribution> {
+        self.resolved().service_time.of(Operation::Send, Some(entity)).copied()
+    }
+
+    /// How many sends to an entity are carried out at once, if that is bounded.
+    #[must_use]
+    pub fn capacity_of(&self, entity: &str) -> Option<NonZeroU32> {
+        named(&self.capacity.entities, entity).copied()
+    }
+
     /// The same without a name: what it stands for is written, unless something else was.
     #[must_use]
     pub fn resolved(&self) -> Self {
@@ -262,12 +296,33 @@ impl ProfileConfig {
         for (path, is_ambiguous) in [
             ("profile.service_time.entities", has_repeated_name(&self.service_time.entities)),
             ("profile.service_time.containers", has_repeated_name(&self.service_time.containers)),
+            ("profile.capacity.entities", has_repeated_name(&self.capacity.entities)),
+            ("profile.capacity.containers", has_repeated_name(&self.capacity.containers)),
         ] {
             if is_ambiguous {
                 return Err(ProfileError {
                     path,
                     reason: "two names differ only in their letter case",
                     advice: "leave one of them out",
+                });
+            }
+        }
+        // A time of zero that is written is one that was switched off.
+        let times = self.resolved().service_time;
+        let has_time = |entity: &String| {
+            times.send.is_some() || named(&times.entities, entity).is_some_and(|own| own.send.is_some())
+        };
+        let container_has_time =
+            |container: &String| times.blob.is_some() || named(&times.containers, container).is_some();
+        for (path, is_effective) in [
+            ("profile.capacity.entities", self.capacity.entities.keys().all(has_time)),
+            ("profile.capacity.containers", self.capacity.containers.keys().all(container_has_time)),
+        ] {
+            if !is_effective {
+                return Err(ProfileError {
+                    path,
+                    reason: "operations that take no time never wait for one another",
+                    advice: "write their time in `profile.service_time`, or leave the capacity out",
                 });
             }
         }
@@ -374,6 +429,7 @@ mod tests {
             "service_time":{"send":{"median":"1500 us","p99":"20 ms"},"request":{"mean":"5 ms"},
                             "blob":"8 ms","settle":"1 ms","entities":{"orders":{"send":"18 ms"}},
                             "containers":{"archive":{"mean":"9 ms"}}},
+            "capacity":{"entities":{"orders":3},"containers":{"archive":40}},
             "quota":{"ingress_bytes_per_s":"1 MB","ingress_events_per_s":1000,
                      "egress_bytes_per_s":"2 MB","egress_events_per_s":4096},
             "failures":{"send_ratio":0.001,"acknowledgement_ratio":0.002,"detach_ratio":0,"disconnect_ratio":1e-6,
@@ -425,6 +481,19 @@ mod tests {
             (r#"{"throughput_units": 0}"#, "profile.throughput_units"),
             (r#"{"throughput_units": 1, "quota": {"egress_events_per_s": 5}}"#, "profile.quota"),
             (r#"{"service_time": {"entities": {"a": {}, "A": {}}}}"#, "profile.service_time.entities"),
+            (r#"{"capacity": {"entities": {"a": 1}}}"#, "profile.capacity.entities"),
+            (
+                r#"{"service_time": {"entities": {"a": {"settle": "1 ms"}}}, "capacity": {"entities": {"a": 1}}}"#,
+                "profile.capacity.entities",
+            ),
+            (
+                r#"{"service_time": {"send": "1 ms"}, "capacity": {"containers": {"a": 1}}}"#,
+                "profile.capacity.containers",
+            ),
+            (
+                r#"{"service_time": {"send": "1 ms"}, "capacity": {"entities": {"a": 1, "A": 2}}}"#,
+                "profile.capacity.entities",
+            ),
             (r#"{"quota": {"egress_bytes_per_s": "0 B"}}"#, "profile.quota.egress_bytes_per_s"),
             (r#"{"failures": {"send_ratio": 0.7, "detach_ratio": 0.4}}"#, "profile.failures"),
         ] {
@@ -445,6 +514,8 @@ mod tests {
             r#"{"failures": {"disconnect_per_s": 0}}"#,
             r#"{"quota": {"ingress_events_per_s": 0}}"#,
             r#"{"throughput_units": -1}"#,
+            r#"{"capacity": {"entities": {"orders": 0}}}"#,
+            r#"{"capacity": {"orders": 3}}"#,
         ] {
             assert!(read(text).is_err(), "{text}");
         }

@@ -11,6 +11,7 @@ pub(super) struct ProfileCounters {
     pub(super) throttled_events: AtomicU64,
     pub(super) throttled_bytes: AtomicU64,
     pub(super) delivery_pauses: AtomicU64,
+    pub(super) queued_operations: AtomicU64,
     pub(super) failed_sends: AtomicU64,
     pub(super) unacknowledged_sends: AtomicU64,
     pub(super) detached_links: AtomicU64,
@@ -28,6 +29,9 @@ pub struct ProfileCounterValues {
     pub throttled_bytes: u64,
     /// Times that a connection's readers had to wait because the quota was used up. Any means: limited by quota.
     pub delivery_pauses: u64,
+    /// Sends and requests for blobs that waited because as many as their entity or container carries out at once were under
+    /// way. Any means: limited by capacity.
+    pub queued_operations: u64,
     /// Sends that failed by injection and were not stored.
     pub failed_sends: u64,
     /// Sends that were stored, and answered with an error on purpose.
@@ -46,6 +50,7 @@ impl ProfileCounters {
             throttled_events: load(&self.throttled_events),
             throttled_bytes: load(&self.throttled_bytes),
             delivery_pauses: load(&self.delivery_pauses),
+            queued_operations: load(&self.queued_operations),
             failed_sends: load(&self.failed_sends),
             unacknowledged_sends: load(&self.unacknowledged_sends),
             detached_links: load(&self.detached_links),

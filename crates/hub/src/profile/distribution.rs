@@ -99,6 +99,21 @@ impl Distribution {
         }
     }
 
+    /// The mean of the law, tails included.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        let seconds = match *self {
+            Self::Constant(duration) | Self::Exponential { mean: duration } => return duration,
+            Self::Uniform { from, to } => return (from + to) / 2,
+            Self::LogNormal { median, p99 } => {
+                let (median, p99) = (median.as_secs_f64(), p99.as_secs_f64());
+                let sigma = (p99 / median).ln() / NORMAL_P99;
+                median * (sigma * sigma / 2.0).exp()
+            }
+        };
+        Duration::try_from_secs_f64(seconds).map_or(LONGEST_SAMPLE, |it| it.min(LONGEST_SAMPLE))
+    }
+
     /// The next duration. Tails without end stop at ten minutes, which they reach about never.
     #[must_use]
     pub fn sample(&self, random: &mut Random) -> Duration {
@@ -270,6 +285,21 @@ mod tests {
         assert!((share(uniform, ms(2)) - 0.5).abs() < 0.01);
         assert!(share(uniform, ms(1)) < 0.001 && share(uniform, ms(3)) > 0.999);
         assert!(share(Distribution::Constant(ms(2)), ms(2)) > 0.999);
+    }
+
+    #[test]
+    fn samples_have_the_mean_that_the_law_has() {
+        for distribution in [
+            Distribution::Constant(ms(7)),
+            Distribution::Uniform { from: ms(1), to: ms(3) },
+            Distribution::Exponential { mean: ms(2) },
+            Distribution::LogNormal { median: ms(14), p99: ms(75) },
+        ] {
+            let mut random = Random::from_seed(5);
+            let sum: Duration = (0..100_000).map(|_| distribution.sample(&mut random)).sum();
+            let (mean, expected) = (sum.as_secs_f64() / 100_000.0, distribution.mean().as_secs_f64());
+            assert!((mean / expected - 1.0).abs() < 0.02, "{distribution:?}: {mean} instead of {expected}");
+        }
     }
 
     #[test]

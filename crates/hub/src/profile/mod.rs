@@ -5,8 +5,8 @@
 //! out what a client can do, and wrong for finding out how it will fare. Everything is off unless it is written in the
 //! [`ProfileConfig`]; a service whose profile is off has none at all.
 //!
-//! * `config` is the profile as written, `named` what names stand for, `distribution` how long something takes, `fate` what becomes of an
-//!   operation.
+//! * `config` is the profile as written, `named` what names stand for, `distribution` how long something takes, `capacity` how much of
+//!   it is done at once, `fate` what becomes of an operation.
 //! * [`ServiceProfile`] is the profile at work, shared by all connections: the `quota` (of `token_bucket`s) and the
 //!   `counters` are the namespace's. [`Shaper`] is its part for one connection.
 //! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its timers (`precise_timer`) are finer than the
@@ -15,6 +15,7 @@
 //! Nothing here belongs to a protocol: the profile says what becomes of an operation and when it may be answered. Each front
 //! has the words for it, which are those of the real service. What is refused is not stored.
 
+mod capacity;
 mod config;
 mod counters;
 mod delay_line;
@@ -27,8 +28,8 @@ mod shaper;
 mod token_bucket;
 
 pub use config::{
-    EntityTimeConfig, FailureConfig, ProfileConfig, ProfileError, QuotaConfig, Ratio, RatioError,
-    ServiceTimeConfig,
+    CapacityConfig, EntityTimeConfig, FailureConfig, ProfileConfig, ProfileError, QuotaConfig, Ratio,
+    RatioError, ServiceTimeConfig,
 };
 pub use counters::ProfileCounterValues;
 pub use delay_line::DelayLine;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use units::{Random, Rate, mix};
 
+use super::capacity::{Capacities, Places};
 use super::config::{Operation, ProfileConfig, ProfileError};
 use super::counters::{ProfileCounterValues, ProfileCounters};
 use super::distribution::{Distribution, LONGEST_SAMPLE};
@@ -25,6 +26,7 @@ use super::quota::Quota;
 pub struct ServiceProfile {
     config: ProfileConfig,
     quota: Quota,
+    capacities: Capacities,
     counters: ProfileCounters,
     /// For requests for blobs: clients spread them over connections as it comes, so the n-th request of the service has the
     /// same fate in every run.
@@ -81,6 +83,7 @@ impl ServiceProfile {
         let config = config.resolved();
         Ok(Some(Arc::new(Self {
             quota: Quota::new(&config.effective_quota()?),
+            capacities: Capacities::new(&config.capacity),
             counters: ProfileCounters::default(),
             storage_requests: Mutex::new(Random::for_concern(config.seed, STORAGE_REQUESTS)),
             config,
@@ -112,7 +115,25 @@ impl ServiceProfile {
         }
         let mut random = self.storage_requests.lock().unwrap_or_else(PoisonError::into_inner);
         let fate = if random.chance(ratio) { Fate::Fails } else { Fate::Succeeds };
-        Shaped { fate, ready_at: ready_at(now, time, &mut random) }
+        let time = sample(time, &mut random);
+        // They take their places in the order in which they came.
+        let ready_at = time.map(|time| {
+            let places = container.and_then(|container| self.capacities.of_container(container));
+            self.end_of(now, time, places)
+        });
+        Shaped { fate, ready_at }
+    }
+
+    /// When an operation that came now ends, which waits for one of these places if they are bounded.
+    fn end_of(&self, now: Instant, time: Duration, places: Option<&Places>) -> Instant {
+        let Some(places) = places else {
+            return now + time;
+        };
+        let (begins, ends) = places.take(now, time);
+        if begins > now {
+            ProfileCounters::add(&self.counters.queued_operations, 1);
+        }
+        ends
     }
 
     /// A timer for what waits.
@@ -169,7 +190,9 @@ impl Shaper {
     #[must_use]
     pub fn send(&mut self, now: Instant, entity: &str, bytes: u64, events: impl FnOnce() -> u64) -> Shaped {
         let time = self.profile.config.service_time.of(Operation::Send, Some(entity));
-        let ready_at = ready_at(now, time, &mut self.send_times);
+        let time = sample(time, &mut self.send_times);
+        let places = self.profile.capacities.of_entity(entity);
+        let ready_at = time.map(|time| self.profile.end_of(now, time, places));
         let fate = self.fate(now, bytes, events);
         self.profile.counters.count(&fate);
         Shaped { fate, ready_at }
@@ -279,7 +302,12 @@ pub(super) fn arrival(now: Instant, rate: Rate, random: &mut Random) -> Instant 
 }
 
 fn ready_at(now: Instant, time: Option<&Distribution>, random: &mut Random) -> Option<Instant> {
-    Some(now + time?.sample(random).min(LONGEST_SAMPLE))
+    Some(now + sample(time, random)?)
+}
+
+/// How long something takes, if it takes any time.
+fn sample(time: Option<&Distribution>, random: &mut Random) -> Option<Duration> {
+    Some(time?.sample(random).min(LONGEST_SAMPLE))
 }
 
 /// The concern of the random numbers for requests for blobs, apart from those of connections.
@@ -418,6 +446,23 @@ mod tests {
         assert!(shaper.settle("slow") >= after(5));
         assert_eq!(shaper.settle("other"), None);
         assert_eq!(shaper.request(Some("slow")), None);
+    }
+
+    #[tokio::test]
+    async fn sends_beyond_the_capacity_wait_for_those_of_every_connection_before_them() {
+        let config = r#"{"service_time": {"send": "6 ms", "blob": "4 ms"},
+                         "capacity": {"entities": {"topic": 2}, "containers": {"box": 1}}}"#;
+        let profile = profile(&serde_json::from_str(config).unwrap());
+        let mut shapers = [(); 2].map(|()| Shaper::new(&profile, Traffic::Messaging, None));
+        let now = Instant::now();
+        let after = |milliseconds| Some(now + Duration::from_millis(milliseconds));
+        let ready: Vec<_> =
+            (0..5).map(|send: usize| shapers[send % 2].send(now, "Topic", 1, || 1).ready_at).collect();
+        assert_eq!(ready, [6, 6, 12, 12, 18].map(after));
+        assert_eq!(shapers[0].send(now, "other", 1, || 1).ready_at, after(6), "it has no bound");
+        let requests = ["box", "box", "other"].map(|container| profile.storage_request(now, Some(container)));
+        assert_eq!(requests.map(|shaped| shaped.ready_at), [4, 8, 4].map(after));
+        assert_eq!(profile.counters().queued_operations, 4);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use access::TransportSecurity;
 use rustls::ServerConfig;
@@ -21,6 +22,8 @@ pub struct ServiceConfig {
     /// Whether addresses that other machines reach may be listened on although everyone knows how to get in: inside of a
     /// container, say.
     pub open_to_anyone: bool,
+    /// When the certificate of the listeners expires, for the metrics.
+    pub certificate_expiry: Option<SystemTime>,
 }
 
 /// An address to listen on.
@@ -38,7 +41,9 @@ impl ServiceConfig {
     /// A service on any free port of the loopback interface, for AMQP over plain TCP alone.
     #[must_use]
     pub fn loopback(namespace: NamespaceConfig) -> Self {
-        Self { namespace, listeners: Vec::new(), open_to_anyone: false }.and(Protocol::Amqp)
+        let nothing =
+            Self { namespace, listeners: Vec::new(), open_to_anyone: false, certificate_expiry: None };
+        nothing.and(Protocol::Amqp)
     }
 
     /// The same, and another protocol on any free port of the loopback interface.

@@ -46,7 +46,7 @@ use listen::AcceptFailures;
 
 use crate::front::amqp::{AmqpFront, AmqpMetrics};
 use crate::front::http::blob::{BlobFaults, BlobMetrics};
-use crate::front::http::operations::OperationsFront;
+use crate::front::http::operations::{CertificateMetrics, OperationsFront};
 use crate::front::http::rest::{RestFront, RestMetrics};
 use crate::front::kafka::{KafkaFront, KafkaMetrics};
 use crate::front::listener;
@@ -63,8 +63,20 @@ pub struct Service {
     served: Vec<Served>,
     blobs: Option<BlobAccount>,
     unserved_containers: usize,
+    operations: Arc<OperationsFront>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
+}
+
+/// Tells the metrics of a service, for as long as there is anybody who asks.
+#[derive(Clone, Debug)]
+pub struct ServiceMetrics(Arc<OperationsFront>);
+
+impl ServiceMetrics {
+    /// All of them, in the OpenMetrics text format.
+    pub async fn open_metrics(&self) -> String {
+        self.0.open_metrics().await
+    }
 }
 
 impl Service {
@@ -75,9 +87,10 @@ impl Service {
     /// The namespace is refused, an address can't be listened on, or must not be.
     pub async fn start(config: ServiceConfig) -> Result<Self, StartError> {
         let namespace = Arc::new(Namespace::new(&config.namespace, SystemTime::now().into())?);
-        for name in config.namespace.profile.service_time.entities.keys() {
+        let profile = &config.namespace.profile;
+        for name in profile.service_time.entities.keys().chain(profile.capacity.entities.keys()) {
             if !namespace.has_entity_above(name) {
-                tracing::warn!(name, "the service profile has times for an entity that does not exist");
+                tracing::warn!(name, "the service profile names an entity that does not exist");
             }
         }
         let newest_tls = config.namespace.profile.resolved().tls;
@@ -163,7 +176,11 @@ impl Service {
                 "the data directory contains blobs, but no address is configured to serve them"
             );
         }
-        let operations = OperationsFront::new(collectors, shares.operations, accept_failures);
+        if let Some(expiry) = config.certificate_expiry {
+            collectors.push(Box::new(CertificateMetrics(expiry)));
+        }
+        let operations =
+            OperationsFront::new(Arc::clone(&namespace), collectors, shares.operations, accept_failures);
         listener::serve_http_over_tls(&mut bound);
         for bound in bound {
             let stopped = stopped.clone();
@@ -192,13 +209,19 @@ impl Service {
         let (watched, stop_watching) = (Arc::clone(&namespace), stopped.clone());
         tasks.spawn(async move { watched.clock().report_jumps(stop_watching).await });
         tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));
-        Ok(Self { namespace, amqp, served, blobs, unserved_containers, stop, tasks })
+        Ok(Self { namespace, amqp, served, blobs, unserved_containers, operations, stop, tasks })
     }
 
     /// What is served: hubs, logs, counters.
     #[must_use]
     pub const fn namespace(&self) -> &Arc<Namespace> {
         &self.namespace
+    }
+
+    /// What it counts, whether or not it is served over HTTP.
+    #[must_use]
+    pub fn metrics(&self) -> ServiceMetrics {
+        ServiceMetrics(Arc::clone(&self.operations))
     }
 
     /// Where AMQP is spoken over plain TCP.

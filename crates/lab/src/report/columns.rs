@@ -139,7 +139,7 @@ const FROM_SEND: [Figure; 3] = [Figure::FromSendMean, Figure::FromSendP99, Figur
 const PACED: [Figure; 2] = [Figure::LatencyP50, Figure::LatencyP99];
 
 /// The published figures that stand beside them.
-const PUBLISHED: [Figure; 11] = [
+const PUBLISHED: [Figure; 15] = [
     Figure::ForwardedPerS,
     Figure::ProducedPerS,
     Figure::ConsumedPerS,
@@ -151,13 +151,21 @@ const PUBLISHED: [Figure; 11] = [
     Figure::LatencyP99,
     Figure::LatencyMax,
     Figure::CallMean,
+    Figure::ForwardMean,
+    Figure::ArchiveMean,
+    Figure::CheckpointShareMean,
+    Figure::TotalMean,
 ];
 
 const fn published_heading(figure: Figure) -> [&'static str; 2] {
     let definition = figure.definition();
-    match definition.quantity {
+    match (definition.quantity, figure) {
+        // What says which they are comes first.
+        (_, Figure::ForwardMean | Figure::ArchiveMean | Figure::CheckpointShareMean | Figure::TotalMean) => {
+            ["published", definition.heading[0]]
+        }
         // `latency`, `p99`.
-        Quantity::Microseconds => ["published", definition.heading[1]],
+        (Quantity::Microseconds, _) => ["published", definition.heading[1]],
         _ => ["published", definition.heading[0]],
     }
 }

@@ -301,6 +301,10 @@ const COLUMNS: &[Column] = &[
     Column::Of(Figure::BytesPerEvent),
     Column::Of(Figure::SystemCallsPerEvent),
     Column::RatioProduced,
+    Column::Of(Figure::ForwardMean),
+    Column::Of(Figure::ArchiveMean),
+    Column::Of(Figure::CheckpointShareMean),
+    Column::Of(Figure::TotalMean),
     Column::Destination,
 ];
 

@@ -10,7 +10,7 @@ use crate::results::{
     Interval, IntervalDistribution, Lag, LatencyDistribution, Limit, LimitMechanism, LossCounts,
     OpeningCounts, OrderExpectation, OwnershipActivity, PerMillionEvents, PipelineShape, Probe, ProbeOutcome,
     ProbePurpose, Published, RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts, Severity,
-    Shape, Size, SourceShape, Stage, Timestamp, Trial, TrialRecord, WaitingTimes, WholeTrial,
+    Shape, Size, SourceShape, Stage, Stopwatches, Timestamp, Trial, TrialRecord, WaitingTimes, WholeTrial,
 };
 use crate::scenario::LoadMode;
 
@@ -379,7 +379,9 @@ fn activity(events: u64, number: u32) -> RelayActivity {
         watched_us: u64::from(SECONDS) * 1_000_000,
         batches: BatchCounts { received: batches + failed, completed: batches, failed },
         sends: SendCounts { made: batches * 32, failed_on_purpose: failed, ..SendCounts::default() },
+        sinks: Vec::new(),
         checkpoints: CheckpointCounts { written: batches / 3, failed: 2, refused: 1 },
+        stopwatches: Stopwatches::default(),
         opened: OpeningCounts { start: 0, rest: failed, claim: 3 },
         closed: ClosingCounts { batch: failed, loss: 1, ..ClosingCounts::default() },
         ownership: Some(OwnershipActivity {

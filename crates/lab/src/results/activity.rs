@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use hdrhistogram::Histogram;
 use relay::metrics::Metrics;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,14 @@ pub struct RelayActivity {
     pub batches: BatchCounts,
     /// Sends to the destination.
     pub sends: SendCounts,
+    /// Accepted sends to each of several destinations, in the order of the pipeline's; absent where there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sinks: Vec<SinkSends>,
     /// Writings of checkpoints.
     pub checkpoints: CheckpointCounts,
+    /// What the events took in all.
+    #[serde(default, skip_serializing_if = "Stopwatches::is_empty")]
+    pub stopwatches: Stopwatches,
     /// Partitions that were opened, by reason.
     pub opened: OpeningCounts,
     /// Partitions that stopped accepting batches, by reason.
@@ -41,6 +48,16 @@ pub struct RelayActivity {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "by_name::<Size, SizeSummary>")]
     pub sizes: BTreeMap<Size, SizeSummary>,
+}
+
+/// Accepted sends to one of several destinations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SinkSends {
+    /// How many there were.
+    pub accepted: u64,
+    /// What they took together, each from being handed over until it was accepted.
+    pub total_us: u64,
 }
 
 /// Ownership of partitions.
@@ -178,6 +195,17 @@ counts! {
         refused: metrics.refused_checkpoints,
     }
 
+    /// What the events took in all. Where the next ones wait for the checkpoint of those before, these add up to the time that
+    /// passed.
+    Stopwatches(metrics) {
+        /// Events that are done.
+        events: metrics.completed_events,
+        /// Microseconds from the start of each batch until the acceptance of its last event.
+        batches_us: total_us(&metrics.process_us),
+        /// Microseconds of all writings of checkpoints.
+        checkpoints_us: total_us(&metrics.checkpoint_us),
+    }
+
     /// Partitions that were opened.
     OpeningCounts(metrics) {
         /// When the relay began.
@@ -296,7 +324,9 @@ impl RelayActivity {
             watched_us: 0,
             batches: BatchCounts::of(metrics),
             sends: SendCounts::of(metrics),
+            sinks: metrics.sink_send_us.iter().map(SinkSends::of).collect(),
             checkpoints: CheckpointCounts::of(metrics),
+            stopwatches: Stopwatches::of(metrics),
             opened: OpeningCounts::of(metrics),
             closed: ClosingCounts::of(metrics),
             ownership: shared.then(|| OwnershipActivity {
@@ -321,7 +351,9 @@ impl RelayActivity {
             watched_us,
             batches: ended.batches.since(began.batches),
             sends: ended.sends.since(began.sends),
+            sinks: SinkSends::each(&ended.sinks, &began.sinks, u64::saturating_sub),
             checkpoints: ended.checkpoints.since(began.checkpoints),
+            stopwatches: ended.stopwatches.since(began.stopwatches),
             opened: ended.opened.since(began.opened),
             closed: ended.closed.since(began.closed),
             ownership: ended.ownership.map(|ended| {
@@ -351,7 +383,9 @@ impl RelayActivity {
             watched_us: sum.watched_us + other.watched_us,
             batches: sum.batches.plus(other.batches),
             sends: sum.sends.plus(other.sends),
+            sinks: SinkSends::each(&sum.sinks, &other.sinks, u64::saturating_add),
             checkpoints: sum.checkpoints.plus(other.checkpoints),
+            stopwatches: sum.stopwatches.plus(other.stopwatches),
             opened: sum.opened.plus(other.opened),
             closed: sum.closed.plus(other.closed),
             ownership: match (sum.ownership, other.ownership) {
@@ -405,6 +439,39 @@ impl RelayActivity {
         let CheckpointCounts { written, failed, .. } = self.checkpoints;
         percent(failed, written + failed)
     }
+}
+
+impl SinkSends {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        Self { accepted: histogram.len(), total_us: total_us(histogram) }
+    }
+
+    /// Each of these with the same one of others.
+    fn each(these: &[Self], others: &[Self], of: impl Fn(u64, u64) -> u64) -> Vec<Self> {
+        let length = these.len().max(others.len());
+        let at = |all: &[Self], index| all.get(index).copied().unwrap_or_default();
+        let pairs = (0..length).map(|index| (at(these, index), at(others, index)));
+        pairs
+            .map(|(this, other)| Self {
+                accepted: of(this.accepted, other.accepted),
+                total_us: of(this.total_us, other.total_us),
+            })
+            .collect()
+    }
+}
+
+impl Stopwatches {
+    /// Whether nothing was done, or another system did it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.events == 0 && self.batches_us == 0
+    }
+}
+
+/// The sum of what a histogram has.
+fn total_us(histogram: &Histogram<u64>) -> u64 {
+    // Its samples are microseconds of one process.
+    (histogram.mean() * histogram.len() as f64).round() as u64
 }
 
 impl SizeSummary {

@@ -63,6 +63,10 @@ pub enum Figure {
     AnswerMean,
     AnswerP50,
     AnswerP99,
+    ForwardMean,
+    ArchiveMean,
+    CheckpointShareMean,
+    TotalMean,
     ConnectionsOpened,
     BytesPerEvent,
     SystemCallsPerEvent,
@@ -126,7 +130,7 @@ use Better::{Higher, Lower};
 use Quantity::{Bytes, Count, CountEach, Microseconds, MicrosecondsEach, PerSecond, Percent};
 
 /// Every figure, in the order of its variants.
-const DEFINITIONS: [Definition; 47] = [
+const DEFINITIONS: [Definition; 51] = [
     // What the load offered, what the pipeline received and forwarded, in the measured phase.
     define(Figure::OfferedPerS, same("offered_per_s"), ["offered/s", ""], PerSecond, Higher),
     define(Figure::ReceivedPerS, same("received_per_s"), ["received/s", ""], PerSecond, Higher),
@@ -243,6 +247,15 @@ const DEFINITIONS: [Definition; 47] = [
     latency(Figure::AnswerMean, ["stages.answer.mean", "answer_mean_us"], ["due to answer", "mean"]),
     latency(Figure::AnswerP50, ["stages.answer.p50", "answer_p50_us"], ["due to answer", "p50"]),
     latency(Figure::AnswerP99, ["stages.answer.p99", "answer_p99_us"], ["due to answer", "p99"]),
+    // A pipeline's stopwatches, where an archive is one of its destinations.
+    latency(Figure::ForwardMean, ["stages.forward.mean", "forward_mean_us"], ["forward", "mean"]),
+    latency(Figure::ArchiveMean, ["stages.archive.mean", "archive_mean_us"], ["archive", "mean"]),
+    latency(
+        Figure::CheckpointShareMean,
+        ["stages.checkpoint_share.mean", "checkpoint_share_mean_us"],
+        ["checkpoint", "share"],
+    ),
+    latency(Figure::TotalMean, ["stages.total.mean", "total_mean_us"], ["total", "mean"]),
     // Of the measured role: what its way of sending costs beside CPU and memory.
     define(Figure::ConnectionsOpened, same("connections_opened"), ["connections", "opened"], Count, Lower),
     define(Figure::BytesPerEvent, same("bytes_per_event"), ["bytes", "per event"], Bytes, Lower),
@@ -347,7 +360,11 @@ impl Figure {
             | Self::CallP99
             | Self::AnswerMean
             | Self::AnswerP50
-            | Self::AnswerP99 => self.of_call(&trial.stages),
+            | Self::AnswerP99
+            | Self::ForwardMean
+            | Self::ArchiveMean
+            | Self::CheckpointShareMean
+            | Self::TotalMean => self.of_stages(&trial.stages),
             _ => {
                 let latencies = [trial.latency_us.as_ref(), trial.uncorrected_latency_us.as_ref()];
                 self.of_distributions(latencies, trial.delivery.as_ref())
@@ -407,8 +424,8 @@ impl Figure {
     #[must_use]
     pub fn of_case(self, case: &Case) -> Option<f64> {
         let latencies = [case.latency_us.as_ref(), case.uncorrected_latency_us.as_ref()];
-        let of_call = || self.of_call(&case.stages);
-        let of_all = || self.of_distributions(latencies, case.delivery.as_ref()).or_else(of_call);
+        let of_stages = || self.of_stages(&case.stages);
+        let of_all = || self.of_distributions(latencies, case.delivery.as_ref()).or_else(of_stages);
         self.summary(case).map(|summary| summary.median).or_else(of_all)
     }
 
@@ -424,8 +441,8 @@ impl Figure {
         self.of_distributions([Some(latency), None], None)
     }
 
-    /// Its value in the time from a send, or from when that was due, to its answer, if it is of that.
-    fn of_call(self, stages: &BTreeMap<Stage, LatencySummary>) -> Option<f64> {
+    /// Its value in a stage, if it is of one.
+    fn of_stages(self, stages: &BTreeMap<Stage, LatencySummary>) -> Option<f64> {
         let call = || stages.get(&Stage::Acknowledge);
         let answer = || stages.get(&Stage::Answer);
         match self {
@@ -435,6 +452,10 @@ impl Figure {
             Self::AnswerMean => answer()?.mean,
             Self::AnswerP50 => answer()?.p50.map(|value| value as f64),
             Self::AnswerP99 => answer()?.p99.map(|value| value as f64),
+            Self::ForwardMean => stages.get(&Stage::Forward)?.mean,
+            Self::ArchiveMean => stages.get(&Stage::Archive)?.mean,
+            Self::CheckpointShareMean => stages.get(&Stage::CheckpointShare)?.mean,
+            Self::TotalMean => stages.get(&Stage::Total)?.mean,
             _ => None,
         }
     }
@@ -493,6 +514,10 @@ impl Figure {
             | Self::AnswerMean
             | Self::AnswerP50
             | Self::AnswerP99
+            | Self::ForwardMean
+            | Self::ArchiveMean
+            | Self::CheckpointShareMean
+            | Self::TotalMean
             | Self::ConnectionsOpened
             | Self::BytesPerEvent
             | Self::SystemCallsPerEvent => None,

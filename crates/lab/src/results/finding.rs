@@ -110,6 +110,10 @@ pub enum FindingKind {
     PublishedNoise,
     /// How near figures come to published ones where the service is shaped after these.
     PublishedTwin,
+    /// The rate is what the stopwatches of a pipeline expect, or is not.
+    RateExplained,
+    /// How many events are worked on at once, by the times of each and the rate.
+    ConcurrencyInferred,
     /// So many connections are made that the ports of a client on another machine would not last.
     ClientPorts,
     /// Each send takes as much memory as the largest message that the service takes.
@@ -216,6 +220,8 @@ mod tests {
             FindingKind::SleepingCores,
             FindingKind::PublishedNoise,
             FindingKind::PublishedTwin,
+            FindingKind::RateExplained,
+            FindingKind::ConcurrencyInferred,
             FindingKind::ClientPorts,
             FindingKind::BufferPerSend,
             FindingKind::OutcomeUnknown,

@@ -48,7 +48,8 @@ mod trial;
 
 pub use activity::{
     BatchCounts, CheckpointCounts, ClosingCounts, GainCounts, LossCounts, OpeningCounts, OwnershipActivity,
-    RelayActivity, RoundCounts, SendCounts, Size, SizeSummary, WaitingTimes, WholeTrial,
+    RelayActivity, RoundCounts, SendCounts, SinkSends, Size, SizeSummary, Stopwatches, WaitingTimes,
+    WholeTrial,
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use case::{Case, CasePlan, OrderExpectation, PublishedRatio, Status};
@@ -77,7 +78,7 @@ pub use published::Published;
 pub use remote::{ClockOffset, Machine, RemoteRole};
 pub use restart::RelayRestart;
 pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
-pub use shape::{ClientShape, KafkaShape, PipelineShape, ProducerShape, Shape, SourceShape};
+pub use shape::{ArchivingShape, ClientShape, KafkaShape, PipelineShape, ProducerShape, Shape, SourceShape};
 pub(crate) use side_by_side::without_system;
 pub use side_by_side::{MeasuredSystem, ParshallRatio, RatioRange};
 pub use stage::{Direction, Mean, Stage};

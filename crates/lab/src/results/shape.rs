@@ -100,6 +100,29 @@ pub struct PipelineShape {
     /// Whether every event is to arrive once, whatever happens.
     #[serde(default)]
     pub exactly_once: bool,
+    /// How its events go to their destinations, where one of these is an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archiving: Option<ArchivingShape>,
+}
+
+/// A pipeline that also archives each event, by how many events it works on at once.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArchivingShape {
+    /// Whether the destinations of an event are served one after the other.
+    pub one_by_one: bool,
+    /// Events in work at once; absent where nothing bounds them but batches and memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// Whether the next events are taken up only when a checkpoint covers those before.
+    pub awaits_checkpoint: bool,
+    /// How many sends the service carries out at once at the first destination, if its profile says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_capacity: Option<u64>,
+    /// How long the service takes for one of them, by its profile, on average.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub forward_us: Option<f64>,
 }
 
 /// What a pipeline reads, and how much of it at once.
@@ -191,6 +214,7 @@ impl Shape {
                     .and_then(Value::as_f64)
                     .is_some_and(|ratio| ratio > 0.0),
                 exactly_once: false,
+                archiving: None,
             }),
         }
     }

@@ -15,7 +15,9 @@ use super::{LatencyDistribution, LatencySummary};
 ///
 /// To destination, delivery, lateness, in hub, acknowledge and those of a record are of events, the others of batches in the pipeline. Batch
 /// send is the part of process after the routing, and a send is one of the sends that a batch send consists of.
-/// Checkpoints and rounds of ownership are written beside all that and hold no batch up.
+/// Checkpoints and rounds of ownership are written beside all that and hold no batch up, unless a pipeline is told to wait for its
+/// checkpoints. Where it archives events beside another destination, sends are told apart as forward and archive, and the shares of an
+/// event in its batch are known as means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -38,10 +40,19 @@ pub enum Stage {
     /// One send to one destination, from the handing over to its acceptance. One that is tried again begins again. In a call with a
     /// connection of its own: from the event to its acknowledgement.
     Send,
+    /// One of the sends to a hub, queue or topic, where there is an archive beside it.
+    Forward,
+    /// One of the sends to an archive, where there is another destination beside it.
+    Archive,
     /// One settlement of a peek-locked message.
     Settle,
     /// One checkpoint write.
     Checkpoint,
+    /// The share of an event in the writing of the checkpoint that it waits for, with those of its batch.
+    CheckpointShare,
+    /// The share of an event in the time of its batch: from its turn until everything of it was accepted and, where the next one waits for
+    /// that, until the checkpoint was written.
+    Total,
     /// One round of reading all claims and renewing one's own.
     Ownership,
     /// From the end of one message until the next is worked on in its place.
@@ -135,8 +146,12 @@ impl Stage {
             Self::Process => "process",
             Self::BatchSend => "batch_send",
             Self::Send => "send",
+            Self::Forward => "forward",
+            Self::Archive => "archive",
             Self::Settle => "settle",
             Self::Checkpoint => "checkpoint",
+            Self::CheckpointShare => "checkpoint_share",
+            Self::Total => "total",
             Self::Ownership => "ownership",
             Self::Vacant => "vacant",
             Self::Waiting => "waiting",
@@ -176,6 +191,8 @@ impl Stage {
             | Self::Process
             | Self::BatchSend
             | Self::Send
+            | Self::Forward
+            | Self::Archive
             | Self::Settle
             | Self::Checkpoint
             | Self::Ownership
@@ -187,7 +204,7 @@ impl Stage {
             | Self::Claims
             | Self::Attach
             | Self::Close => Some(Direction::RoundTrip),
-            Self::Vacant | Self::Turn => None,
+            Self::Vacant | Self::Turn | Self::CheckpointShare | Self::Total => None,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::{
     clock::RunClock,
     record::{ReadRecords, ServedRecords},
     results::{EntityCounters, LatencyDistribution, RelayActivity, Size, Stage},
-    scenario::{Protocol, Secret},
+    scenario::Secret,
 };
 
 /// Makes what a role works with. Cloned into each worker's thread.
@@ -35,8 +35,8 @@ pub trait Backend: Clone + Send + 'static {
     /// Why something can't be made.
     type Error: Error + Send + Sync + 'static;
 
-    /// The codec of a protocol.
-    fn codec(&self, protocol: Protocol) -> Self::Codec;
+    /// The codec of what is sent to an endpoint or received from it.
+    fn codec(&self, endpoint: &Endpoint) -> Self::Codec;
 
     /// Starts the embedded service.
     fn start_service(
@@ -156,6 +156,8 @@ pub struct RelayReading {
     pub sizes: BTreeMap<Size, LatencyDistribution>,
     /// What it counted of its own work; `None` if it does not tell.
     pub activity: Option<RelayActivity>,
+    /// What monitoring is to see of it, where that was asked for and is due again: text in the OpenMetrics format.
+    pub page: Option<String>,
 }
 
 /// Payloads into messages and back, in the encoding that [`Sink`] and [`Source`](connect::source::Source) move.

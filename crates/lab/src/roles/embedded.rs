@@ -106,6 +106,8 @@ pub(super) async fn start(config: &ServiceConfig) -> Result<EmbeddedService, Bac
                 options: QueueOptions { size_limit: config.size_of_each, ..options(queue) },
             }),
             Entity::Topic(topic) => namespace.topics.push(topic_config(topic, config.size_of_each)),
+            // It is among the containers of the configuration.
+            Entity::Container(_) => {}
         }
     }
     let of_messages = config.entities.iter().filter_map(Entity::of_messages);

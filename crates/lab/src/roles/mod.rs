@@ -12,6 +12,7 @@
 //! each are its own.
 
 pub mod amqp_codec;
+mod archive;
 pub mod backend;
 mod causes;
 mod channel;

@@ -23,7 +23,7 @@ use super::embedded::{self, EmbeddedService};
 use super::kafka_codec::KafkaCodec;
 use super::our_relay::{self, OurRelay};
 use super::protocol::{Endpoint, ReadFrom, RelayConfig, ServiceConfig};
-use super::{event_hubs, kafka, producer, service_bus};
+use super::{archive, event_hubs, kafka, producer, service_bus};
 use crate::scenario::{self, Entity, Protocol};
 
 /// The backend of role processes.
@@ -33,6 +33,9 @@ pub struct Network;
 /// Why something could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
+    /// Traces and metrics can't be exported.
+    #[error("telemetry can't be exported")]
+    Telemetry(#[source] std::io::Error),
     /// The connection string of the target can't be read.
     #[error(transparent)]
     ConnectionString(#[from] ConnectionStringError),
@@ -63,6 +66,9 @@ pub enum BackendError {
     /// The checkpoints can't be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The steps of the relay's transform are wrong.
+    #[error(transparent)]
+    Transform(#[from] pipeline::transforming::Mistake),
     /// Checkpoints are to be blobs, and there is no place for them.
     #[error("checkpoints are configured to be stored in blobs, but there is no storage account")]
     NoStorage,
@@ -81,6 +87,12 @@ pub enum BackendError {
     /// Something other than a producer is to speak HTTP.
     #[error("only producers speak HTTP")]
     OnlyProducers,
+    /// A load can't send to an archive.
+    #[error("an archive is written by pipelines alone")]
+    NoLoadOfArchive,
+    /// A pipeline can't read an archive.
+    #[error("an archive is written by pipelines, and not read by them")]
+    NoRelayOfArchive,
     /// This build has no such client of Kafka.
     #[error("this build has no librdkafka")]
     NoClient,
@@ -93,6 +105,19 @@ pub enum NetworkCodec {
     Amqp(AmqpCodec),
     /// Of records.
     Kafka(KafkaCodec),
+    /// Of blobs, each of which is a payload and nothing else.
+    Body,
+}
+
+impl NetworkCodec {
+    /// That of a protocol of events.
+    pub(super) const fn of(protocol: Protocol) -> Self {
+        match protocol {
+            // A producer takes payloads, however they are wrapped on their way to it.
+            Protocol::Amqp | Protocol::Http => Self::Amqp(AmqpCodec),
+            Protocol::Kafka => Self::Kafka(KafkaCodec),
+        }
+    }
 }
 
 impl MessageCodec for NetworkCodec {
@@ -100,6 +125,7 @@ impl MessageCodec for NetworkCodec {
         match self {
             Self::Amqp(codec) => codec.encoding(),
             Self::Kafka(codec) => codec.encoding(),
+            Self::Body => Encoding::Opaque,
         }
     }
 
@@ -108,6 +134,7 @@ impl MessageCodec for NetworkCodec {
         match self {
             Self::Amqp(codec) => codec.encode(header, payload, message),
             Self::Kafka(codec) => codec.encode(header, payload, message),
+            Self::Body => message.extend_from_slice(payload),
         }
     }
 
@@ -116,6 +143,7 @@ impl MessageCodec for NetworkCodec {
         match self {
             Self::Amqp(codec) => codec.decode(message),
             Self::Kafka(codec) => codec.decode(message),
+            Self::Body => Some(DecodedMessage { header: None, payload: message }),
         }
     }
 }
@@ -134,11 +162,10 @@ impl Backend for Network {
     type Codec = NetworkCodec;
     type Error = BackendError;
 
-    fn codec(&self, protocol: Protocol) -> NetworkCodec {
-        match protocol {
-            // A producer takes payloads, however they are wrapped on their way to it.
-            Protocol::Amqp | Protocol::Http => NetworkCodec::Amqp(AmqpCodec),
-            Protocol::Kafka => NetworkCodec::Kafka(KafkaCodec),
+    fn codec(&self, endpoint: &Endpoint) -> NetworkCodec {
+        match &endpoint.entity {
+            Entity::Container(_) => NetworkCodec::Body,
+            Entity::Hub(_) | Entity::Queue(_) | Entity::Topic(_) => NetworkCodec::of(endpoint.protocol),
         }
     }
 
@@ -163,6 +190,7 @@ impl Backend for Network {
             (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {
                 Box::new(service_bus::open_sink(endpoint).await?)
             }
+            (_, Entity::Container(_)) => return Err(BackendError::NoLoadOfArchive),
             (Protocol::Kafka, entity) => kafka::open_sink(endpoint, entity).await?,
             (Protocol::Http, _) => return Err(BackendError::OnlyProducers),
         };
@@ -182,6 +210,7 @@ impl Backend for Network {
             (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {
                 service_bus::open_source(endpoint, options).await
             }
+            (_, Entity::Container(_)) => archive::open_source(endpoint),
             (Protocol::Kafka, entity) => kafka::open_source(endpoint, entity, options, read_from).await,
             (Protocol::Http, _) => Err(BackendError::OnlyProducers),
         }

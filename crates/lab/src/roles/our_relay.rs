@@ -1,6 +1,10 @@
 //! Our relay as a system under test, whichever service is at its ends.
 
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
 use access::ConnectionString;
+use connect::archive::{ArchiveOptions, BlobPlace, Place};
 use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{Checkpoint, ConsumerGroup};
 use connect::event::PartitionId;
@@ -9,13 +13,17 @@ use connect::service_bus::ReceiveOptions;
 use connect::sink::SendUnit;
 use connect::source::{SourceOptions, StartPosition};
 use pipeline::kafka::BOOTSTRAP;
+use pipeline::transforming;
 use pipeline::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, KafkaSinkConfig, KafkaSourceConfig,
     Partitions, PipelineConfig, ReadingConfig, ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig,
     SourceConfig, TransactionsConfig,
 };
-use relay::metrics::MetricsHandle;
+use relay::metrics::endpoint::{self, Relays};
+use relay::metrics::{MetricsHandle, prometheus};
 use relay::{Relay, RelayError, RelayOptions};
+use telemetry::Exporter;
+use telemetry::options::Options;
 
 use super::backend::{RelayMetrics, RelayPipeline, RelayReading};
 use super::event_hubs::ends;
@@ -25,13 +33,16 @@ use super::protocol::{CHECKPOINT_CONTAINER, Endpoint, ReadFrom, RelayConfig};
 use super::relay_reading::reading as reading_of;
 use super::service_bus;
 use crate::clock::RunClock;
-use crate::scenario::{CheckpointStore, Entity, Prefetch, Protocol};
+use crate::scenario::{self, CheckpointStore, Entity, Prefetch, Protocol, Sends};
 
 /// The relay between the two ends of a case.
 #[derive(Debug)]
 pub struct OurRelay {
     relay: Relay,
+    exporter: Option<Exporter>,
     clock: RunClock,
+    tells_metrics: bool,
+    archives: Vec<bool>,
 }
 
 /// Reads the relay's metrics while it runs.
@@ -39,6 +50,9 @@ pub struct OurRelay {
 pub struct RelayReader {
     handle: MetricsHandle,
     clock: RunClock,
+    /// When monitoring is to see the metrics again, if it is to see them at all.
+    page_due: Option<Cell<Instant>>,
+    archives: Vec<bool>,
 }
 
 impl RelayPipeline for OurRelay {
@@ -46,20 +60,35 @@ impl RelayPipeline for OurRelay {
     type Error = RelayError;
 
     fn metrics(&self) -> RelayReader {
-        RelayReader { handle: self.relay.metrics_handle(), clock: self.clock }
+        RelayReader {
+            handle: self.relay.metrics_handle(),
+            clock: self.clock,
+            page_due: self.tells_metrics.then(|| Cell::new(Instant::now())),
+            archives: self.archives.clone(),
+        }
     }
 
     async fn run(self, stop: impl Future<Output = ()>) -> Result<RelayReading, RelayError> {
-        let Self { relay, clock } = self;
+        let Self { relay, exporter, clock, archives, .. } = self;
         let summary = relay.run(stop).await?;
-        Ok(reading_of(&summary.metrics, clock))
+        if let Some(exporter) = exporter {
+            exporter.shut_down(Some(endpoint::last_page(summary.metrics.clone()))).await;
+        }
+        Ok(reading_of(&summary.metrics, clock, &archives))
     }
 }
 
 impl RelayMetrics for RelayReader {
     async fn read(&self) -> Option<RelayReading> {
         let metrics = self.handle.metrics().await?;
-        Some(reading_of(&metrics, self.clock))
+        let mut reading = reading_of(&metrics, self.clock, &self.archives);
+        if let Some(due) = &self.page_due
+            && due.get() <= Instant::now()
+        {
+            due.set(Instant::now() + PAGE_EVERY);
+            reading.page = Some(prometheus::render(metrics));
+        }
+        Some(reading)
     }
 }
 
@@ -78,7 +107,22 @@ pub(super) async fn connect(config: &RelayConfig) -> Result<OurRelay, BackendErr
         }
     }
     let relay = open.connect(&format!("instance-{}", config.instance)).await?;
-    Ok(OurRelay { relay, clock: config.clock })
+    let archives = config.destinations.iter().map(|to| to.entity.is_archive()).collect();
+    let exporter = exporter(&pipeline, &relay)?;
+    let relay = match exporter.as_ref().and_then(Exporter::tracer) {
+        Some(tracer) => pipeline.traced(relay, tracer),
+        None => relay,
+    };
+    Ok(OurRelay { relay, exporter, clock: config.clock, tells_metrics: config.tells_metrics, archives })
+}
+
+/// Exports what the scenario asks for, and nothing that only the environment does.
+fn exporter(pipeline: &PipelineConfig, relay: &Relay) -> Result<Option<Exporter>, BackendError> {
+    let settings = &pipeline.open_telemetry;
+    let options =
+        settings.endpoint.as_ref().and_then(|_| Options::of_this_process("parshall-relay", settings));
+    let start = |options| Exporter::start(options, Relays::from(relay.metrics_handle()));
+    options.map(start).transpose().map_err(BackendError::Telemetry)
 }
 
 /// What lay in the hub or topic before the run counts as done.
@@ -109,12 +153,16 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
     let scenario = &config.relay;
     let mut relay = RelayOptions {
         route: scenario.route,
+        dispatch_unit: scenario.dispatch.unit(),
         events_at_once: scenario.dispatch.events_at_once(),
+        adapt_events: scenario.dispatch.is_adaptive(),
+        order: scenario.dispatch.order(),
         sinks_at_once: scenario.dispatch.sinks_at_once(),
         seed: config.seed,
         in_flight: scenario.in_flight as usize,
         retry: scenario.retry.policy(scenario.try_timeout, config.seed),
         checkpoint: scenario.checkpoint,
+        await_checkpoint: scenario.checkpoint_wait,
         start_position: match config.read_from {
             // All events of the run's own hub are to be read, so that it is noticed if the first ones are gone.
             ReadFrom::Beginning => StartPosition::AtSequenceNumber(0),
@@ -141,6 +189,7 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
             SourceConfig::Kafka(Box::new(KafkaSourceConfig { options, topics: None, group, reading }))
         }
         (Protocol::Http, _) => return Err(BackendError::OnlyProducers),
+        (Protocol::Amqp, Entity::Container(_)) => return Err(BackendError::NoRelayOfArchive),
         (Protocol::Amqp, Entity::Hub(hub)) => {
             let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
             relay.group =
@@ -174,8 +223,18 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
     let fans_out = config.destinations.iter().any(|destination| destination.entity.is_log());
     // Events that stay in their partition need none.
     let fan_out = (fans_out && !scenario.is_exactly_once()).then_some(scenario.fan_out);
-    let sinks = config.destinations.iter().map(sink).collect::<Result<_, _>>()?;
-    Ok(PipelineConfig { source, sinks, fan_out, metrics: None, relay })
+    let sinks = config.destinations.iter().map(|to| sink(to, scenario)).collect::<Result<_, _>>()?;
+    let transform = transforming::program(&scenario.transform)?;
+    Ok(PipelineConfig {
+        source,
+        sinks,
+        dead_letters: None,
+        fan_out,
+        metrics: None,
+        open_telemetry: scenario.open_telemetry.settings(),
+        transform,
+        relay,
+    })
 }
 
 /// How the partitions of a log are read.
@@ -193,28 +252,38 @@ fn reading(config: &RelayConfig) -> Result<ReadingConfig, BackendError> {
     })
 }
 
-fn sink(destination: &Endpoint) -> Result<SinkConfig, BackendError> {
+fn sink(destination: &Endpoint, relay: &scenario::Relay) -> Result<SinkConfig, BackendError> {
     if destination.protocol == Protocol::Kafka {
         let options = kafka::options(destination, &destination.entity)?;
         return Ok(SinkConfig::Kafka(Box::new(KafkaSinkConfig { options })));
     }
-    let connection_string: ConnectionString = destination.connection_string.reveal().parse()?;
+    let connection_string = || destination.connection_string.reveal().parse::<ConnectionString>();
     let transport = transport(destination);
     let certificate_authority = destination.certificate_authority.clone();
     Ok(match &destination.entity {
         Entity::Hub(hub) => SinkConfig::EventHubs(Box::new(EventHubsSinkConfig {
-            connection_string,
+            connection_string: connection_string()?,
             hub: hub.name.clone(),
             // The generator's events have none, and the study is about partitions.
             keep_keys: false,
             transport,
             certificate_authority,
         })),
+        Entity::Container(container) => {
+            let account = destination.connection_string.reveal().parse()?;
+            let place = Place::Blob(Box::new(BlobPlace::new(account, container.name.as_str())));
+            let usual = ArchiveOptions::new(place);
+            let requests = relay.archive_requests.map_or(usual.concurrency, |requests| requests as usize);
+            SinkConfig::Archive(Box::new(ArchiveOptions { concurrency: requests, ..usual }))
+        }
         Entity::Queue(_) | Entity::Topic(_) => SinkConfig::ServiceBus(Box::new(ServiceBusSinkConfig {
-            connection_string,
+            connection_string: connection_string()?,
             entity: service_bus::entity(destination),
-            // One by one, as the study's consumer does: a batch would be accepted or refused as a whole.
-            unit: SendUnit::Event,
+            unit: match relay.send {
+                // One by one, as the study's consumer does: a batch would be accepted or refused as a whole.
+                Sends::Single => SendUnit::Event,
+                Sends::Batch => SendUnit::Batch,
+            },
             transport,
             certificate_authority,
         })),
@@ -244,6 +313,9 @@ fn transactional_id(sink: &KafkaOptions, config: &RelayConfig) -> String {
     let name = sink.properties.get("transactional.id").unwrap_or_else(|| config.source.entity.name());
     format!("{name}/{}", config.instance)
 }
+
+/// How often monitoring sees the metrics anew: as often as it is used to ask.
+const PAGE_EVERY: Duration = Duration::from_secs(1);
 
 /// The property that names a member of a group for good.
 const INSTANCE_ID: &str = "group.instance.id";

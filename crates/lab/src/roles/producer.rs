@@ -77,6 +77,7 @@ impl ProducerSink {
             (Protocol::Amqp, Entity::Queue(_) | Entity::Topic(_)) => {
                 ProducerTarget::ServiceBus(service_bus::client_options(endpoint)?)
             }
+            (_, Entity::Container(_)) => return Err(BackendError::NoLoadOfArchive),
             (Protocol::Kafka, entity) => ProducerTarget::Kafka(kafka::options(endpoint, entity)?),
             (Protocol::Http, _) => ProducerTarget::Http(service_bus::client_options(endpoint)?),
         };
@@ -86,7 +87,7 @@ impl ProducerSink {
         let program = Program { producer, how: *how, target, isolated: isolated.clone(), core };
         let sink = Self {
             program: Arc::new(program),
-            codec: Network.codec(endpoint.protocol),
+            codec: Network.codec(endpoint),
             calls: FuturesUnordered::new(),
             free: Vec::new(),
         };

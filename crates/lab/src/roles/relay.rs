@@ -107,7 +107,10 @@ async fn carry<R: RelayPipeline>(
                 };
             }
         };
-        let Some(reading) = reading else { continue };
+        let Some(mut reading) = reading else { continue };
+        if let Some(text) = reading.page.take() {
+            channel.reporter.send(&Report::Metrics { text });
+        }
         measurement.note(&reading);
         let report = match wanted {
             Some(edge) => measurement.mark(edge, &reading, clock.now()),

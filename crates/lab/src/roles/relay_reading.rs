@@ -1,5 +1,6 @@
 //! The relay's metrics in the lab's words.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use relay::metrics::Metrics;
@@ -9,8 +10,9 @@ use super::protocol::RelayCounters;
 use crate::clock::RunClock;
 use crate::results::{LatencyDistribution, RelayActivity, Size, Stage};
 
-/// What the metrics of one relay say, as they are now.
-pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
+/// What the metrics of one relay say, as they are now. Where it archives events, `archives` says of each of its sinks whether it is
+/// that archive.
+pub(super) fn reading(metrics: &Metrics, clock: RunClock, archives: &[bool]) -> RelayReading {
     let (now, run_now) = (Instant::now(), clock.now());
     let run_time = |at: Instant| run_now.minus(now.saturating_duration_since(at));
     let distribution = |histogram: &hdrhistogram::Histogram<u64>| LatencyDistribution {
@@ -34,6 +36,14 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
         (Size::SendEvents, &metrics.send_events),
         (Size::SendBytes, &metrics.send_bytes),
     ];
+    let mut stages: BTreeMap<Stage, LatencyDistribution> =
+        stages.map(|(stage, histogram)| (stage, distribution(histogram))).into();
+    if archives.contains(&true) {
+        for (is_archive, histogram) in archives.iter().zip(&metrics.sink_send_us) {
+            let stage = if *is_archive { Stage::Archive } else { Stage::Forward };
+            stages.entry(stage).or_default().merge(&distribution(histogram));
+        }
+    }
     RelayReading {
         counters: RelayCounters {
             received: metrics.received_events,
@@ -47,8 +57,9 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
             first_forwarded: metrics.first_forwarded_at.map(run_time),
             last_forwarded: metrics.last_forwarded_at.map(run_time),
         },
-        stages: stages.map(|(stage, histogram)| (stage, distribution(histogram))).into(),
+        stages,
         sizes: sizes.map(|(size, histogram)| (size, distribution(histogram))).into(),
         activity: Some(RelayActivity::of(metrics)),
+        page: None,
     }
 }

@@ -47,6 +47,8 @@ pub(super) fn entity(endpoint: &Endpoint) -> Entity {
     match (&endpoint.entity, &endpoint.subscription) {
         (_, Some(subscription)) => Entity::Subscription { topic: name, name: subscription.clone() },
         (scenario::Entity::Topic(_), None) => Entity::Topic(name),
-        (scenario::Entity::Queue(_) | scenario::Entity::Hub(_), None) => Entity::Queue(name),
+        (scenario::Entity::Queue(_) | scenario::Entity::Hub(_) | scenario::Entity::Container(_), None) => {
+            Entity::Queue(name)
+        }
     }
 }

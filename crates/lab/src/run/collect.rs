@@ -18,6 +18,7 @@ use super::{
     passage,
     pipeline::{Pipeline, rate},
     plan::TrialPlan,
+    shares,
     supervisor::{Member, Running, Supervisor},
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     probe::Work,
     record::{DecodeError, EncodedDistribution, ReadRecords, Recording, ServedRecords},
     results::{
-        Destination, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
+        Delivery, Destination, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
         LatencyDistribution, Lead, OwnFigures, Refusals, RelayActivity, RelayRestart, RemoteRole, Role,
         RoleUsage, Size, Stage, Trial, TrialRecord,
     },
@@ -156,6 +157,7 @@ pub(super) fn collect(
     }
     let hub = service_growth(supervisor);
     let relay = RelayActivity::sum(outcomes.activities.iter().copied());
+    distributions.means.extend(shares::means(plan, relay.as_ref()));
     let refusals = refusals(supervisor, relay.as_ref());
     let throttled = hub.values().filter_map(|counters| counters.throttled);
     let is_throttled = throttled.sum::<u64>() > 0 || refusals.values().any(|refusals| refusals.throttled > 0);
@@ -593,12 +595,20 @@ fn destinations(
                 Some(Outcome::Sink { delivery, .. }) => delivery.as_ref(),
                 _ => None,
             };
+            let is_archive = plan.topology.entity(end).is_archive();
             let destination = Destination {
+                // It was read afterwards, and in no order.
                 consumed_per_s: edges
+                    .filter(|_| !is_archive)
                     .and_then(|(began, ended)| rate_between(began, ended, received))
                     .map(|rate| rate * first_arrivals(supervisor, Some(member.instance))),
                 latency_us: None,
-                delivery: verdict.map(|verdict| delivery(plan, verdict, hub)),
+                delivery: verdict.map(|verdict| delivery(plan, verdict, hub)).map(
+                    |delivery| match is_archive {
+                        true => Delivery { reordered: None, ..delivery },
+                        false => delivery,
+                    },
+                ),
             };
             Some((end.to_string(), destination))
         })

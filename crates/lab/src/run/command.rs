@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::{
-    peers::Peers,
-    plan::{TrialPlan, transport_name},
-};
+use super::{case_plan::transport_name, peers::Peers, plan::TrialPlan};
 use crate::{
     roles::protocol::{CHECKPOINT_CONTAINER, ExternalConfig, Ready},
     scenario::{Done, Entity, Hub, Relay, Secret},
@@ -40,8 +37,10 @@ impl TrialPlan<'_> {
         let parameters = self.parameters;
         let pipeline = self.topology.pipeline.as_ref()?;
         let source = self.endpoint(embedded, &pipeline.from);
-        // The checks of the scenario leave a command at most one.
+        // The checks of the scenario leave a command at most one, and an archive beside it.
         let destination = pipeline.to.first().map(|to| self.endpoint(embedded, to));
+        let archive = pipeline.to.iter().find(|to| self.topology.entity(to).is_archive());
+        let archive = archive.map(|to| self.endpoint(embedded, to));
         let mut variables = Variables::default();
         variables.secret("SOURCE_CONNECTION_STRING", source.connection_string);
         variables.text("TRANSPORT", transport_name(pipeline.from.connection));
@@ -68,6 +67,8 @@ impl TrialPlan<'_> {
                     variables.text("CHECKPOINT_CONTAINER", CHECKPOINT_CONTAINER);
                 }
             }
+            // No pipeline reads an archive.
+            Entity::Container(_) => {}
             Entity::Queue(queue) => {
                 variables.text("SOURCE_QUEUE", &queue.name);
                 variables.settling(&parameters.relay);
@@ -82,6 +83,11 @@ impl TrialPlan<'_> {
         if let Some(destination) = destination {
             variables.secret("DESTINATION_CONNECTION_STRING", destination.connection_string);
             variables.sending_to(&destination.entity, &parameters.relay);
+        }
+        if let Some(archive) = archive {
+            variables.text("ARCHIVE_CONTAINER", archive.entity.name());
+            variables.secret("ARCHIVE_CONNECTION_STRING", archive.connection_string);
+            variables.working(&parameters.relay);
         }
         Some(variables.0)
     }
@@ -118,7 +124,16 @@ impl Variables {
             }
             Entity::Queue(queue) => self.text("DESTINATION_QUEUE", &queue.name),
             Entity::Topic(topic) => self.text("DESTINATION_TOPIC", &topic.queue.name),
+            // It has variables of its own.
+            Entity::Container(_) => {}
         }
+    }
+
+    /// How much of its work on events with several destinations goes on at once.
+    fn working(&mut self, relay: &Relay) {
+        let at_once = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        self.text("EVENTS_AT_ONCE", at_once(relay.dispatch.events_at_once()));
+        self.text("DESTINATIONS_AT_ONCE", at_once(relay.dispatch.sinks_at_once()).min(2));
     }
 
     fn text(&mut self, name: &str, value: impl ToString) {
@@ -181,6 +196,29 @@ mod tests {
   sink: out/verify
 ";
 
+    const WITH_ARCHIVE: &str = "topology:
+  entities: {in: {hub: events, partitions: 1}, out: {topic: done, subscriptions: [verify]}, kept: {container: archive}}
+  load: in
+  pipeline: {from: in, to: [out, kept]}
+  sinks: [out/verify, kept]
+";
+
+    #[test]
+    fn a_command_that_archives_is_told_where_and_how_much_at_once() {
+        let variables = variables_of(&format!(
+            "sut: {{command: [x]}}\n{WITH_ARCHIVE}relay: {{dispatch: {{events: 10, sinks: 1}}}}"
+        ));
+        for (name, value) in [
+            ("PARSHALL_DESTINATION_TOPIC", "done"),
+            ("PARSHALL_ARCHIVE_CONTAINER", "archive"),
+            ("PARSHALL_ARCHIVE_CONNECTION_STRING", "storage"),
+            ("PARSHALL_EVENTS_AT_ONCE", "10"),
+            ("PARSHALL_DESTINATIONS_AT_ONCE", "1"),
+        ] {
+            assert_eq!(variables.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
     #[test]
     fn every_variable_is_in_the_document_and_every_one_of_the_document_is_set() {
         let document = include_str!("../../../../docs/external-systems.md");
@@ -192,10 +230,12 @@ mod tests {
         let of_hubs = variables_of(both);
         let of_queues = variables_of(&format!("{both}queues: {{}}\nrelay: {{threads: 20}}"));
         let of_topics = variables_of(&format!("{both}{BETWEEN_TOPICS}"));
+        let with_archive = variables_of(&format!("{both}{WITH_ARCHIVE}"));
         let variables: Vec<&str> = of_hubs
             .keys()
             .chain(of_queues.keys())
             .chain(of_topics.keys())
+            .chain(with_archive.keys())
             .map(|name| name.strip_prefix("PARSHALL_").expect("ours"))
             .collect();
         for name in &variables {

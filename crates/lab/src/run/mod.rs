@@ -18,6 +18,7 @@ mod agreement;
 mod bounds;
 mod cancellation;
 mod capacity;
+mod case_plan;
 mod clock_correction;
 mod clock_track;
 mod collect;
@@ -35,6 +36,7 @@ mod peers;
 mod pipeline;
 mod plan;
 mod remote;
+mod shares;
 mod supervisor;
 mod trial;
 
@@ -45,10 +47,11 @@ use std::time::{Duration, SystemTime};
 
 use self::{
     capacity::CapacitySearch,
+    case_plan::case_plan,
     monitor::{Place, SECOND},
     paced::PacedTrial,
     peers::Peers,
-    plan::{Course, TrialPlan, case_plan},
+    plan::{Course, TrialPlan},
     trial::{TrialContext, run_trial, trial_folder},
 };
 use crate::{

@@ -7,7 +7,7 @@ use crate::{
     clock::{RunClock, RunTime},
     limits::CpuList,
     probe::{MachineProbe, RoleProbe},
-    progress::{Observer, Phase, Progress, RoleProgress},
+    progress::{EventTotals, Observer, Phase, Progress, RoleProgress},
     results::{EntityCounters, Interval, Role},
     roles::protocol::{
         Command, Counted, Counters, ExternalReading, LoadCounters, RelayCounters, SinkCounters,
@@ -89,6 +89,7 @@ impl<'a> Monitor<'a> {
             received_per_s: None,
             forwarded_per_s: None,
             lag_events: None,
+            events: EventTotals::default(),
             roles: BTreeMap::new(),
         };
         Self {
@@ -117,6 +118,11 @@ impl<'a> Monitor<'a> {
     pub(super) fn watch(&mut self, role: Role, probe: RoleProbe, allowed_cores: f64) {
         self.probes.insert(role, probe);
         self.allowed_cores.insert(role, allowed_cores);
+    }
+
+    /// Whether anyone wants to see the metrics of the relays.
+    pub(super) fn wants_metrics(&self) -> bool {
+        self.observer.wants_metrics()
     }
 
     /// Reads what the roles use at this moment.
@@ -201,8 +207,8 @@ impl<'a> Monitor<'a> {
         let lead = self.max_lag?.events();
         // A sink that falls behind holds the load back, too: otherwise its destination's log would overflow, and the
         // pipeline be blamed for the loss.
-        let sinks = sinks_counters(supervisor);
-        let seen = sinks.iter().map(|sink| sink.distinct + sink.missed).min().unwrap_or(u64::MAX);
+        let seen =
+            reading_sinks(supervisor).map(|sink| sink.distinct + sink.missed).min().unwrap_or(u64::MAX);
         let sink = sink_counters(supervisor);
         let relay = self.pipeline.counters(supervisor);
         // These will never arrive: the dead letters, what retention took, and what the service refused to take.
@@ -242,7 +248,7 @@ impl<'a> Monitor<'a> {
             Pipeline::Absent => load_counters(supervisor).events.acknowledged,
             _ => relay.forwarded,
         };
-        let slowest = sinks_counters(supervisor).iter().map(|sink| sink.events.received).min();
+        let slowest = reading_sinks(supervisor).map(|sink| sink.events.received).min();
         let waiting_for_sink = slowest.map_or(0, |slowest| forwarded.saturating_sub(slowest));
         let progress = &mut self.progress;
         progress.phase_elapsed = now.saturating_since(self.phase_began);
@@ -257,6 +263,12 @@ impl<'a> Monitor<'a> {
             lead.note(forwarded_per_s);
         }
         progress.lag_events = Some(lag_events);
+        progress.events = EventTotals {
+            sent: totals.sent,
+            received: totals.received,
+            forwarded: totals.forwarded,
+            arrived: totals.arrived,
+        };
         self.sample(supervisor, now);
         let progress = &mut self.progress;
         for (role, probe) in &self.probes {
@@ -286,6 +298,14 @@ impl<'a> Monitor<'a> {
         }
         self.before = totals;
         self.observer.progress(&self.progress);
+        if self.observer.wants_metrics() {
+            let relays = supervisor.of(Role::Relay);
+            let metrics: Vec<_> = relays
+                .filter(|(_, running)| !running.has_ended())
+                .filter_map(|(member, running)| Some((member.instance, running.metrics.as_deref()?)))
+                .collect();
+            self.observer.relays(&metrics);
+        }
     }
 }
 
@@ -316,6 +336,11 @@ pub(super) fn sink_counters(supervisor: &Supervisor) -> SinkCounters {
 pub(super) fn sinks_counters(supervisor: &Supervisor) -> Vec<SinkCounters> {
     let sinks = supervisor.of(Role::Sink).map(|(_, running)| running.latest.as_ref());
     sinks.map(|latest| latest.and_then(|counted| counted.counters.sink()).unwrap_or_default()).collect()
+}
+
+/// The same of those that read while it is written.
+pub(super) fn reading_sinks(supervisor: &Supervisor) -> impl Iterator<Item = SinkCounters> {
+    sinks_counters(supervisor).into_iter().filter(|sink| !sink.reads_at_the_end)
 }
 
 /// What all relays together told last.

@@ -8,7 +8,7 @@
 //! consumer has done it; of one that completes messages, the service counts those.
 
 use super::{
-    monitor::{rate_between, relay_counters, service_counters, sink_counters, sinks_counters},
+    monitor::{rate_between, reading_sinks, relay_counters, service_counters, sink_counters, sinks_counters},
     plan::TrialPlan,
     supervisor::Supervisor,
 };
@@ -71,7 +71,7 @@ impl Pipeline {
                 let completed = match supervisor.has_killed(Role::Relay) {
                     false => relay.completed,
                     // What one of them had done at last, it did not tell any more. What has arrived is done.
-                    true => sinks_counters(supervisor).iter().map(|sink| sink.distinct).min().unwrap_or(0),
+                    true => reading_sinks(supervisor).map(|sink| sink.distinct).min().unwrap_or(0),
                 };
                 return RelayCounters { forwarded: relay.forwarded / destinations, completed, ..relay };
             }

@@ -1,4 +1,4 @@
-//! What the service of a case has: hubs, queues, topics, each by the name that the roles of the scenario use.
+//! What the service of a case has: hubs, queues, topics, containers of blobs, each by the name that the roles of the scenario use.
 
 use std::time::Duration;
 
@@ -17,6 +17,16 @@ pub enum Entity {
     Queue(Queue),
     /// A topic: each of its subscriptions is a queue, and gets every message.
     Topic(Topic),
+    /// A container of blobs, in which a pipeline archives each event as a blob of its own.
+    Container(Container),
+}
+
+/// A container of the embedded service's storage account, which is made for the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Container {
+    /// Its name in the account.
+    pub name: String,
 }
 
 /// One topic with its subscriptions. The embedded service creates them; in another namespace they must exist.
@@ -29,8 +39,8 @@ pub struct Topic {
     pub subscriptions: Vec<String>,
 }
 
-/// An entity as a scenario writes it: `{hub: events, partitions: 4}`, `{queue: orders}` or
-/// `{topic: orders, subscriptions: [verify]}`. The key that says what it is has its name in the service.
+/// An entity as a scenario writes it: `{hub: events, partitions: 4}`, `{queue: orders}`,
+/// `{topic: orders, subscriptions: [verify]}` or `{container: archive}`. The key that says what it is has its name in the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntitySection(pub Entity);
 
@@ -42,22 +52,29 @@ impl Entity {
             Self::Hub(hub) => &hub.name,
             Self::Queue(queue) => &queue.name,
             Self::Topic(topic) => &topic.queue.name,
+            Self::Container(container) => &container.name,
         }
     }
 
-    /// How many parts it has that are read side by side: a queue or a subscription is one.
+    /// How many parts it has that are read side by side: a queue, a subscription or a container is one.
     #[must_use]
     pub const fn partitions(&self) -> u32 {
         match self {
             Self::Hub(hub) => hub.partitions,
-            Self::Queue(_) | Self::Topic(_) => 1,
+            Self::Queue(_) | Self::Topic(_) | Self::Container(_) => 1,
         }
     }
 
-    /// Whether it is read by position and keeps what was read. All others hand out messages that are locked and settled.
+    /// Whether it is read by position and keeps what was read. Queues and topics hand out messages that are locked and settled.
     #[must_use]
     pub const fn is_log(&self) -> bool {
         matches!(self, Self::Hub(_))
+    }
+
+    /// Whether it is an archive: written by a pipeline, and read when everything has been sent.
+    #[must_use]
+    pub const fn is_archive(&self) -> bool {
+        matches!(self, Self::Container(_))
     }
 
     /// The names of its subscriptions, one of which a reader has to choose; empty unless it is a topic.
@@ -65,15 +82,15 @@ impl Entity {
     pub fn subscriptions(&self) -> &[String] {
         match self {
             Self::Topic(topic) => &topic.subscriptions,
-            Self::Hub(_) | Self::Queue(_) => &[],
+            Self::Hub(_) | Self::Queue(_) | Self::Container(_) => &[],
         }
     }
 
-    /// How it treats messages, as a queue or in each of its subscriptions; `None` of a log.
+    /// How it treats messages, as a queue or in each of its subscriptions; `None` of a log and an archive.
     #[must_use]
     pub const fn of_messages(&self) -> Option<&Queue> {
         match self {
-            Self::Hub(_) => None,
+            Self::Hub(_) | Self::Container(_) => None,
             Self::Queue(queue) => Some(queue),
             Self::Topic(topic) => Some(&topic.queue),
         }
@@ -90,6 +107,8 @@ struct Written {
     queue: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partitions: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,6 +140,7 @@ impl Serialize for EntitySection {
                 written.consumer_group = Some(hub.consumer_group.clone());
             }
             Entity::Queue(_) => written.queue = name,
+            Entity::Container(_) => written.container = name,
             Entity::Topic(topic) => {
                 written.topic = name;
                 written.subscriptions = Some(topic.subscriptions.clone());
@@ -150,6 +170,14 @@ impl<'de> Deserialize<'de> for EntitySection {
             }
         };
         let misfit = |reason| Err(de::Error::custom(reason));
+        if let Some(name) = written.container {
+            let is_something_else =
+                written.hub.is_some() || written.queue.is_some() || written.topic.is_some();
+            return match of_messages || of_hub || of_topic || is_something_else {
+                true => misfit("a container has nothing but its name"),
+                false => Ok(Self(Entity::Container(Container { name }))),
+            };
+        }
         let entity = match (written.hub, written.queue, written.topic) {
             (Some(_), None, None) if of_messages || of_topic => {
                 return misfit(
@@ -172,7 +200,11 @@ impl<'de> Deserialize<'de> for EntitySection {
                 let subscriptions = written.subscriptions.unwrap_or_default();
                 Entity::Topic(Topic { queue: queue(name), subscriptions })
             }
-            _ => return misfit("an entity is a `hub`, a `queue` or a `topic`, with its name in the service"),
+            _ => {
+                return misfit(
+                    "an entity is a `hub`, a `queue`, a `topic` or a `container`, with its name in the service",
+                );
+            }
         };
         Ok(Self(entity))
     }

@@ -599,9 +599,10 @@ const NO_PARAMETERS: [&str; 9] =
     ["scenario", "description", "quick", "suts", "targets", "clients", "sweeps", "published", "prices"];
 
 /// The scenarios that are part of this program.
-const EMBEDDED: [(&str, &str); 4] = [
+const EMBEDDED: [(&str, &str); 5] = [
     ("fan-out", include_str!("../../../../scenarios/fan-out.yaml")),
     ("queue-forward", include_str!("../../../../scenarios/queue-forward.yaml")),
+    ("consumer-strategies", include_str!("../../../../scenarios/consumer-strategies.yaml")),
     ("ingestion", include_str!("../../../../scenarios/ingestion.yaml")),
     ("kafka-latency", include_str!("../../../../scenarios/kafka-latency.yaml")),
 ];

@@ -175,6 +175,7 @@ fn described(entity: &Entity) -> String {
         }
         Entity::Queue(queue) => format!("queue {}", queue.name),
         Entity::Topic(topic) => format!("topic {}", topic.queue.name),
+        Entity::Container(container) => format!("container {}", container.name),
     }
 }
 
@@ -186,7 +187,7 @@ fn left_behind(case: &Case, topology: &Topology) -> Vec<(&'static str, String)> 
         let place = topology.address(end);
         match topology.entity(end) {
             Entity::Hub(hub) => format!("{place} through consumer group {} ({role})", hub.consumer_group),
-            Entity::Queue(_) | Entity::Topic(_) => format!("{place} ({role})"),
+            Entity::Queue(_) | Entity::Topic(_) | Entity::Container(_) => format!("{place} ({role})"),
         }
     });
     let mut lines = vec![("reads", list(read))];

@@ -54,7 +54,7 @@ pub(super) fn hubs(entities: &mut Entities) -> Vec<(String, &mut Hub)> {
             let entities = topology.entities.iter_mut();
             let hubs = entities.filter_map(|(name, entity)| match &mut entity.0 {
                 Entity::Hub(hub) => Some((format!("topology.entities.{name}.partitions"), hub)),
-                Entity::Queue(_) | Entity::Topic(_) => None,
+                Entity::Queue(_) | Entity::Topic(_) | Entity::Container(_) => None,
             });
             hubs.collect()
         }

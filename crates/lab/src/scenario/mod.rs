@@ -44,7 +44,7 @@ pub use end::{
     ByName, Connection, End, KafkaEnd, Named, OneOrMore, PipelineEnd, Protocol, Receiving, Sending, Transport,
 };
 pub use entities::{Entities, Hub, Hubs, Queue, QueueName, Queues};
-pub use entity::{Entity, EntitySection, Topic};
+pub use entity::{Container, Entity, EntitySection, Topic};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use footprint::Footprint;
 pub use found::FoundHub;
@@ -52,11 +52,12 @@ pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
 pub use parameters::{Embedded, Limits, Parameters, Phases, RoleLimits, Secret, Sink, WhenFull};
 pub use pipeline::kafka::{KafkaClient, KafkaProperties};
 pub use pipeline::vocabulary::{
-    Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, OwnershipMode, Retry, Route,
+    Batch, CheckpointPolicy, Delivery, Dispatch, Events, Order, Ownership, OwnershipMode, Retry, Route,
+    Strategy,
 };
 pub use prefetch::Prefetch;
 pub use producer::{Buffering, ClientTime, Connections, Delay, Producer};
-pub use relay::{CheckpointStore, EndBy, Relay, Restart};
+pub use relay::{CheckpointStore, EndBy, OpenTelemetry, Relay, Restart, Sends};
 pub use roles::{Launch, Roles};
 pub use system::{Done, Readiness, SystemTransport, SystemUnderTest};
 pub use target::{KafkaCluster, Namespace, ServiceCommand, Target};

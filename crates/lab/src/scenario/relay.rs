@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use pipeline::vocabulary::{
     Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, OwnershipMode, Retry, RetryKeys, Route,
+    TransformStep,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use telemetry::options::Settings;
 
 use super::end::is_usual;
 use super::prefetch::Prefetch;
@@ -32,12 +34,27 @@ pub struct Relay {
     /// How much is in progress at once where every event goes to several destinations.
     #[serde(skip_serializing_if = "is_usual")]
     pub dispatch: Dispatch,
+    /// What events go through before they are sent. One that a filter leaves out is a lost one to the verification.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub transform: Vec<TransformStep>,
     /// How an event finds its destination.
     pub route: Route,
     /// Partitions of the destination hub that events are routed to: the first `fan_out` of them.
     pub fan_out: u32,
     /// When progress is recorded.
     pub checkpoint: CheckpointPolicy,
+    /// Whether the next events of a partition wait for the checkpoint that covers those before.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub checkpoint_wait: bool,
+    /// What one send to a queue or topic has.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub send: Sends,
+    /// How many requests to an archive are under way at once, each with an event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archive_requests: Option<u32>,
+    /// Traces and metrics that each instance exports while it is measured.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub open_telemetry: OpenTelemetry,
     /// Where it is recorded, and where claims are.
     pub checkpoint_store: CheckpointStore,
     /// How several instances divide the partitions among them.
@@ -64,6 +81,36 @@ pub struct Relay {
     pub restart_after: Duration,
 }
 
+/// What an instance exports over OTLP. Without an endpoint, or with an empty one, nothing, whatever the environment says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OpenTelemetry {
+    /// The collector, such as `http://localhost:4318`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The part of batches that is traced, from 0 to 1 [default: 0.01].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traces: Option<f64>,
+    /// How often metrics are exported [default: 60 s]; 0 s for never.
+    #[serde(with = "units::duration::optional", skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Duration>,
+}
+
+impl OpenTelemetry {
+    /// Where it is exported to, if it is.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&str> {
+        self.endpoint.as_deref().filter(|endpoint| !endpoint.is_empty())
+    }
+
+    /// The same as the relay has it.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let endpoint = self.endpoint().map(str::to_owned);
+        Settings { endpoint, traces: self.traces, metrics: self.metrics }
+    }
+}
+
 /// Where progress is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -76,6 +123,17 @@ pub enum CheckpointStore {
     Blob,
     /// As committed offsets of the consumer group, where the source is read over Kafka.
     Group,
+}
+
+/// What one send to a queue or topic has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sends {
+    /// One message, as the published studies send: it is accepted or refused by itself.
+    #[default]
+    Single,
+    /// A batch, which is accepted or refused as a whole.
+    Batch,
 }
 
 /// The end of an instance in mid-run: of the last, if they are several.
@@ -133,9 +191,14 @@ impl Default for Relay {
             concurrency: None,
             threads: None,
             dispatch: Dispatch::default(),
+            transform: Vec::new(),
             route: Route::Random,
             fan_out: 32,
             checkpoint: CheckpointPolicy::EachBatch,
+            checkpoint_wait: false,
+            send: Sends::default(),
+            archive_requests: None,
+            open_telemetry: OpenTelemetry::default(),
             checkpoint_store: CheckpointStore::File,
             ownership: Ownership::new(OwnershipMode::Static),
             delivery: Delivery::default(),

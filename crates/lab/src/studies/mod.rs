@@ -4,6 +4,7 @@
 //! file, one file (or folder) in here with an entry in `ALL`, and whatever it measures that nothing measured before.
 
 mod connection_ports;
+mod consumer_strategies;
 mod ingestion;
 mod kafka_latency;
 mod published_twin;
@@ -12,7 +13,8 @@ mod queue_forward;
 pub use queue_forward::{Occupancy, OccupancyParts};
 
 use crate::results::{
-    Case, CrossCaseFinding, Figure, Finding, MeasuredComponent, Role, RoleUsage, Shape, Trial,
+    Case, CrossCaseFinding, Figure, Finding, FindingKind, MeasuredComponent, Role, RoleUsage, Severity,
+    Shape, Trial,
 };
 
 /// What one study adds to what is said of every case.
@@ -86,5 +88,32 @@ pub fn of(shape: &Shape) -> impl Iterator<Item = &'static dyn Study> {
 }
 
 /// Every study that adds something of its own.
-const ALL: [&dyn Study; 3] =
-    [&queue_forward::QueueForward, &kafka_latency::KafkaLatency, &ingestion::Ingestion];
+const ALL: [&dyn Study; 4] = [
+    &queue_forward::QueueForward,
+    &kafka_latency::KafkaLatency,
+    &ingestion::Ingestion,
+    &consumer_strategies::ConsumerStrategies,
+];
+
+/// A note about several cases of a sweep.
+fn note<'a>(
+    kind: FindingKind,
+    sweep: &str,
+    cases: impl IntoIterator<Item = &'a Case>,
+    message: String,
+) -> CrossCaseFinding {
+    let mut names: Vec<String> = Vec::new();
+    for case in cases {
+        if !names.contains(&case.name) {
+            names.push(case.name.clone());
+        }
+    }
+    CrossCaseFinding {
+        severity: Severity::Note,
+        kind,
+        sweep: sweep.to_owned(),
+        cases: names,
+        message,
+        hint: None,
+    }
+}

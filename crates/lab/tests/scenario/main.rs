@@ -423,7 +423,7 @@ fn an_unknown_scenario_is_reported_with_the_known_ones() {
     let error = Scenario::load("fanout").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "there is no scenario `fanout`; there are: fan-out, queue-forward, ingestion, kafka-latency"
+        "there is no scenario `fanout`; there are: fan-out, queue-forward, consumer-strategies, ingestion, kafka-latency"
     );
     assert!(matches!(error, ScenarioError::UnknownScenario { meant: Some("fan-out"), .. }));
     assert!(matches!(Scenario::load("./none.yaml"), Err(ScenarioError::Settings(_))));

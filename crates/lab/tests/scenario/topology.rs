@@ -2,7 +2,7 @@
 
 use lab::results::{Noun, Role};
 use lab::scenario::{
-    CaseOptions, Connection, Dispatch, End, Entity, Measured, Parameters, Pipeline, Target, Transport,
+    CaseOptions, Connection, Dispatch, End, Entity, Events, Measured, Parameters, Pipeline, Target, Transport,
 };
 use serde_json::json;
 
@@ -82,7 +82,7 @@ fn what_does_not_fit_together_is_refused_at_its_place() {
     for (arguments, message) in [
         (&["topology.sink=out"][..], "`topology.sink`: there is no entity `out`"),
         (&["topology.measure=pipeline"], "`topology.measure`: there is no pipeline to measure"),
-        (&["topology.entities.in.queue=q"], "an entity is a `hub`, a `queue` or a `topic`"),
+        (&["topology.entities.in.queue=q"], "an entity is a `hub`, a `queue`, a `topic` or a `container`"),
         (&["topology.entities.in.lock_duration=1 s"], "a hub has `partitions` and `consumer_group`"),
         (&["topology.entities.in.partitions=0"], "`topology.entities.in.partitions`: 0 is out of range"),
         (&["topology.entities.out={hub: EVENTS}"], "`out` has the same name in the service"),
@@ -137,7 +137,8 @@ fn every_destination_has_sinks_of_its_own() {
     let sinks = topology.sinks.iter().map(End::to_string);
     assert_eq!(sinks.collect::<Vec<_>>(), ["out", "audit/first", "audit/second"]);
     assert_eq!(topology.of_sink().name(), "out", "its figures are those of the case");
-    assert_eq!(parameters.relay.dispatch, Dispatch { events: Some(100), sinks: Some(1) });
+    let bounds = Dispatch { events: Some(Events::Count(100)), sinks: Some(1), ..Dispatch::default() };
+    assert_eq!(parameters.relay.dispatch, bounds);
     let json = serde_json::to_string(&parameters).unwrap();
     assert!(json.contains(r#""to":["out","audit"]"#), "{json}");
     assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), parameters);
@@ -152,6 +153,15 @@ fn every_destination_has_sinks_of_its_own() {
         (&["topology.sinks=[]"], "`topology.sink`: nothing receives and verifies"),
         (&["topology.sink=out"], "`topology.sinks`: a topology has a `sink` or `sinks`, not both"),
         (&["relay.dispatch.sinks=3"], "`relay.dispatch.sinks`: 3 is out of range"),
+        (&["relay.dispatch.strategy=serial"], "`relay.dispatch.events`: this strategy works on one event"),
+        (
+            &["relay.dispatch.strategy=parallel-events", "relay.dispatch.sinks=2"],
+            "`relay.dispatch.sinks`: with this",
+        ),
+        (
+            &["relay.checkpoint_wait=true", "relay.checkpoint={every: 1 s}"],
+            "`relay.checkpoint_wait`: events would",
+        ),
         (&["relay.fan_out=33"], "a fan-out of 33 needs more partitions"),
         (&["sut={command: [x]}"], "`topology.pipeline.to`: a command sends to one entity"),
     ] {
@@ -160,6 +170,8 @@ fn every_destination_has_sinks_of_its_own() {
     }
     let error = told("queues: {}\nrelay: {prefetch: 0, dispatch: {events: 1}}\n", &[]);
     assert!(error.contains("`relay.dispatch.events`: messages of a queue are bounded"), "{error}");
+    let error = told("queues: {}\nrelay: {prefetch: 0, dispatch: {strategy: parallel}}\n", &[]);
+    assert!(error.contains("`relay.dispatch`: messages of a queue are independent"), "{error}");
 }
 
 const TOPICS: &str = "topology:
@@ -264,4 +276,47 @@ fn a_command_can_be_the_service_and_its_secrets_stay_out_of_the_results() {
     }
     let misplaced = told("target: {connection_string: x, ready: {line: a}}\n", &[]);
     assert!(misplaced.contains("are for a `command`"), "{misplaced}");
+}
+
+const ARCHIVED: &str = "topology:
+  entities:
+    in: {hub: events, partitions: 1}
+    out: {topic: done, subscriptions: [verify]}
+    kept: {container: archive}
+  load: in
+  pipeline: {from: in, to: [out, kept]}
+  sinks: [out/verify, kept]
+relay: {checkpoint_wait: true, send: batch, archive_requests: 8}
+";
+
+#[test]
+fn an_archive_is_written_by_a_pipeline_and_read_by_a_sink() {
+    let parameters = parameters(ARCHIVED, &[]);
+    let topology = parameters.topology();
+    let archives = topology.destinations().filter(|destination| destination.is_archive());
+    assert_eq!(archives.map(Entity::name).collect::<Vec<_>>(), ["archive"]);
+    let json = serde_json::to_string(&parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), parameters);
+    assert_eq!(self::parameters(ARCHIVED, &["sut={command: [x]}"]).topology().sinks.len(), 2);
+    for (arguments, message) in [
+        (&["topology.entities.kept={container: Archive}"][..], "can't be the name of a container"),
+        (&["topology.entities.kept={container: checkpoints}"], "checkpoints are kept in the container"),
+        (&["topology.entities.kept={container: archive, partitions: 2}"], "nothing but its name"),
+        (&["topology.load=kept"], "`topology.load`: `kept` is an archive"),
+        (&["topology.pipeline.from=kept"], "`topology.pipeline.from`: `kept` is an archive"),
+        (&["topology.pipeline.to=[kept, out]"], "an archive has none while it is written"),
+        (&["topology.sinks=[kept, out/verify]"], "an archive is read at the end"),
+        (&["topology.sinks=[out/verify]"], "`topology.pipeline`: the pipeline does not connect"),
+        (&["load.payload=person"], "`load.payload`: an archive keeps bodies alone"),
+        (&["relay.archive_requests=0"], "`relay.archive_requests`: 0 is out of range"),
+        (
+            &[
+                "target={connection_string: Endpoint=sb://n.example;SharedAccessKeyName=a;SharedAccessKey=YmI=}",
+            ],
+            "an archive is in the storage account of the embedded service",
+        ),
+    ] {
+        let error = told(ARCHIVED, arguments);
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
 }

@@ -28,27 +28,25 @@ pub struct Page {
     /// The media type of `text`.
     pub content_type: &'static str,
     /// The content.
-    pub text: String,
+    pub text: Bytes,
 }
 
 impl Page {
     /// A page for a person, with the status 200.
     #[must_use]
-    pub fn plain(text: impl Into<String>) -> Self {
-        Self { status: StatusCode::OK, content_type: "text/plain; charset=utf-8", text: text.into() }
+    pub fn plain(text: impl Into<Bytes>) -> Self {
+        Self::of("text/plain; charset=utf-8", text)
     }
 
     /// A page for a program, with the status 200.
     #[must_use]
-    pub fn json(text: impl Into<String>) -> Self {
-        Self { content_type: "application/json", ..Self::plain(text) }
+    pub fn json(text: impl Into<Bytes>) -> Self {
+        Self::of("application/json", text)
     }
 
-    /// Metrics in the OpenMetrics text format, with the status 200.
-    #[must_use]
-    pub fn metrics(text: impl Into<String>) -> Self {
-        let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        Self { content_type, ..Self::plain(text) }
+    /// Content of a media type, with the status 200.
+    pub(crate) fn of(content_type: &'static str, text: impl Into<Bytes>) -> Self {
+        Self { status: StatusCode::OK, content_type, text: text.into() }
     }
 
     /// The same page with another status.
@@ -115,7 +113,7 @@ where
 }
 
 fn response(page: Page) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(page.text));
+    let mut response = Response::new(Full::new(page.text));
     *response.status_mut() = page.status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
     response

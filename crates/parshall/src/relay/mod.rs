@@ -17,7 +17,6 @@ mod summary;
 mod topics;
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::pin::pin;
 
@@ -25,13 +24,15 @@ use clap::Args;
 use pipeline::{ConnectError, PipelineConfig, SourceConfig};
 use relay::Relay;
 use relay::health::lag::{self, HubEnds, TopicEnds};
-use relay::metrics::{MetricsHandle, endpoint};
+use relay::metrics::MetricsHandle;
+use relay::metrics::endpoint::{self, Relays};
 use settings::Document;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::exit::{CommandError, Exit};
 use crate::file_kind::FileKind;
+use crate::open_telemetry::OpenTelemetry;
 use crate::signals::StopSignals;
 use crate::{listening, logging, output};
 use plan::Plan;
@@ -60,13 +61,31 @@ A pipeline:
     write: each-batch                  # or {every: 1 s}
   route: key                           # or random, round-robin, same-partition
   batch: {events: 128, wait: 10 ms}
-  poison_events: hold                  # or stop, or {dead_letter: FILE}: if the sink refuses events
+  poison_events: hold                  # or stop, or {dead_letter: FILE or a sink}: if the sink
+                                       # refuses events
   dispatch: {events: 1000, sinks: 1}   # at once: events in work, sinks that have one of them;
-                                       # a list `sinks:` in place of `sink:` sends to each of them
+                                       # a list `sinks:` in place of `sink:` sends to each of them.
+                                       # Event by event: serial, parallel-sinks, parallel, or
+                                       # {strategy: parallel-events, events: 64}
+  transform:                           # before events are sent; conditions and values are CEL
+  - filter: 'properties.region == \"eu\" && key != \"test\"'
+  - rename: {device_id: device}
+  - set: {pipeline: '\"orders\"'}
+  - drop: [debug]                      # and `when: <condition>` within a sink: only these go there
   missed_events: report                # or stop: if retention removed events before they were read
   ownership: {mode: greedy}            # share the partitions with other relays on the same store;
                                        # or balanced; renew: 10 s, expire: 60 s, identity: a name
-  metrics: 127.0.0.1:9464              # /metrics, /health and /ready
+  metrics: 127.0.0.1:9464              # /metrics, /live and /ready
+  open_telemetry:                      # traces and metrics to a collector, also by the variables OTEL_*
+    {endpoint: 'http://localhost:4318', traces: 0.01, metrics: 60 s}
+
+To keep every event, too, in a container or a folder (docs/archiving.md):
+  sinks:
+  - event_hubs: {connection_string: ..., hub: orders-by-customer}
+  - archive:
+      to: {blob: {connection_string: ..., container: archive}}   # or {folder: ./archive}
+      files: {size: 64 MiB, every: 5 min}                        # or per-event
+      format: avro                                               # ndjson, parquet; body, json
 
 From a queue or subscription, each message is settled once the destination accepts it, without
 checkpoints:
@@ -105,8 +124,8 @@ Otherwise delivery is at least once. SIGINT (Ctrl-C), SIGTERM or SIGHUP stops gr
 in flight are finished, progress is written, and the exit status is 0. A second signal exits
 immediately with status 130. Nothing is lost either way. Permanent errors, such as a missing
 permission, hub or consumer group, exit with status 3. All other errors are retried; /ready
-reports why events stall. Logs go to standard error; PARSHALL_LOG sets the level, such as
-PARSHALL_LOG=debug.")]
+reports why events stall. Logs go to standard error, with --log-format json as JSON;
+PARSHALL_LOG sets the level, such as PARSHALL_LOG=debug.")]
 pub(crate) struct RelayArguments {
     /// The file that describes the pipeline: source, sink, and everything between them
     pipeline: PathBuf,
@@ -156,8 +175,10 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
             connected.map_err(|error| refusal::of_connecting(document, config, &error))?
         }
     };
-    announce(config, metrics, relay.metrics_handle())?;
-    carry(config, relay, signals).await
+    let telemetry = export(config, relay.metrics_handle())?;
+    let relay = traced(config, relay, &telemetry);
+    announce(config, metrics, relay.metrics_handle(), &telemetry)?;
+    carry(config, relay, telemetry, signals).await
 }
 
 async fn connect(config: &PipelineConfig) -> Result<Relay, ConnectError> {
@@ -169,20 +190,42 @@ async fn connect(config: &PipelineConfig) -> Result<Relay, ConnectError> {
     Ok(relay)
 }
 
+/// Exports what `relays` tell, if the file or the environment says where to.
+fn export(config: &PipelineConfig, relays: impl Into<Relays>) -> Result<OpenTelemetry, CommandError> {
+    OpenTelemetry::start("parshall-relay", &config.open_telemetry, relays.into())
+}
+
+/// The relay, traced if there are traces.
+fn traced(config: &PipelineConfig, relay: Relay, telemetry: &OpenTelemetry) -> Relay {
+    match telemetry.tracer() {
+        Some(tracer) => config.traced(relay, tracer),
+        None => relay,
+    }
+}
+
 /// Tells the plan once there are connections, and serves the metrics if that is wanted.
 fn announce(
     config: &PipelineConfig,
     metrics: Option<TcpListener>,
     handle: MetricsHandle,
+    telemetry: &OpenTelemetry,
 ) -> Result<(), CommandError> {
     let mut plan = Plan::new(config).to_string();
+    plan.push_str(&telemetry.line());
+    if metrics.is_some() || telemetry.exports_metrics() {
+        watch_lag(config, handle.clone());
+    }
     if let Some(listener) = metrics {
         let address = listener.local_addr().map_err(CommandError::System)?;
-        watch_lag(config, handle.clone());
         writeln!(plan, "metrics      http://{address}/metrics").expect("a string takes everything");
-        tokio::spawn(endpoint::serve(listener, handle, std::future::pending()));
+        serve(listener, handle)?;
     }
     output::print(&plan).map(drop)
+}
+
+/// Serves metrics, liveness and readiness from now on.
+fn serve(listener: TcpListener, relays: impl Into<Relays>) -> Result<(), CommandError> {
+    listener.into_std().and_then(|listener| endpoint::serve(listener, relays)).map_err(CommandError::System)
 }
 
 /// Finds out how far the ends of the partitions are, for the metrics.
@@ -204,6 +247,7 @@ fn watch_lag(config: &PipelineConfig, handle: MetricsHandle) {
 async fn carry(
     config: &PipelineConfig,
     mut relay: Relay,
+    telemetry: OpenTelemetry,
     mut signals: StopSignals,
 ) -> Result<Exit, CommandError> {
     let (stop, stopped) = oneshot::channel::<()>();
@@ -231,6 +275,8 @@ async fn carry(
             }
         }
     };
+    let last_page = summary.as_ref().ok().map(|summary| endpoint::last_page(summary.metrics.clone()));
+    telemetry.shut_down_patiently(last_page, &mut signals).await;
     let summary = summary.map_err(|error| refusal::of_relay(config, &error))?;
     tell(&summary::render(&summary, matches!(config.source, SourceConfig::ServiceBus(_))));
     Ok(Exit::Passed)
@@ -238,7 +284,7 @@ async fn carry(
 
 const STOPPED_WHILE_CONNECTING: &str = "Stopped gracefully, while connecting: no events were received.\n";
 
-/// Says how it ended. Where standard error itself cannot be written, the exit status is all that is left to tell.
+/// Says how it ended.
 fn tell(end: &str) {
-    let _ = io::stderr().write_all(end.as_bytes());
+    logging::tell("INFO", end);
 }

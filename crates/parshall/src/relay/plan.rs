@@ -4,13 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use access::{ConnectionString, TransportSecurity};
+use connect::archive::{ArchiveFiles, ArchiveOptions, EventFormat, FileFormat, Place, Rolling};
 use connect::checkpoint::blobs::{MissingContainer, Spelling};
 use connect::kafka::KafkaOptions;
 use connect::sink::SendUnit;
 use pipeline::vocabulary::OwnershipMode;
 use pipeline::{CheckpointStoreConfig, Partitions, PipelineConfig, ReadingConfig, SinkConfig, SourceConfig};
 use relay::route::Route;
-use relay::{CheckpointPolicy, MissedEvents, PoisonEvents};
+use relay::{CheckpointPolicy, DispatchUnit, MissedEvents, PoisonEvents, RelayOptions};
 use units::duration;
 
 /// A pipeline, told one thing per line, what it is first.
@@ -49,7 +50,10 @@ impl fmt::Display for Plan<'_> {
                 writeln!(f, "source       {of}")?;
             }
         }
-        for sink in &config.sinks {
+        if let Some(transform) = config.transform.as_ref().filter(|transform| transform.steps() > 0) {
+            writeln!(f, "transform    {} steps before events are sent", transform.steps())?;
+        }
+        for (index, sink) in config.sinks.iter().enumerate() {
             match sink {
                 SinkConfig::EventHubs(sink) => {
                     let to = place(&sink.hub, &sink.connection_string);
@@ -64,6 +68,10 @@ impl fmt::Display for Plan<'_> {
                     };
                     writeln!(f, "sink         {to}, {unit}")?;
                 }
+                SinkConfig::Archive(archive) => write_archive(f, archive)?,
+            }
+            if let Some(when) = config.transform.as_ref().and_then(|transform| transform.condition(index)) {
+                writeln!(f, "             events for which {when}")?;
             }
         }
         let route = match options.route {
@@ -72,16 +80,26 @@ impl fmt::Display for Plan<'_> {
             Route::RoundRobin => "round-robin",
             Route::SamePartition => "same-partition",
         };
-        let has_partitions = config.sinks.iter().any(|sink| !matches!(sink, SinkConfig::ServiceBus(_)));
+        let has_partitions = |sink: &SinkConfig| match sink {
+            SinkConfig::EventHubs(_) | SinkConfig::Kafka(_) => true,
+            SinkConfig::ServiceBus(_) | SinkConfig::Archive(_) => false,
+        };
+        let has_partitions = config.sinks.iter().any(has_partitions);
         match config.fan_out {
             _ if !has_partitions => {}
             Some(fan_out) => writeln!(f, "route        {route}, to the first {fan_out} partitions")?,
             None => writeln!(f, "route        {route}, to all partitions")?,
         }
         let bound = |bound: usize| if bound == usize::MAX { "all".to_owned() } else { bound.to_string() };
-        if (options.events_at_once, options.sinks_at_once) != (usize::MAX, usize::MAX) {
+        let unit = match options.dispatch_unit {
+            DispatchUnit::Batch => "batch",
+            DispatchUnit::Event => "event",
+        };
+        let bounds = (options.events_at_once, options.sinks_at_once);
+        if options.dispatch_unit == DispatchUnit::Event || bounds != (usize::MAX, usize::MAX) {
             let (events, sinks) = (bound(options.events_at_once), bound(options.sinks_at_once));
-            writeln!(f, "dispatch     {events} events at once, each batch to {sinks} sinks at once")?;
+            let least = if options.adapt_events { "as many as are worth it up to " } else { "" };
+            writeln!(f, "dispatch     {least}{events} events at once, each {unit} to {sinks} sinks at once")?;
         }
         if let Some(reading) = config.source.reading() {
             let batch = reading.options.batch;
@@ -121,8 +139,11 @@ impl fmt::Display for Plan<'_> {
         )?;
         match config.source.reading() {
             Some(reading) => {
-                write_progress(f, reading, options.checkpoint)?;
+                write_progress(f, reading, &options)?;
                 match &options.poison_events {
+                    _ if config.dead_letters.is_some() => {
+                        writeln!(f, "poison       permanently refused events go to a sink of their own")?;
+                    }
                     PoisonEvents::Hold => {}
                     PoisonEvents::Stop => {
                         writeln!(f, "poison       permanently refused events stop the relay")?;
@@ -146,13 +167,45 @@ impl fmt::Display for Plan<'_> {
     }
 }
 
+/// Where events are archived, and as what.
+fn write_archive(f: &mut fmt::Formatter<'_>, archive: &ArchiveOptions) -> fmt::Result {
+    let content = match archive.files {
+        ArchiveFiles::PerEvent(EventFormat::Body) => "for each event, with its body".to_owned(),
+        ArchiveFiles::PerEvent(EventFormat::Json) => "for each event, with all of it as JSON".to_owned(),
+        ArchiveFiles::Rolled(Rolling { size, every, format }) => {
+            let format = match format {
+                FileFormat::Ndjson => "lines of JSON",
+                FileFormat::Avro => "records of Avro",
+                FileFormat::Parquet => "rows of Parquet",
+            };
+            format!("with {format}, complete with {size} or after {}", duration::text(every))
+        }
+    };
+    match &archive.place {
+        Place::Blob(place) => {
+            let missing = match place.missing_container {
+                MissingContainer::Refuse => "",
+                MissingContainer::Create => ", created if missing",
+            };
+            let endpoint = &place.connection_string.blob_endpoint;
+            writeln!(f, "archive      container {} at {endpoint}{missing}", place.container)?;
+        }
+        Place::Folder(folder) => writeln!(f, "archive      folder {}", folder.display())?,
+    }
+    let name = archive.name.clone().unwrap_or_else(|| archive.files.default_name());
+    writeln!(f, "             {name} {content}; {} at once", archive.concurrency)
+}
+
 /// Where it is kept how far a hub was read, and who else reads it.
 fn write_progress(
     f: &mut fmt::Formatter<'_>,
     reading: &ReadingConfig,
-    checkpoint: CheckpointPolicy,
+    options: &RelayOptions,
 ) -> fmt::Result {
-    let policy = match checkpoint {
+    let policy = match options.checkpoint {
+        CheckpointPolicy::EachBatch if options.await_checkpoint => {
+            "after each batch, before the next one begins".to_owned()
+        }
         CheckpointPolicy::EachBatch => "after each batch".to_owned(),
         CheckpointPolicy::Every(interval) => format!("every {}", duration::text(interval)),
     };

@@ -1,15 +1,15 @@
 //! Why a relay can't begin or go on: what refuses, which entity it is about, and what to do.
 
-use std::error::Error;
 use std::fmt;
 
 use access::{ConnectionString, Credential};
+use connect::archive::Place;
 use pipeline::{ConnectError, EndError, KafkaSourceConfig, PipelineConfig, SinkConfig, SourceConfig};
 use relay::RelayError;
 use settings::Document;
 
 use crate::connection_advice::ConnectionSettings;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, with_causes};
 
 /// One end of a pipeline.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,7 @@ pub(super) fn of_connecting(
     match error {
         ConnectError::Source(error) => of_end(End::Source(&config.source), error),
         ConnectError::Sink { index, error } => of_end(End::sink(config, *index), error),
+        ConnectError::DeadLetters(_) => CommandError::Unavailable { message: with_causes(error) },
         ConnectError::NoSuchPartition { existing, .. } => {
             let advice = match (existing.first(), existing.last()) {
                 (Some(first), Some(last)) => format!("it has {first} to {last}"),
@@ -84,26 +85,18 @@ pub(super) fn of_relay(config: &PipelineConfig, error: &RelayError) -> CommandEr
         // These say themselves what to do.
         RelayError::FanOut { .. }
         | RelayError::Encoding { .. }
+        | RelayError::StoresLater { .. }
         | RelayError::Store(_)
         | RelayError::Sharing(_)
         | RelayError::Ownership(_)
         | RelayError::DeadLetters { .. }
+        | RelayError::DeadLetterEncoding { .. }
+        | RelayError::DeadLetterSink { .. }
         | RelayError::Poison { .. }
         | RelayError::MissedEvents { .. }
         | RelayError::Restarted { .. } => None,
     };
     CommandError::Refused { message: format!("the pipeline ended: {}", with_causes(error)), advice }
-}
-
-/// An error with all of its causes, in one line.
-fn with_causes(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    message
 }
 
 impl<'a> End<'a> {
@@ -164,6 +157,7 @@ impl<'a> End<'a> {
             End::Source(SourceConfig::ServiceBus(_)) | End::Sink(SinkConfig::ServiceBus(_), _) => {
                 "service_bus"
             }
+            End::Sink(SinkConfig::Archive(_), _) => "archive",
         };
         format!("{list}.{kind}")
     }
@@ -180,7 +174,8 @@ impl<'a> End<'a> {
             End::Source(SourceConfig::ServiceBus(source)) => &source.connection_string,
             End::Sink(SinkConfig::EventHubs(sink), _) => &sink.connection_string,
             End::Sink(SinkConfig::ServiceBus(sink), _) => &sink.connection_string,
-            End::Source(SourceConfig::Kafka(_)) | End::Sink(SinkConfig::Kafka(_), _) => return None,
+            End::Source(SourceConfig::Kafka(_))
+            | End::Sink(SinkConfig::Kafka(_) | SinkConfig::Archive(_), _) => return None,
         })
     }
 
@@ -188,6 +183,7 @@ impl<'a> End<'a> {
     fn address_key(self) -> &'static str {
         match self.connection_string() {
             Some(_) => "connection_string",
+            None if matches!(self, End::Sink(SinkConfig::Archive(_), _)) => "to",
             None => "bootstrap",
         }
     }
@@ -214,6 +210,16 @@ impl fmt::Display for End<'_> {
             End::Sink(SinkConfig::Kafka(sink), _) => {
                 let brokers = sink.options.properties.get("bootstrap.servers").unwrap_or_default();
                 return write!(f, "the sink is topic {} at {brokers}", sink.options.topic);
+            }
+            End::Sink(SinkConfig::Archive(sink), _) => {
+                return match &sink.place {
+                    Place::Blob(place) => write!(
+                        f,
+                        "the sink is the archive in container {} at {}",
+                        place.container, place.connection_string.blob_endpoint
+                    ),
+                    Place::Folder(folder) => write!(f, "the sink is the archive in {}", folder.display()),
+                };
             }
             End::Sink(SinkConfig::EventHubs(sink), _) => write!(f, "the sink is hub {}", sink.hub),
             End::Sink(SinkConfig::ServiceBus(sink), _) => write!(f, "the sink is {}", sink.entity),

@@ -59,6 +59,10 @@ pub(super) fn render(summary: &Summary, settles: bool) -> String {
             )
         }
     };
+    let filtered = match summary.metrics.filtered_events.iter().sum::<u64>() {
+        0 => String::new(),
+        events => format!("filtered     {events}, by a filter or the condition of a sink\n"),
+    };
     let (events, batches) = match settles {
         true => ("messages", String::new()),
         false => ("events", format!(" in {received_batches} batches")),
@@ -84,6 +88,6 @@ pub(super) fn render(summary: &Summary, settles: bool) -> String {
     format!(
         "{ended}\n\
          received     {received_events} {events}{batches}\n\
-         forwarded    {forwarded_events} {events}\n{progress}"
+         forwarded    {forwarded_events} {events}\n{filtered}{progress}"
     )
 }

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use connect::service::ServiceError;
 use pipeline::topics::TopicPattern;
 use pipeline::{EndError, KafkaSourceConfig, PipelineConfig, SourceConfig};
-use relay::metrics::endpoint::{self, Relays};
+use relay::metrics::endpoint::Relays;
 use relay::{Relay, RelayError, Summary};
 use settings::Document;
 use tokio::net::TcpListener;
@@ -24,6 +24,7 @@ use super::plan::Plan;
 use super::refusal::{self, End};
 use super::{connect, summary, tell, watch_lag};
 use crate::exit::{CommandError, Exit};
+use crate::open_telemetry::OpenTelemetry;
 use crate::output;
 use crate::signals::StopSignals;
 
@@ -38,6 +39,7 @@ struct Topics<'a> {
     /// How many the memory is divided among.
     share: usize,
     relays: Relays,
+    telemetry: OpenTelemetry,
     running: JoinSet<Carried>,
     stop: watch::Sender<bool>,
 }
@@ -78,6 +80,7 @@ pub(super) async fn run(
     let SourceConfig::Kafka(source) = &config.source else {
         unreachable!("the pattern is of a source of Kafka");
     };
+    let relays = Relays::default();
     let mut topics = Topics {
         document,
         config,
@@ -85,7 +88,8 @@ pub(super) async fn run(
         pattern,
         carried: BTreeSet::new(),
         share: 1,
-        relays: Relays::default(),
+        telemetry: super::export(config, relays.clone())?,
+        relays,
         running: JoinSet::new(),
         stop: watch::Sender::new(false),
     };
@@ -101,7 +105,9 @@ pub(super) async fn run(
     for connected in connected {
         topics.begin(connected);
     }
-    topics.carry(signals).await
+    let ended = topics.carry(&mut signals).await;
+    topics.telemetry.shut_down_patiently(None, &mut signals).await;
+    ended
 }
 
 impl<'a> Topics<'a> {
@@ -128,10 +134,11 @@ impl<'a> Topics<'a> {
         let mut plan = Plan::new(self.config).to_string();
         let names: Vec<_> = connected.iter().map(|connected| connected.topic.as_str()).collect();
         plan.push_str(&format!("topics       {}: {}\n", names.len(), names.join(", ")));
+        plan.push_str(&self.telemetry.line());
         if let Some(listener) = metrics {
             let address = listener.local_addr().map_err(CommandError::System)?;
             plan.push_str(&format!("metrics      http://{address}/metrics\n"));
-            tokio::spawn(endpoint::serve(listener, self.relays.clone(), std::future::pending()));
+            super::serve(listener, self.relays.clone())?;
         }
         output::print(&plan).map(drop)
     }
@@ -142,9 +149,10 @@ impl<'a> Topics<'a> {
         self.carried.insert(topic.clone());
         let handle = relay.metrics_handle();
         self.relays.add(&topic, handle.clone());
-        if self.config.metrics.is_some() {
+        if self.config.metrics.is_some() || self.telemetry.exports_metrics() {
             watch_lag(&config, handle);
         }
+        let relay = super::traced(&config, relay, &self.telemetry);
         let mut stop = self.stop.subscribe();
         self.running.spawn(async move {
             let stopped = async move {
@@ -157,7 +165,7 @@ impl<'a> Topics<'a> {
     }
 
     /// Waits for whatever comes: signals, ends of relays, new topics.
-    async fn carry(mut self, mut signals: StopSignals) -> Result<Exit, CommandError> {
+    async fn carry(&mut self, signals: &mut StopSignals) -> Result<Exit, CommandError> {
         // Events are carried whether or not standard output can be written.
         let _ = output::print("\nRunning.\n");
         let mut failure = None;

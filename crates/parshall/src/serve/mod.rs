@@ -3,9 +3,11 @@
 //! * `namespace` makes hubs, queues, topics and keys of arguments or of a file, `emulator` of a file of Microsoft's
 //!   emulators; `place` finds what is wrong with it in either file.
 //! * `announcement` is what is printed once clients can connect; `ready_file` a file that is there from then on.
+//! * `capture` keeps what comes into hubs in files, as the service's Capture does.
 //! * `command` runs the command that the service is for.
 
 mod announcement;
+mod capture;
 mod command;
 mod emulator;
 mod namespace;
@@ -20,16 +22,19 @@ use access::TransportSecurity;
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args, ValueEnum};
 use hub::namespace::StorageConfig;
-use hub::service::{Listener, Protocol, Service, ServiceConfig, StartError};
+use hub::service::{Listener, Protocol, Service, ServiceConfig, ServiceMetrics, StartError};
 use hub::tls::{self, TlsError};
 use partition_log::disk::{StorageOptions, SyncPolicy};
+use telemetry::MetricsPage;
 
 use crate::exit::{CommandError, Exit};
 use crate::listening;
 use crate::logging;
+use crate::open_telemetry::{METRICS_ALONE, OpenTelemetry};
 use crate::output;
 use crate::signals::StopSignals;
 use announcement::{Announcement, Format};
+use capture::Captures;
 use namespace::{HubArgument, NamespaceSource, TopicArgument};
 use ready_file::ReadyFile;
 
@@ -55,6 +60,7 @@ A file for --config:
       partitions: 32
       consumer_groups: [billing]
       log: {bytes: 1 GiB, retention: 1 h, when_full: retention}
+      capture: {container: captured, every: 5 min, size: 300 MiB}     # with --blob
   queues:
     - {name: jobs, lock_duration: 30 s, maximum_delivery_count: 10, requires_session: false}
   topics:
@@ -133,7 +139,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
     kafka_tls: Option<SocketAddr>,
 
-    /// The address for /health and /metrics; port 0 picks a free port, and is the default with a command
+    /// The address for /metrics, /live, /ready and /health; port 0 picks a free port, and is the default with a command
     ///
     /// Example: --http 127.0.0.1:9091
     #[arg(
@@ -329,11 +335,12 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         // Who names no file expects what Kafka does without one.
         None => *creates_topics |= arguments.config.is_none(),
     }
+    let captures = Captures::of(&mut source, arguments.blob.is_some())?;
     let amqps = match arguments.tls {
         true => Some(SocketAddr::new(arguments.amqp.ip(), AMQPS_PORT)),
         false => arguments.amqps,
     };
-    let mut authority = None;
+    let (mut authority, mut certificate_expiry) = (None, None);
     let encrypted = amqps
         .or(arguments.websocket_tls)
         .or(arguments.kafka_tls)
@@ -343,7 +350,10 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         None => None,
         Some(_) => {
             let server = match (&arguments.certificate, &arguments.key) {
-                (Some(certificate), Some(key)) => tls::load(certificate, key)?,
+                (Some(certificate), Some(key)) => {
+                    certificate_expiry = tls::expiry(certificate)?;
+                    tls::load(certificate, key)?
+                }
                 _ => {
                     let config = source.config();
                     if let Some(storage) = &config.storage {
@@ -359,6 +369,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
                     if let Some(copy) = &arguments.tls_ca {
                         development.copy_authority(copy)?;
                     }
+                    certificate_expiry = tls::expiry(&development.certificate)?;
                     authority = Some(development.authority);
                     development.server
                 }
@@ -385,11 +396,14 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         namespace: source.config().clone(),
         listeners,
         open_to_anyone: arguments.open_to_anyone,
+        certificate_expiry,
     };
     let service = Service::start(config).await.map_err(|error| match error {
         StartError::Namespace(error) => source.mistake(&error),
         error => error.into(),
     })?;
+    let capturing = captures.start(&service);
+    let telemetry = OpenTelemetry::start("parshall-service", &METRICS_ALONE, Page(service.metrics()))?;
     let announcement = Announcement::of(&service, authority.as_deref(), source.config().storage.as_ref());
     let text = announcement.render(arguments.format);
     if arguments.command.is_empty() {
@@ -405,8 +419,21 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     };
     drop(ready);
     tracing::info!("stopping");
+    let captured = capturing.stop().await;
+    let last_page = service.metrics().open_metrics().await;
     service.stop().await;
-    exit
+    telemetry.shut_down_patiently(Some(last_page), &mut signals).await;
+    captured.and(exit)
+}
+
+/// The metrics of a service, for those who export them.
+#[derive(Debug)]
+struct Page(ServiceMetrics);
+
+impl MetricsPage for Page {
+    async fn page(&self) -> Option<String> {
+        Some(self.0.open_metrics().await)
+    }
 }
 
 fn make_data_directory(storage: &StorageConfig) -> Result<(), CommandError> {

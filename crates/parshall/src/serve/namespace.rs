@@ -98,6 +98,17 @@ impl NamespaceSource {
         &mut self.config
     }
 
+    /// A mistake in what is at this path, told at its place in the file.
+    pub(super) fn blame(&self, path: &str, reason: &str, advice: String) -> CommandError {
+        match &self.origin {
+            Origin::Ours(document) => Place::in_ours(document, path).mistake(reason, advice).into(),
+            Origin::Emulators(document) => Place::in_emulators(document, path).mistake(reason, advice).into(),
+            Origin::Arguments => {
+                CommandError::Usage { message: format!("{path}: {reason}"), advice: Some(advice) }
+            }
+        }
+    }
+
     /// What is wrong with the namespace, told at its place in the file or as a wrong command line.
     pub(super) fn mistake(&self, error: &NamespaceError) -> CommandError {
         let message = error.to_string();
@@ -208,6 +219,7 @@ fn path_of(error: &NamespaceError) -> String {
                 HubError::PartitionCount { .. } => "partitions",
                 HubError::ConsumerGroup { .. } | HubError::RepeatedConsumerGroup { .. } => "consumer_groups",
                 HubError::LogBytes { .. } => "log.bytes",
+                HubError::Capture { field, .. } => return of_hub(index, &format!("capture.{field}")),
             },
         ),
     }

@@ -6,6 +6,7 @@
 
 mod hints;
 mod hub;
+mod logs;
 mod packaging;
 mod relay;
 mod relay_health;
@@ -21,4 +22,5 @@ mod serve_queues;
 mod serving;
 #[path = "../stop_signals/mod.rs"]
 mod stop_signals;
+mod transforms;
 mod vanishing;

@@ -219,6 +219,26 @@ fn a_mistake_in_the_emulators_configuration_is_reported_with_its_place() {
 }
 
 #[test]
+fn a_hub_that_can_not_be_captured_is_told_at_its_place() {
+    let refused = |capture: &str, blobs: &[&str]| {
+        let directory = tempfile::tempdir().unwrap();
+        let content =
+            format!("hubs:\n- name: orders\n  partitions: 2\n  capture: {{container: captured{capture}}}\n");
+        std::fs::write(directory.path().join("namespace.yaml"), content).unwrap();
+        let arguments = [&["--config", "namespace.yaml"], blobs].concat();
+        let output =
+            serve(&arguments).env("PARSHALL_LOG", "error").current_dir(directory.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let blobs = ["--blob", "127.0.0.1:0"];
+    insta::assert_snapshot!("capture_without_blobs", refused("", &[]));
+    insta::assert_snapshot!("capture_name", refused(", name: '{hub}/{partition}'", &blobs));
+    insta::assert_snapshot!("capture_every", refused(", every: 16 min", &blobs));
+    insta::assert_snapshot!("capture_container", refused("-", &blobs));
+}
+
+#[test]
 fn a_quiet_service_logs_only_warnings_and_errors() {
     let log = |arguments: &[&str]| Serving::start_with_log(arguments).end_with_log();
     assert!(log(&[]).contains("stopping"));

@@ -1,9 +1,10 @@
 //! The pipeline under `kill -9`, under injected failures, and stopped in good order: what arrives, how often, and in
-//! what order. `sharing` does the same to several relays at once, `groups` to members of a consumer group, `queues` to one between queues, `topics` to one between topics of
-//! Kafka.
+//! what order. `archives` looks at what was archived, `sharing` does the same to several relays at once, `groups` to members of a consumer group,
+//! `queues` to one between queues, `topics` to one between topics of Kafka, `strategies` to one that takes each event to a topic and to archives.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
+mod archives;
 mod blobs;
 mod groups;
 mod queues;
@@ -11,6 +12,7 @@ mod rig;
 #[path = "../serving/mod.rs"]
 mod serving;
 mod sharing;
+mod strategies;
 mod switch;
 mod topics;
 

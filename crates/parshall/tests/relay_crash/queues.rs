@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,9 +38,9 @@ async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_
         let folder = tempfile::tempdir().unwrap();
         let string = service.connection_string(None);
         write_pipeline(folder.path(), &string, CONCURRENCY);
-        put(client(&string, "queue1"), MESSAGES).await;
+        put(client(&string, "queue1"), 0..MESSAGES).await;
         let (show, mut seen) = watch::channel(HashMap::new());
-        let reading = tokio::spawn(read(client(&string, "queue2"), show));
+        let reading = tokio::spawn(read(client(&string, "queue2"), show, count));
         let mut random = Random::from_seed(SEED);
         for _ in 0..KILLS {
             let mut relay = Relaying::start(folder.path());
@@ -74,10 +75,10 @@ async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_durable_service_that_is_killed_under_a_relay_loses_nothing_on_the_way() {
-    const KILLS: u64 = 4;
+    const KILLS: u32 = 4;
     const CONCURRENCY: u64 = 64;
-    const MESSAGES: u32 = 10_000;
-    const SEED: u64 = 20_261_122;
+    const PART: u32 = 1_000;
+    const MESSAGES: u32 = KILLS * 2 * PART;
     let test = async {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
@@ -88,18 +89,20 @@ async fn a_durable_service_that_is_killed_under_a_relay_loses_nothing_on_the_way
         let mut string: ConnectionString = serving.announced("namespace").parse().unwrap();
         string.endpoint = Endpoint::new("127.0.0.1", Some(way.address().port())).unwrap();
         write_pipeline(folder.path(), &string, CONCURRENCY);
-        put(client(&string, "queue1"), MESSAGES).await;
         let mut relay = Relaying::start(folder.path());
-        let mut random = Random::from_seed(SEED);
-        for _ in 0..KILLS {
-            let goal = relay.count(COMPLETED).await + 1 + random.below(1_000);
-            while relay.count(COMPLETED).await < goal {}
+        for kill in 0..KILLS {
+            let first = kill * 2 * PART;
+            let completed = relay.count(COMPLETED).await;
+            put(client(&string, "queue1"), first..first + PART).await;
+            // It has found the service again, and is behind with what comes now.
+            while relay.count(COMPLETED).await == completed {}
+            put(client(&string, "queue1"), first + PART..first + 2 * PART).await;
             assert_eq!(serving.end(Signal::KILL), None);
             serving = Serving::start(&arguments);
             way.lead_to(address(&serving)).await;
         }
         let (show, mut seen) = watch::channel(HashMap::new());
-        let reading = tokio::spawn(read(client(&string, "queue2"), show));
+        let reading = tokio::spawn(read(client(&string, "queue2"), show, count));
         let enough = async {
             let all = |seen: &HashMap<u32, u64>| seen.len() == MESSAGES as usize;
             let _seen = seen.wait_for(all).await.unwrap();
@@ -111,8 +114,8 @@ async fn a_durable_service_that_is_killed_under_a_relay_loses_nothing_on_the_way
         // What was sent and not answered is sent again, and what was not completed comes again.
         let repeated: u64 = seen.borrow().values().map(|times| times - 1).sum();
         assert!(
-            repeated <= 2 * KILLS * CONCURRENCY,
-            "seed {SEED}: {repeated} came twice, more than were in work"
+            repeated <= 2 * u64::from(KILLS) * CONCURRENCY,
+            "{repeated} came twice, more than were in work"
         );
     };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
@@ -148,11 +151,11 @@ fn client(string: &ConnectionString, entity: &str) -> ClientOptions {
 }
 
 /// Puts messages of 12 bytes into a queue: their numbers.
-async fn put(options: ClientOptions, count: u32) {
+async fn put(options: ClientOptions, numbers: Range<u32>) {
     const AT_ONCE: u32 = 1_000;
     let mut sink = ServiceBusSink::connect(options, SendUnit::Batch).await.unwrap();
     let mut outcomes = Vec::new();
-    for first in (0..count).step_by(AT_ONCE as usize) {
+    for first in numbers.step_by(AT_ONCE as usize) {
         let mut batch = EventBatch::with_capacity(PartitionId(0), AT_ONCE as usize);
         for number in first..first + AT_ONCE {
             let payload = format!("{number:012}");
@@ -167,8 +170,8 @@ async fn put(options: ClientOptions, count: u32) {
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
 }
 
-/// Receives and completes, and shows how often each number came.
-async fn read(options: ClientOptions, show: watch::Sender<HashMap<u32, u64>>) {
+/// Receives and completes, and notes each payload in what it shows.
+pub(super) async fn read<T>(options: ClientOptions, show: watch::Sender<T>, note: fn(&mut T, &str)) {
     let receive = ReceiveOptions { concurrency: 1_000, ..ReceiveOptions::default() };
     let mut source = ServiceBusSource::connect(options, receive).await.unwrap();
     source.open(PartitionId(0), StartPosition::Earliest);
@@ -176,12 +179,11 @@ async fn read(options: ClientOptions, show: watch::Sender<HashMap<u32, u64>>) {
         let SourceEvent::Batch(batch) = poll_fn(|context| source.poll_batch(context)).await.unwrap() else {
             continue;
         };
-        show.send_modify(|seen| {
+        show.send_modify(|shown| {
             for event in batch.events() {
                 // The service may have given it a name, which comes before.
-                let (_, payload) = batch.message(event).split_last_chunk::<12>().unwrap();
-                let number = std::str::from_utf8(payload).unwrap().parse().unwrap();
-                *seen.entry(number).or_default() += 1;
+                let (_, payload) = batch.message(event).split_last_chunk::<PAYLOAD>().unwrap();
+                note(shown, std::str::from_utf8(payload).unwrap());
             }
         });
         let all: Vec<u32> = (0..batch.len() as u32).collect();
@@ -189,6 +191,14 @@ async fn read(options: ClientOptions, show: watch::Sender<HashMap<u32, u64>>) {
         source.release(batch);
     }
 }
+
+/// How often each number came.
+fn count(seen: &mut HashMap<u32, u64>, payload: &str) {
+    *seen.entry(payload.parse().unwrap()).or_default() += 1;
+}
+
+/// Every payload has so many digits or letters.
+pub(super) const PAYLOAD: usize = 12;
 
 /// What precedes a payload of 12 bytes.
 const DATA_SECTION: &[u8] = b"\x00\x53\x75\xa0\x0c";

@@ -106,25 +106,35 @@ impl Rig {
 
     /// The same with other logs in the destination.
     pub(crate) async fn start_with_logs(settings: &str, log: LogLimits) -> Self {
-        Self::start_with(settings, log, Checkpoints::Files).await
+        Self::start_with(settings, log, Checkpoints::Files, None).await
+    }
+
+    /// The same with another sink beside the destination, as a list has it.
+    pub(crate) async fn start_beside(settings: &str, sink: &str) -> Self {
+        Self::start_with(settings, LogLimits::default(), Checkpoints::Files, Some(sink)).await
     }
 
     /// The same with checkpoints in blobs of the same service, to which the way can be cut.
     pub(crate) async fn start_with_blobs(settings: &str) -> Self {
-        Self::start_with(settings, LogLimits::default(), Checkpoints::Blobs).await
+        Self::start_with(settings, LogLimits::default(), Checkpoints::Blobs, None).await
     }
 
     /// The same with a relay that reads and writes the hubs as topics of Kafka, and commits offsets.
     pub(crate) async fn start_with_topics(settings: &str) -> Self {
-        Self::start_with(settings, LogLimits::default(), Checkpoints::Group).await
+        Self::start_with(settings, LogLimits::default(), Checkpoints::Group, None).await
     }
 
     /// The same with relays that are members of the consumer group, with these properties of the source.
     pub(crate) async fn start_with_members(settings: &str, properties: &'static str) -> Self {
-        Self::start_with(settings, LogLimits::default(), Checkpoints::Members(properties)).await
+        Self::start_with(settings, LogLimits::default(), Checkpoints::Members(properties), None).await
     }
 
-    async fn start_with(settings: &str, log: LogLimits, checkpoints: Checkpoints) -> Self {
+    async fn start_with(
+        settings: &str,
+        log: LogLimits,
+        checkpoints: Checkpoints,
+        beside: Option<&str>,
+    ) -> Self {
         let namespace = NamespaceConfig::with_hubs(vec![
             HubConfig::new("source", SOURCES as u16),
             HubConfig { log, ..HubConfig::new("destination", DESTINATIONS as u16) },
@@ -151,9 +161,10 @@ impl Rig {
             _ => String::new(),
         };
         let of_relay = service.connection_string_over(protocol, TransportSecurity::Plain, None).unwrap();
+        let beside = beside.map_or_else(String::new, |sink| format!("- {sink}\n"));
         let pipeline = format!(
             "source:\n  {end}: {{connection_string: '{0}', {name}: source{of_members}}}\n\
-             sink:\n  {end}: {{connection_string: '{0}', {name}: destination}}\n\
+             sinks:\n- {end}: {{connection_string: '{0}', {name}: destination}}\n{beside}\
              checkpoint: {{store: {store}}}\n{settings}",
             of_relay.reveal()
         );
@@ -239,6 +250,11 @@ impl Rig {
     pub(crate) async fn until_seen(&self, enough: impl FnMut(&Seen) -> bool) {
         let mut seen = self.seen.clone();
         seen.wait_for(enough).await.unwrap();
+    }
+
+    /// Where relays work.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn checkpoints(&self) -> PathBuf {

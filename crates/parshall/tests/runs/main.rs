@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
+mod consumer_strategies;
 mod external_systems;
 mod far_services;
 mod full_disk;

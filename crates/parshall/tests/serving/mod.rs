@@ -80,8 +80,18 @@ impl Serving {
         Self::wait(serve(&[&ADDRESSES, arguments].concat()), stderr)
     }
 
+    /// What this command serves, with its log where the command has it.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        Self::ready(child)
+    }
+
     fn wait(mut command: Command, stderr: Stdio) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        Self::ready(child)
+    }
+
+    fn ready(mut child: Child) -> Self {
         let log = child.stderr.take().map(BufReader::new);
         let mut serving = Self { child, announcement: String::new(), log };
         let lines = BufReader::new(serving.child.stdout.take().unwrap()).lines().map(Result::unwrap);

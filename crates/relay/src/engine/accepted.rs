@@ -10,6 +10,7 @@ use connect::event::EventBatch;
 
 use super::in_flight::InFlight;
 use super::sends::Sends;
+use super::storage::Storage;
 use crate::regroup::Group;
 
 /// What destinations have of one partition beyond its watermark.
@@ -17,7 +18,7 @@ use crate::regroup::Group;
 pub(super) struct Accepted {
     /// Of batches that were given up, the events that had been accepted, and by which sink.
     numbers: BTreeSet<(i64, u32)>,
-    /// Batches that were complete when one before them was given up: their first and last event.
+    /// Batches that were complete when one before them was given up, and what was complete and not stored: first and last event.
     batches: Vec<(i64, i64)>,
     /// Batches that are complete while one before them is still under way.
     ahead: Vec<(i64, i64)>,
@@ -38,10 +39,13 @@ impl Accepted {
         self.ahead.push((first, last));
     }
 
-    /// Remembers what was accepted of a batch that is given up.
-    pub(super) fn remember(&mut self, sends: &Sends, in_flight: &InFlight) {
+    /// Remembers what was accepted of a batch that is given up, but by these sinks, which have to store it first.
+    pub(super) fn remember(&mut self, sends: &Sends, in_flight: &InFlight, late: &[u32]) {
         let events = in_flight.batch.events();
         for (sink, positions) in sends.accepted(in_flight.sends) {
+            if late.contains(&sink) {
+                continue;
+            }
             for &event in &in_flight.order[positions.start as usize..positions.end as usize] {
                 if self.numbers.len() >= REMEMBERED_MAX {
                     return;
@@ -62,6 +66,11 @@ impl Accepted {
         self.batches.append(&mut self.ahead);
     }
 
+    /// These were complete, and come again because a sink has not stored them.
+    pub(super) fn remember_complete(&mut self, first: i64, last: i64) {
+        self.batches.push((first, last));
+    }
+
     /// The watermark is at this event: it and those before it do not come again.
     pub(super) fn forget_through(&mut self, sequence_number: i64) {
         self.ahead.retain(|&(_, last)| last > sequence_number);
@@ -71,17 +80,25 @@ impl Accepted {
         }
     }
 
-    fn contains(&self, number: i64, sink: u32) -> bool {
+    /// Whether a sink has this event, or it was put aside for that sink.
+    pub(super) fn contains(&self, number: i64, sink: u32) -> bool {
         let within = |&(first, last): &(i64, i64)| (first..=last).contains(&number);
         self.batches.iter().any(within) || self.numbers.contains(&(number, sink))
     }
 
-    /// Takes what was accepted out of the groups of a batch. Groups of which nothing is left are removed.
+    /// Takes what was accepted, or stored by sinks that store later, out of the groups of a batch. Groups of which nothing is left
+    /// are removed.
     #[cold]
-    pub(super) fn leave_out(&self, batch: &EventBatch, order: &mut [u32], groups: &mut Vec<Group>) {
+    pub(super) fn leave_out(
+        &self,
+        storage: &Storage,
+        batch: &EventBatch,
+        order: &mut [u32],
+        groups: &mut Vec<Group>,
+    ) {
         let is_accepted = |event: u32, sink: u32| {
             let number = batch.events()[event as usize].sequence_number;
-            self.contains(number, sink)
+            storage.has(sink, number).unwrap_or_else(|| self.contains(number, sink))
         };
         groups.retain_mut(|group| {
             let mut end = group.start;

@@ -5,7 +5,7 @@
 //! there, a partition that does not exist. Sources and sinks know what had been there before, and call its absence
 //! retryable; so does the sink's side here, whose links were all attached when the relay began.
 
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use connect::event::PartitionId;
 use connect::retry::{RetryMode, RetryPolicy};
@@ -154,7 +154,6 @@ impl Relay {
 
     /// How the relay is, for who asked.
     pub(super) fn health(&self) -> Health {
-        let wall = self.store.now();
         let last_errors = self.troubles.last_errors().iter();
         Health {
             source_connected: self.source.outage().is_none(),
@@ -165,9 +164,10 @@ impl Relay {
                     place: *place,
                     class: *class,
                     condition: condition.clone(),
-                    at: wall - self.now.saturating_duration_since(*at),
+                    at: self.wall(*at),
                 })
                 .collect(),
+            last_checkpoint: self.metrics.last_checkpoint_at.map(|at| self.wall(at)),
             partitions: self
                 .partitions
                 .iter()
@@ -178,6 +178,11 @@ impl Relay {
             // The handles know more of that.
             lags: Vec::new(),
         }
+    }
+
+    /// What the clock on the wall showed at that time.
+    fn wall(&self, at: Instant) -> SystemTime {
+        self.store.now() - self.now.saturating_duration_since(at)
     }
 
     pub(super) fn reasons(&self) -> Vec<Reason> {
@@ -240,9 +245,10 @@ impl Relay {
 
     fn progress_of(&self, partition: &Partition) -> PartitionProgress {
         let under_way = partition.in_flight.first();
-        let oldest = under_way
-            .map(|&slot| &self.slots.in_flight(slot).batch)
-            .or_else(|| partition.parked.front().map(|parked| &parked.batch));
+        let oldest = match under_way {
+            Some(&slot) => self.slots.in_flight(slot).oldest(),
+            None => partition.parked.front().and_then(|parked| parked.batch.events().first()),
+        };
         let position = match partition.watermark.position() {
             Some(position) => Position::After(position.sequence_number),
             None => partition.placed,
@@ -260,7 +266,8 @@ impl Relay {
                 (Position::Unknown, Some(_)) => Position::Beginning,
                 (position, _) => position,
             },
-            oldest_held: oldest.and_then(|batch| batch.events().first()).map(|event| event.enqueued_time),
+            oldest_held: oldest.map(|event| event.enqueued_time),
+            moved: partition.moved_at.map(|at| self.wall(at)),
         }
     }
 }

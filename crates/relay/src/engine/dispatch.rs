@@ -13,7 +13,7 @@ use super::Relay;
 use super::in_flight::{InFlight, Slots};
 use super::keys::split_by_key;
 use super::lanes::LaneId;
-use super::partition::{Completes, Parked, State};
+use super::partition::{Completes, Parked, Partition, State};
 use super::sends::{NONE, Sends, Stage};
 use crate::metrics::{record_count, record_duration};
 use crate::regroup::Group;
@@ -86,8 +86,11 @@ impl Relay {
         progress
     }
 
-    /// Whether so many more events may be in work. One batch always may.
+    /// Whether so many more events may be in work, or any of them where they go one by one. One batch always may.
     fn has_room_for(&self, events: usize) -> bool {
+        if let Some(dispatch) = &self.dispatch {
+            return dispatch.has_room();
+        }
         let in_work = self.slots.events();
         in_work == 0 || in_work.saturating_add(events) <= self.options.events_at_once
     }
@@ -110,7 +113,7 @@ impl Relay {
         }
     }
 
-    fn start_batch(&mut self, index: usize, batch: EventBatch, received_at: Instant) {
+    fn start_batch(&mut self, index: usize, mut batch: EventBatch, received_at: Instant) {
         let Some(&last) = batch.events().last() else {
             self.held_bytes -= batch.message_bytes();
             self.source.release(batch);
@@ -122,22 +125,31 @@ impl Relay {
             return;
         }
         record_duration(&mut self.metrics.queue_us, self.now - received_at);
+        self.transform(&mut batch);
         let mut order = self.slots.take_order();
         let mut groups = std::mem::take(&mut self.groups);
         groups.clear();
-        let accepted = &self.partitions[index].accepted;
+        let Partition { accepted, storage, .. } = &self.partitions[index];
+        let comes_again =
+            !accepted.is_empty() || batch.first_sequence_number().is_some_and(|first| storage.has_any(first));
         for (sink, outlet) in self.outlets.iter_mut() {
             let first = groups.len();
             outlet.group(sink, &batch, &mut self.destinations, &mut order, &mut groups);
-            if outlet.by_key {
+            if let Some(transforming) = &self.transforming {
+                transforming.select(sink, &mut order, &mut groups, first);
+            }
+            if outlet.by_key && self.dispatch.is_none() {
                 split_by_key(&batch, &mut order, &mut groups, first);
             }
-            if !accepted.is_empty() {
-                accepted.leave_out(&batch, &mut order, &mut groups);
+            if comes_again {
+                accepted.leave_out(storage, &batch, &mut order, &mut groups);
             }
-            if outlet.unit == SendUnit::Event {
+            if outlet.unit == SendUnit::Event || self.dispatch.is_some() {
                 split_groups(&mut groups, first);
             }
+        }
+        if let Some(transforming) = &self.transforming {
+            transforming.add_unfit(&batch, accepted, &mut order, &mut groups);
         }
         let several = self.outlets.len() > 1;
         let mut awaited = self.slots.take_awaited();
@@ -145,6 +157,7 @@ impl Relay {
             // A pipeline has fewer sinks than fit into a byte.
             awaited.resize(batch.len(), self.outlets.len() as u8);
         }
+        let settled_otherwise = self.settle_unselected(&batch, &mut awaited);
         let partition = &mut self.partitions[index];
         let ticket = match partition.completion {
             Completes::ByCheckpoint => {
@@ -160,23 +173,36 @@ impl Relay {
             order,
             awaited,
             next_sink: 0,
+            steps: None,
             sends: None,
             unaccepted: count,
-            failed: false,
+            failed: settled_otherwise,
             ticket,
             started_at: self.now,
             // One reading of the clock per batch, to tell the routing apart from the sending.
             sent_at: tokio::time::Instant::now().into_std(),
+            trace: None,
         });
+        self.begin_trace(slot, received_at);
+        let partition = &mut self.partitions[index];
         if ticket.is_some() {
             partition.in_flight.push(slot);
+        }
+        self.note_slot(slot);
+        if self.dispatch.is_some() && count > 0 {
+            self.start_steps(slot, &groups);
+            self.groups = groups;
+            self.update_hold(index);
+            return;
         }
         let is_gated = several && self.options.sinks_at_once < self.outlets.len();
         let mut sends = None;
         for &group in &groups {
             let send = self.sends.begin(slot, sends, group);
             sends = Some(send);
-            if self.options.failure_ratio > 0.0 && self.failures.chance(self.options.failure_ratio) {
+            if self.is_unfit(send) {
+                self.hold_back(send);
+            } else if self.options.failure_ratio > 0.0 && self.failures.chance(self.options.failure_ratio) {
                 self.metrics.injected_failures += 1;
                 self.failing.push(send);
             } else if !is_gated {
@@ -192,9 +218,13 @@ impl Relay {
             self.begin_next_sinks(slot);
         }
         if count == 0 {
-            // All of it was accepted before its partition failed.
+            // All of it was accepted before its partition failed, or goes nowhere.
             self.complete(slot);
             return;
+        }
+        if self.has_held_back() {
+            self.transmit_ready();
+            self.refuse_held_back();
         }
         if !self.failing.is_empty() {
             // Only now, since the sends of a batch are made at once: the others are on their way.
@@ -219,10 +249,22 @@ impl Relay {
     }
 
     /// Begins the sends of a batch to further sinks, as long as not as many as may be have something of it under way.
-    /// A batch of which something was given up goes to no further sink.
+    /// A batch of which something was given up goes to no further sink. Where order is kept none goes to a sink before the
+    /// batches before it do, whichever of them the sinks before have done first.
     #[cold]
     pub(super) fn begin_next_sinks(&mut self, slot: u32) {
+        let partition = self.slots.in_flight(slot).partition;
+        if self.begin_sinks(slot) {
+            let mut batches = self.partitions[partition].in_flight.iter();
+            let next = batches.position(|&other| other == slot).and_then(|_| batches.next()).copied();
+            next.into_iter().for_each(|next| self.begin_next_sinks(next));
+        }
+    }
+
+    /// The same of this batch alone. Says whether it was sent to any.
+    fn begin_sinks(&mut self, slot: u32) -> bool {
         let all = self.outlets.len() as u32;
+        let mut any = false;
         loop {
             let &InFlight { partition, sends, failed, next_sink, .. } = self.slots.in_flight(slot);
             let unfinished =
@@ -233,17 +275,27 @@ impl Relay {
             if failed {
                 self.slots.in_flight_mut(slot).next_sink = all;
                 waiting.into_iter().for_each(|send| self.give_up(send));
-                return;
+                return false;
             }
             let busy: BTreeSet<u32> = begun.into_iter().map(sink_of).collect();
-            if next_sink == all || busy.len() >= self.options.sinks_at_once.max(1) {
-                return;
+            if next_sink >= self.sinks_begun_before(slot) || busy.len() >= self.options.sinks_at_once.max(1) {
+                return any;
             }
+            any = true;
             self.slots.in_flight_mut(slot).next_sink += 1;
-            waiting.retain(|&send| sink_of(send) == next_sink && !self.failing.contains(&send));
+            waiting.retain(|&send| {
+                sink_of(send) == next_sink && !self.failing.contains(&send) && !self.is_unfit(send)
+            });
             // The list of a batch's sends begins with the last one.
             waiting.into_iter().rev().for_each(|send| self.begin_send(partition, send));
         }
+    }
+
+    /// How many sinks the batch before has begun with; all if there is none, or nothing is ordered.
+    fn sinks_begun_before(&self, slot: u32) -> u32 {
+        let batches = &self.partitions[self.slots.in_flight(slot).partition].in_flight;
+        let before = batches.iter().zip(batches.iter().skip(1)).find(|&(_, &other)| other == slot);
+        before.map_or(self.outlets.len() as u32, |(&before, _)| self.slots.in_flight(before).next_sink)
     }
 
     /// Keeps the source from handing over batches before they are full while they would only wait here.
@@ -264,7 +316,9 @@ impl Relay {
             && let Some(leader) = self.lanes.pop(lane, &mut self.sends)
         {
             progress = true;
-            self.gather(lane, leader);
+            if self.dispatch.is_none() {
+                self.gather(lane, leader);
+            }
             self.lanes.begin(lane);
             self.transmit(leader);
         }
@@ -323,7 +377,7 @@ impl Relay {
             .fold(overhead, usize::saturating_add)
     }
 
-    fn fail_on_purpose(&mut self, index: usize) {
+    pub(super) fn fail_on_purpose(&mut self, index: usize) {
         let mut failing = std::mem::take(&mut self.failing);
         match self.partitions[index].completion {
             Completes::ByCheckpoint => {

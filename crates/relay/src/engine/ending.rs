@@ -125,6 +125,7 @@ impl Relay {
             if self.partitions[index].state.takes_batches() {
                 self.source.close(self.partitions[index].id);
                 self.release_parked(index);
+                self.cut(index);
                 self.partitions[index].state = State::Ending;
                 self.metrics.count_closing(Closing::Stop);
             } else {
@@ -140,6 +141,7 @@ impl Relay {
         if self.slots.is_empty()
             && (self.failed_source || self.source.is_settled())
             && self.partitions.iter().all(|partition| partition.progress.is_settled())
+            && self.is_all_stored()
             && self.sharing.as_ref().is_none_or(|sharing| sharing.is_over())
         {
             Some(Ended::Finished)

@@ -33,6 +33,12 @@ pub enum RelayError {
         /// How the source encodes its messages.
         encoding: Encoding,
     },
+    /// A message would be settled before a sink has stored it.
+    #[error("messages are settled one by one, and the sink stores many at a time")]
+    StoresLater {
+        /// The place of the sink in their list.
+        index: usize,
+    },
     /// A sink failed as a whole.
     #[error("the sink can't continue")]
     Sink {
@@ -73,6 +79,20 @@ pub enum RelayError {
         path: PathBuf,
         /// What the system says.
         source: io::Error,
+    },
+    /// Dead letters are messages of AMQP.
+    #[error(
+        "dead letters can't be sent to a sink: it takes no messages of AMQP, or the pipeline carries {encoding}"
+    )]
+    DeadLetterEncoding {
+        /// How the source encodes its messages.
+        encoding: Encoding,
+    },
+    /// The sink of dead letters failed as a whole.
+    #[error("the sink of dead letters can't continue")]
+    DeadLetterSink {
+        /// Why.
+        source: SinkError,
     },
     /// A destination refuses an event for good, and the relay is to stop then.
     #[error(

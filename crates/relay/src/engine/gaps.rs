@@ -28,7 +28,6 @@ use super::partition::Completes;
 use super::{Relay, RelayError};
 use crate::metrics::Closing;
 use crate::options::MissedEvents;
-use crate::watermark::Watermark;
 
 /// What is known of the numbers of one partition.
 #[derive(Debug, Default)]
@@ -124,6 +123,11 @@ impl Continuity {
         self.opened = opened;
         self.expected = number.map(|number| number.saturating_add(1));
         position
+    }
+
+    /// Whether the stored checkpoint says nothing about what comes.
+    pub(super) const fn is_restarted(&self) -> bool {
+        self.restarted
     }
 
     /// Looks at the numbers of the next batch. Hot path.
@@ -285,14 +289,12 @@ impl Relay {
             return;
         }
         self.stop_partition(index, Closing::Service, &"reading restarts at the oldest event");
-        let in_flight = self.options.in_flight;
+        self.forget_unstored(index);
+        // What is accepted of the old numbers from now on says nothing of the new ones.
+        self.orphans.forget(index);
+        self.forget_letters(index);
         let partition = &mut self.partitions[index];
-        // Nothing of the old numbers is written any more.
-        partition.watermark = Watermark::new(in_flight);
-        partition.progress.dirty = false;
-        partition.progress.furthest = None;
-        partition.accepted.clear();
-        partition.poison = None;
+        partition.renumber();
         partition.continuity = Continuity { restarted: true, ..Continuity::default() };
     }
 }

@@ -20,7 +20,11 @@ impl Relay {
             Wait::Memory
         } else if taking == 0 {
             Wait::Partitions
-        } else if self.parked > 0 || self.source.is_exhausted() || (settles && self.slots.len() >= taking) {
+        } else if self.parked > 0
+            || self.dispatch.as_ref().is_some_and(|dispatch| dispatch.is_open())
+            || self.source.is_exhausted()
+            || (settles && self.slots.len() >= taking)
+        {
             Wait::Sends
         } else {
             Wait::Source
@@ -55,7 +59,11 @@ impl Relay {
 
     pub(super) fn update_gauges(&mut self) {
         self.metrics.batches_in_flight = self.slots.len() as u64;
+        let limit = self.dispatch.as_ref().map_or(self.options.events_at_once, |dispatch| dispatch.limit());
+        self.metrics.events_limit = if limit == usize::MAX { 0 } else { limit as u64 };
         self.metrics.held_bytes = self.held_bytes as u64;
+        self.metrics.held_bytes_maximum = self.options.max_held_bytes as u64;
+        self.metrics.source_partitions = self.partitions.len() as u64;
         self.metrics.open_partitions =
             self.partitions.iter().filter(|partition| partition.state == State::Open).count() as u64;
         self.metrics.owned_partitions = match &self.sharing {

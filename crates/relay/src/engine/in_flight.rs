@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
-use connect::event::EventBatch;
+use connect::event::{Event, EventBatch};
 
+use super::events::Steps;
+use super::traces::BatchTrace;
 use crate::watermark::Ticket;
 
 /// A batch whose events are being sent.
@@ -18,6 +20,8 @@ pub(super) struct InFlight {
     pub(super) awaited: Vec<u8>,
     /// Sends to sinks from this one on have not been begun: those before have to accept first.
     pub(super) next_sink: u32,
+    /// How far each event is, where they go from sink to sink one by one.
+    pub(super) steps: Option<Box<Steps>>,
     /// The last of its sends, which leads to the others; each group has one at a time.
     pub(super) sends: Option<u32>,
     /// How many groups have not been accepted as a whole yet, or given up where messages are settled.
@@ -30,6 +34,8 @@ pub(super) struct InFlight {
     pub(super) started_at: Instant,
     /// When its groups stood ready to be sent, each as soon as its destination is free.
     pub(super) sent_at: Instant,
+    /// Its trace, if it is sampled.
+    pub(super) trace: Option<Box<BatchTrace>>,
 }
 
 /// An event that was settled although not every sink has accepted it.
@@ -44,6 +50,9 @@ pub(super) struct Slots {
     orders: Vec<Vec<u32>>,
     /// The same of what was awaited.
     awaited: Vec<Vec<u8>>,
+    /// The same of steps.
+    #[expect(clippy::vec_box, reason = "they move between batches, most of which have none")]
+    steps: Vec<Box<Steps>>,
     /// The events of all batches under way.
     events: usize,
 }
@@ -82,6 +91,11 @@ impl Slots {
         awaited
     }
 
+    /// Memory for the steps of the next batch.
+    pub(super) fn take_steps(&mut self) -> Box<Steps> {
+        self.steps.pop().unwrap_or_default()
+    }
+
     pub(super) fn insert(&mut self, in_flight: InFlight) -> u32 {
         self.events += in_flight.batch.len();
         match self.free.pop() {
@@ -104,6 +118,7 @@ impl Slots {
         self.events -= in_flight.batch.len();
         self.awaited.push(std::mem::take(&mut in_flight.awaited));
         self.orders.push(std::mem::take(&mut in_flight.order));
+        self.steps.extend(in_flight.steps.take());
         in_flight
     }
 
@@ -113,5 +128,24 @@ impl Slots {
 
     pub(super) fn in_flight_mut(&mut self, slot: u32) -> &mut InFlight {
         self.slots[slot as usize].as_mut().expect("a live send belongs to a batch under way")
+    }
+
+    /// How far the events of a batch are, where they go one by one.
+    pub(super) fn steps_mut(&mut self, slot: u32) -> &mut Steps {
+        self.in_flight_mut(slot).steps.as_mut().expect("a batch has steps where its events go one by one")
+    }
+}
+
+impl InFlight {
+    /// The first event that is not done; the first one of all where events are done together.
+    pub(super) fn oldest(&self) -> Option<&Event> {
+        let done = self.steps.as_ref().map_or(0, |steps| steps.prefix());
+        self.batch.events().get(done)
+    }
+
+    /// The number of the last event that is carried.
+    pub(super) fn last_sequence_number(&self) -> Option<i64> {
+        let end = self.steps.as_ref().map_or(self.batch.len(), |steps| steps.end());
+        self.batch.events()[..end].last().map(|event| event.sequence_number)
     }
 }

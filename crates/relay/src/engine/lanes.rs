@@ -31,8 +31,6 @@ pub(super) struct Lanes {
     per_destination: u32,
     /// Lanes with something waiting that may have room for a send, each once.
     ready: VecDeque<LaneId>,
-    /// How many sends of a lane may be under way at once.
-    in_flight: u32,
 }
 
 /// Names a lane.
@@ -46,6 +44,8 @@ struct Lane {
     /// The newest one, where there is any.
     last: u32,
     under_way: u32,
+    /// How many sends may be under way at once.
+    in_flight: u32,
     /// Whether it stands in the queue of those that are ready.
     ready: bool,
     /// A send with more events was too large for the destination.
@@ -53,16 +53,24 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Lanes for sends `by_key` or of any events to a destination.
-    pub(super) fn new(partitions: usize, destinations: u32, by_key: bool, in_flight: usize) -> Self {
-        let per_destination = if by_key { LANES_OF_KEYS } else { 1 };
+    /// So many lanes for each destination, one of them if its sends are of any events, or several among which keys are divided.
+    pub(super) fn new(partitions: usize, destinations: u32, per_destination: u32, in_flight: usize) -> Self {
         let per_partition = destinations as usize * per_destination as usize;
+        let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         Self {
-            lanes: vec![Lane::EMPTY; partitions * per_partition],
+            lanes: vec![Lane { in_flight, ..Lane::EMPTY }; partitions * per_partition],
             per_partition,
             per_destination,
             ready: VecDeque::new(),
-            in_flight: u32::try_from(in_flight).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// So many sends of each lane of a destination may be under way at once, whatever the others may.
+    pub(super) fn set_in_flight(&mut self, destination: u32, in_flight: u32) {
+        let first = destination as usize * self.per_destination as usize;
+        for of_partition in self.lanes.chunks_mut(self.per_partition.max(1)) {
+            let lanes = of_partition.iter_mut().skip(first).take(self.per_destination as usize);
+            lanes.for_each(|lane| lane.in_flight = in_flight);
         }
     }
 
@@ -104,7 +112,7 @@ impl Lanes {
         while let Some(id) = self.ready.pop_front() {
             let lane = &mut self.lanes[id.0 as usize];
             lane.ready = false;
-            if lane.first != NONE && lane.under_way < self.in_flight {
+            if lane.first != NONE && lane.under_way < lane.in_flight {
                 return Some(id);
             }
         }
@@ -162,7 +170,7 @@ impl Lanes {
 
     fn wake(&mut self, id: LaneId) {
         let lane = &mut self.lanes[id.0 as usize];
-        if !lane.ready && lane.first != NONE && lane.under_way < self.in_flight {
+        if !lane.ready && lane.first != NONE && lane.under_way < lane.in_flight {
             lane.ready = true;
             self.ready.push_back(id);
         }
@@ -180,12 +188,13 @@ impl Default for LaneId {
     }
 }
 
-/// Keys are many, and those that share a lane wait for one another; a lane takes 20 bytes. A prime, since the same hash has
+/// Keys are many, and those that share a lane wait for one another; a lane takes 24 bytes. A prime, since the same hash has
 /// chosen the destination already.
-const LANES_OF_KEYS: u32 = 17;
+pub(super) const LANES_OF_KEYS: u32 = 17;
 
 impl Lane {
-    const EMPTY: Self = Self { first: NONE, last: NONE, under_way: 0, ready: false, max_events: u32::MAX };
+    const EMPTY: Self =
+        Self { first: NONE, last: NONE, under_way: 0, in_flight: 1, ready: false, max_events: u32::MAX };
 }
 
 #[cfg(test)]
@@ -208,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_lane_is_ready_once_and_not_while_a_send_is_under_way() {
-        let (mut lanes, mut sends) = (Lanes::new(2, 3, false, 1), sends(4));
+        let (mut lanes, mut sends) = (Lanes::new(2, 3, 1, 1), sends(4));
         let id = lanes.id(1, 2, None);
         lanes.push(id, 0, &mut sends);
         lanes.push(id, 1, &mut sends);
@@ -224,7 +233,7 @@ mod tests {
 
     #[test]
     fn with_room_for_two_the_second_need_not_wait() {
-        let (mut lanes, mut sends) = (Lanes::new(1, 1, false, 2), sends(3));
+        let (mut lanes, mut sends) = (Lanes::new(1, 1, 1, 2), sends(3));
         let id = lanes.id(0, 0, None);
         for send in 0..3 {
             lanes.push(id, send, &mut sends);
@@ -239,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_waits_before_the_others() {
-        let (mut lanes, mut sends) = (Lanes::new(1, 1, false, 1), sends(4));
+        let (mut lanes, mut sends) = (Lanes::new(1, 1, 1, 1), sends(4));
         let id = lanes.id(0, 0, None);
         for send in 0..3 {
             lanes.push(id, send, &mut sends);
@@ -257,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_key_has_one_lane_and_keys_have_several() {
-        let lanes = Lanes::new(2, 3, true, 1);
+        let lanes = Lanes::new(2, 3, LANES_OF_KEYS, 1);
         let keys = ["a", "b", "c", "d", "e", "f"].map(str::as_bytes);
         let ids = keys.map(|key| lanes.id(1, 2, Some(key)));
         assert_eq!(ids, keys.map(|key| lanes.id(1, 2, Some(key))));
@@ -267,7 +276,7 @@ mod tests {
 
     #[test]
     fn clearing_a_partition_leaves_the_others() {
-        let (mut lanes, mut sends) = (Lanes::new(2, 2, false, 1), sends(2));
+        let (mut lanes, mut sends) = (Lanes::new(2, 2, 1, 1), sends(2));
         let (gone, kept) = (lanes.id(0, 1, None), lanes.id(1, 0, None));
         lanes.push(gone, 0, &mut sends);
         lanes.push(kept, 1, &mut sends);

@@ -8,19 +8,25 @@
 //! | file | what |
 //! |---|---|
 //! | `dispatch` | a batch is taken up: route, regroup, send |
+//! | `events` | or its events one by one, each from sink to sink |
+//! | `adaptive` | how many events at once are worth it |
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
 //! | `outlets` | the sinks: one destination of each for every event |
 //! | `lanes` | which group may be sent to a destination, and which waits |
 //! | `keys` | groups by partition key, where the sink keeps it |
 //! | `poison` | events that are refused for good |
+//! | `letters` | those of them that go to a sink of their own |
+//! | `transforming` | which sinks get which events, and events of which nobody can say that |
 //! | `accepted`, `orphans` | what was accepted of a batch that failed, before that and after |
 //! | `gaps` | events that the source no longer has, and sources that number theirs again |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
+//! | `storage` | sinks that store later than they accept |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
 //! | `releases` | those of them that are asked back: finished, then given back |
 //! | `connectivity` | what is wrong at either end: what ends the relay, what is waited for |
 //! | `ending`, `error` | how it ends, and why |
 //! | `gauges` | what it tells of its state to those who ask |
+//! | `traces` | what it tells of single batches |
 //! | `partition`, `in_flight`, `sends`, `timers`, `pacer`, `vacancies` | the state that these work on |
 
 use std::collections::{HashMap, VecDeque};
@@ -32,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::PartitionId;
-use connect::sink::{BatchPart, SendOutcome, SendUnit, Sink};
+use connect::sink::{BatchPart, SendOutcome, SendUnit, Sink, Stored};
 use connect::source::{AnySource, SettlingSource, ShutDown, Source, SourceEvent, StartPosition};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -41,19 +47,22 @@ use units::Random;
 
 use crate::health::troubles::Troubles;
 use crate::metrics::{Metrics, MetricsHandle, MetricsRequests, Wait};
-use crate::options::{CheckpointPolicy, RelayOptions, SettlingOptions};
+use crate::options::{CheckpointPolicy, DispatchUnit, Order, RelayOptions, SettlingOptions};
 use crate::regroup::Group;
 
 mod accepted;
+mod adaptive;
 mod connectivity;
 mod dispatch;
 mod ending;
 mod error;
+mod events;
 mod gaps;
 mod gauges;
 mod in_flight;
 mod keys;
 mod lanes;
+mod letters;
 mod orphans;
 mod outcome;
 mod outlets;
@@ -64,15 +73,19 @@ mod progress;
 mod releases;
 mod sends;
 mod sharing;
+mod storage;
 mod store;
 mod timers;
+mod traces;
+mod transforming;
 mod vacancies;
 
 pub use ending::{Ended, Summary};
 pub use error::RelayError;
 
+use events::EventDispatch;
 use in_flight::Slots;
-use lanes::Lanes;
+use lanes::{LANES_OF_KEYS, Lanes};
 use orphans::Orphans;
 use outlets::Outlets;
 use pacer::Pacer;
@@ -81,8 +94,11 @@ use poison::Poison;
 use progress::Written;
 use sends::Sends;
 use sharing::Sharing;
+use storage::{Storage, Unstored};
 use store::{NoStore, TimedStore};
 use timers::{Due, Timers};
+use traces::Traces;
+use transforming::Transforming;
 use vacancies::Vacancies;
 
 /// A pipeline from one source to one or several sinks; see the [crate].
@@ -95,6 +111,8 @@ pub struct Relay {
     /// Scratch: the destination of each event of the batch that is taken up, and its groups.
     destinations: Vec<u32>,
     groups: Vec<Group>,
+    /// What events go through before they are grouped, if anything.
+    transforming: Option<Box<Transforming>>,
     /// Scratch: the sends of the batch that is taken up which fail on purpose.
     failing: Vec<u32>,
     /// Scratch: the parts of other batches that go with a send.
@@ -105,6 +123,8 @@ pub struct Relay {
     slots: Slots,
     sends: Sends,
     lanes: Lanes,
+    /// What is in work where events go from sink to sink one by one; none where batches do.
+    dispatch: Option<EventDispatch>,
     /// Sends of batches that were given up, which may be accepted all the same.
     orphans: Orphans,
     /// Partitions with parked batches that may have room now.
@@ -146,10 +166,15 @@ pub struct Relay {
     contiguous: bool,
 
     outcomes: Vec<SendOutcome>,
+    /// Scratch: what a sink has stored, or lost.
+    stored: Vec<Stored>,
+    /// What sinks have lost, until it is dealt with.
+    unstored: Vec<Unstored>,
     vacancies: Vacancies,
     /// Draws the injected failures.
     failures: Random,
     metrics: Metrics,
+    traces: Traces,
     troubles: Troubles,
     /// When the relay was made.
     began: Instant,
@@ -189,14 +214,17 @@ impl Relay {
             None => State::Unplaced,
         };
         let outlets = Outlets::new(sinks, source.encoding(), &options)?;
-        let under_way = match outlets.least_unit() {
-            SendUnit::Batch => BATCHES_UNDER_WAY,
+        let under_way = match (outlets.least_unit(), options.dispatch_unit) {
+            (SendUnit::Batch, _) | (_, DispatchUnit::Event) => BATCHES_UNDER_WAY,
             // Nothing keeps the order of single sends but that the batches before are done.
-            SendUnit::Event => options.in_flight.max(1),
+            (SendUnit::Event, DispatchUnit::Batch) => options.in_flight.max(1),
         };
-        let partitions = source.partitions().into_iter();
-        let partitions =
-            partitions.map(|id| Partition::new(id, state, Completes::ByCheckpoint, under_way)).collect();
+        let partition = |id| {
+            let mut partition = Partition::new(id, state, Completes::ByCheckpoint, under_way);
+            partition.awaits_checkpoint = options.await_checkpoint;
+            partition
+        };
+        let partitions = source.partitions().into_iter().map(partition).collect();
         let source = AnySource::ByCheckpoint(source);
         let mut relay = Self::idle(options, source, outlets, store, partitions)?;
         relay.listing_wanted = sharing.is_none();
@@ -211,7 +239,7 @@ impl Relay {
     /// and abandoned if one does not. Made within a tokio runtime with time, whose clock it goes by.
     ///
     /// # Errors
-    /// When a sink does not take the source's encoding, or all have fewer destinations than the fan-out.
+    /// When a sink does not take the source's encoding, stores later than it accepts, or all have fewer destinations than the fan-out.
     pub fn settling(
         options: SettlingOptions,
         source: Box<dyn SettlingSource>,
@@ -224,6 +252,9 @@ impl Relay {
         let source = AnySource::BySettlement(source);
         let options = options.into();
         let outlets = Outlets::new(sinks, source.encoding(), &options)?;
+        if let Some(&sink) = outlets.late().first() {
+            return Err(RelayError::StoresLater { index: sink as usize });
+        }
         let mut relay = Self::idle(options, source, outlets, store, partitions)?;
         for index in 0..relay.partitions.len() {
             let partition = &relay.partitions[index];
@@ -238,23 +269,26 @@ impl Relay {
         source: AnySource,
         outlets: Outlets,
         store: Arc<dyn CheckpointStore>,
-        partitions: Vec<Partition>,
+        mut partitions: Vec<Partition>,
     ) -> Result<Self, RelayError> {
+        for partition in &mut partitions {
+            partition.storage = Storage::of(outlets.late());
+        }
         let options = RelayOptions { in_flight: options.in_flight.max(1), ..options };
         let now = tokio::time::Instant::now();
         let store = Arc::new(TimedStore::new(store, options.retry.try_timeout));
         Ok(Self {
             destinations: Vec::new(),
             groups: Vec::new(),
+            transforming: None,
             failing: Vec::new(),
             riders: Vec::new(),
             indices: partitions.iter().enumerate().map(|(index, partition)| (partition.id, index)).collect(),
-            lanes: Lanes::new(
-                partitions.len(),
-                outlets.destinations(),
-                outlets.any_by_key(),
-                options.in_flight,
-            ),
+            lanes: lanes(&options, &outlets, partitions.len()),
+            dispatch: match (options.dispatch_unit, source.settles()) {
+                (DispatchUnit::Event, false) => Some(EventDispatch::new(&options)),
+                _ => None,
+            },
             orphans: Orphans::default(),
             partitions,
             slots: Slots::default(),
@@ -281,9 +315,12 @@ impl Relay {
             grown_at: now.into_std(),
             contiguous: source.has_contiguous_numbers(),
             outcomes: Vec::new(),
+            stored: Vec::new(),
+            unstored: Vec::new(),
             vacancies: Vacancies::default(),
             failures: Random::for_concern(options.seed, INJECTED_FAILURES),
-            metrics: Metrics::of(options.ownership.as_ref()),
+            metrics: Metrics::of(options.ownership.as_ref(), outlets.len()),
+            traces: Traces::default(),
             troubles: Troubles::default(),
             began: now.into_std(),
             parked: 0,
@@ -312,11 +349,14 @@ impl Relay {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Summary, RelayError> {
         let mut shutdown = pin!(shutdown);
         let ended = poll_fn(|context| self.poll(context, shutdown.as_mut())).await;
-        let Self { source, outlets, store, failed_source, .. } = self;
+        let Self { source, outlets, store, failed_source, poison, .. } = self;
         // An end that failed cannot be shut down in good order.
         let mut ends: Vec<ShutDown> = outlets.into_healthy_sinks().map(|sink| sink.shut_down()).collect();
         if !failed_source {
             ends.push(source.shut_down());
+        }
+        if let Poison::Send(letters) = poison {
+            ends.extend(letters.into_healthy_sink().map(|sink| sink.shut_down()));
         }
         let left = tokio::time::timeout(LEAVE_WITHIN, store.leave());
         ends.push(Box::pin(async move {
@@ -349,6 +389,8 @@ impl Relay {
             self.expire_leases();
             let mut progress = self.poll_outcomes(context);
             progress |= self.poll_blocked(context);
+            progress |= self.poll_letters(context);
+            progress |= self.take_up_events();
             progress |= self.start_parked();
             progress |= self.poll_source(context);
             progress |= self.transmit_ready();
@@ -359,6 +401,7 @@ impl Relay {
             if self.failure.is_some() {
                 progress |= self.give_up_hopeless();
             }
+            progress |= self.flush_unstored();
             progress |= self.poll_clock(context);
             if let Some(ended) = self.ended() {
                 if let Some(failure) = self.failure.take() {
@@ -433,6 +476,7 @@ impl Relay {
                 Due::Reopen(index) => self.reopen(index),
                 Due::WriteAgain(index) => self.write_again(index),
                 Due::WriteAll => self.write_all(),
+                Due::Letter(number) => self.letter_is_due(number),
             }
         }
         let sharing = self.sharing.as_ref();
@@ -466,6 +510,37 @@ impl std::fmt::Debug for Relay {
         f.debug_struct("Relay").field("options", &self.options).finish_non_exhaustive()
     }
 }
+
+/// The lanes of so many partitions.
+fn lanes(options: &RelayOptions, outlets: &Outlets, partitions: usize) -> Lanes {
+    let in_flight = match options.dispatch_unit {
+        DispatchUnit::Batch => options.in_flight,
+        DispatchUnit::Event => 1,
+    };
+    let per_destination = lanes_per_destination(options, outlets.any_by_key());
+    let mut lanes = Lanes::new(partitions, outlets.destinations(), per_destination, in_flight);
+    for &sink in outlets.late() {
+        // What it refuses is sent again in parts or put aside, and is not to be overtaken.
+        outlets.get(sink).destinations().for_each(|destination| lanes.set_in_flight(destination, 1));
+    }
+    lanes
+}
+
+/// How many lanes a destination has. Keys that share one wait for one another.
+fn lanes_per_destination(options: &RelayOptions, by_key: bool) -> u32 {
+    match (options.dispatch_unit, options.order) {
+        (DispatchUnit::Batch, _) if by_key => LANES_OF_KEYS,
+        (DispatchUnit::Event, Order::Key) => {
+            // Several for each event in work; odd, since the hash of the key has chosen the destination already.
+            let lanes = options.events_at_once.saturating_mul(4).clamp(LANES_OF_KEYS as usize, LANES_MAX) | 1;
+            lanes as u32
+        }
+        _ => 1,
+    }
+}
+
+/// Lanes of a destination at most: 24 bytes each, for every destination and partition.
+const LANES_MAX: usize = 512;
 
 /// So many batches of a partition are under way at most; what comes meanwhile makes the next ones larger. With batches of
 /// the usual size that is more than is ever fetched, and small ones have far fewer events than memory for them.

@@ -29,7 +29,7 @@ pub(super) struct Orphan {
 impl Orphans {
     /// All batches of a partition are about to be given up. Those that were before are forgotten: they had the time until now.
     pub(super) fn adopt(&mut self, index: usize, partition: &Partition, slots: &Slots, sends: &Sends) {
-        self.sends.retain(|_, orphan| orphan.partition != index);
+        self.forget(index);
         for &slot in &partition.in_flight {
             for send in sends.of_batch(slots.in_flight(slot).sends) {
                 if sends.send(send).stage != Stage::Sent {
@@ -51,6 +51,11 @@ impl Orphans {
                 self.sends.insert(sends.token(send), orphan);
             }
         }
+    }
+
+    /// What was sent of a partition says nothing about what is to come.
+    pub(super) fn forget(&mut self, index: usize) {
+        self.sends.retain(|_, orphan| orphan.partition != index);
     }
 
     /// The send that an outcome is for, unless its partition is another relay's by now.

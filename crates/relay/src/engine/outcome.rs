@@ -7,7 +7,7 @@ use connect::sink::{ErrorClass, SendError, SendOutcome, SendToken};
 use connect::source::{Settled, Settlement, SettlementResult};
 
 use super::Relay;
-use super::in_flight::GIVEN_UP;
+use super::in_flight::{GIVEN_UP, InFlight};
 use super::partition::{Completes, State};
 use super::poison::is_about_events;
 use super::sends::{NONE, Stage};
@@ -40,9 +40,13 @@ impl Relay {
             };
             match outcome.result {
                 Ok(()) => {
+                    if self.traces.are_under_way() {
+                        self.trace_attempt(index, None);
+                    }
                     let deadline = self.sends.deadline(index);
-                    if deadline != alike.deadline {
-                        self.record_sends(std::mem::replace(&mut alike, Alike { deadline, count: 0 }));
+                    let sink = self.sends.send(index).sink;
+                    if deadline != alike.deadline || sink != alike.sink {
+                        self.record_sends(std::mem::replace(&mut alike, Alike { sink, deadline, count: 0 }));
                     }
                     alike.count += 1;
                     let size = self.accept(index);
@@ -57,6 +61,7 @@ impl Relay {
         self.record_sends(alike);
         self.record_sizes(equal);
         self.outcomes = outcomes;
+        any |= self.take_stored();
         if let Some((sink, error)) = failure {
             self.fail_sink(sink, error);
             return true;
@@ -72,15 +77,24 @@ impl Relay {
             && outcome.result.is_ok()
         {
             self.metrics.forwarded_events += orphan.numbers.len() as u64;
-            self.partitions[orphan.partition].accepted.extend(orphan.sink, orphan.numbers);
+            let partition = &mut self.partitions[orphan.partition];
+            match orphan.numbers.last() {
+                Some(&last) if self.outlets.is_late(orphan.sink) => {
+                    partition.storage.accept(orphan.sink, last)
+                }
+                _ => partition.accepted.extend(orphan.sink, orphan.numbers),
+            }
         }
     }
 
     /// Records how long sends took. They are told apart by when they would have been given up.
-    fn record_sends(&mut self, Alike { deadline, count }: Alike) {
+    fn record_sends(&mut self, Alike { sink, deadline, count }: Alike) {
         if let Some(deadline) = deadline {
             let elapsed = self.elapsed_before(deadline);
             record_durations(&mut self.metrics.send_us, elapsed, count);
+            if let Some(of_sink) = self.metrics.sink_send_us.get_mut(sink as usize) {
+                record_durations(of_sink, elapsed, count);
+            }
         }
     }
 
@@ -97,7 +111,7 @@ impl Relay {
     }
 
     /// How long ago an attempt began that is given up at `deadline`.
-    fn elapsed_before(&self, deadline: Instant) -> Duration {
+    pub(super) fn elapsed_before(&self, deadline: Instant) -> Duration {
         (self.now + self.options.retry.try_timeout).saturating_duration_since(deadline)
     }
 
@@ -134,6 +148,12 @@ impl Relay {
         let in_flight = self.slots.in_flight_mut(self.sends.slot(index));
         let batch = &in_flight.batch;
         let accepted = &in_flight.order[send.next as usize..send.attempted_end() as usize];
+        if self.outlets.is_late(send.sink)
+            && let Some(&last) = accepted.last()
+        {
+            let number = batch.events()[last as usize].sequence_number;
+            self.partitions[in_flight.partition].storage.accept(send.sink, number);
+        }
         if in_flight.awaited.is_empty() {
             self.source.settle(batch, accepted, Settlement::Complete);
         } else {
@@ -154,6 +174,10 @@ impl Relay {
     pub(super) fn end_group(&mut self, index: u32) {
         let slot = self.sends.slot(index);
         let in_flight = self.slots.in_flight_mut(slot);
+        if in_flight.steps.is_some() {
+            self.end_step(index);
+            return;
+        }
         in_flight.unaccepted -= 1;
         let complete = in_flight.unaccepted == 0;
         let awaits_turn = (in_flight.next_sink as usize) < self.outlets.len();
@@ -167,7 +191,9 @@ impl Relay {
 
     /// Every event of a batch is accepted, or given up where messages are settled.
     pub(super) fn complete(&mut self, slot: u32) {
+        let last = self.slots.in_flight(slot).last_sequence_number();
         let in_flight = self.slots.remove(slot);
+        self.end_trace(&in_flight, in_flight.failed.then_some("abandoned"));
         self.sends.abandon(in_flight.sends);
         record_duration(&mut self.metrics.process_us, self.now.duration_since(in_flight.started_at));
         record_duration(&mut self.metrics.batch_send_us, self.now.duration_since(in_flight.sent_at));
@@ -181,39 +207,64 @@ impl Relay {
         }
         self.held_bytes -= in_flight.batch.message_bytes();
         let first = in_flight.batch.first_sequence_number();
-        let last = in_flight.batch.last_sequence_number();
         self.source.release(in_flight.batch);
         let index = in_flight.partition;
         let Some(ticket) = in_flight.ticket else {
             return;
         };
         let partition = &mut self.partitions[index];
-        partition.in_flight.retain(|&other| other != slot);
+        let position = partition.in_flight.iter().position(|&other| other == slot);
+        let next = position.and_then(|position| {
+            partition.in_flight.remove(position);
+            partition.in_flight.get(position).copied()
+        });
         if partition.watermark.complete(ticket) {
-            partition.progress.dirty = true;
-            if let Some(position) = partition.watermark.position() {
-                partition.accepted.forget_through(position.sequence_number);
+            self.note_advance(index, first);
+            if self.dispatch.is_some() {
+                // A part of what is the oldest batch now may be done already.
+                self.advance(index);
             }
-            self.metrics.completed_events += partition.count_completed(first);
-            if partition.rests > 0 {
-                self.note_progress(index);
-            }
-            // Whoever stops, or gives the partition back, waits for it.
-            let is_awaited = self.stop_by.is_some() || self.partitions[index].state != State::Open;
-            if self.options.checkpoint == CheckpointPolicy::EachBatch || is_awaited {
+            if self.options.checkpoint == CheckpointPolicy::EachBatch {
                 self.write_soon(index);
             }
         } else if let (Some(first), Some(last)) = (first, last) {
             partition.accepted.complete_ahead(first, last);
         }
+        // It may have waited for this one at a sink that had all of it.
+        if let Some(next) = next
+            && (self.slots.in_flight(next).next_sink as usize) < self.outlets.len()
+        {
+            self.begin_next_sinks(next);
+        }
         self.run_soon(index);
         self.update_hold(index);
+    }
+
+    /// The watermark of a partition has moved, within or over the batch that begins with `first`.
+    pub(super) fn note_advance(&mut self, index: usize, first: Option<i64>) {
+        let partition = &mut self.partitions[index];
+        partition.moved_at = Some(self.now);
+        partition.note_stored();
+        if let Some(position) = partition.watermark.position() {
+            partition.accepted.forget_through(position.sequence_number);
+        }
+        self.metrics.completed_events += partition.count_completed(first);
+        if partition.rests > 0 {
+            self.note_progress(index);
+        }
+        // Whoever stops, or gives the partition back, waits for it.
+        if self.stop_by.is_some() || self.partitions[index].state != State::Open {
+            self.write_soon(index);
+        }
     }
 
     /// A send came to nothing: decides whether it is tried again.
     fn refuse(&mut self, index: u32, error: &SendError) {
         let send = *self.sends.send(index);
         self.metrics.failed_sends += 1;
+        if self.traces.are_under_way() {
+            self.trace_attempt(index, Some(error));
+        }
         self.note_refusal(send.sink, error);
         // One that has timed out has no deadline any more.
         let elapsed = match self.sends.deadline(index) {
@@ -229,17 +280,22 @@ impl Relay {
             }
             ErrorClass::Throttled { retry_after } => {
                 self.metrics.throttled_sends += 1;
+                if let Some(dispatch) = &mut self.dispatch {
+                    dispatch.note_throttling();
+                }
                 Some(retry_after)
             }
             ErrorClass::TooLarge | ErrorClass::Fatal if send.attempted() > 1 && is_about_events(error) => {
                 self.send_less(index, error.class);
                 return;
             }
+            // The link of a message that is too large ends, and with it whatever else was on it.
+            ErrorClass::TooLarge if self.is_within_limit(index) => Some(Duration::ZERO),
             ErrorClass::TooLarge | ErrorClass::Fatal => None,
         };
         let failures = send.failures + 1;
         let delay = match self.failure {
-            None => self.options.retry.delay_after(failures, u64::from(index)),
+            None => self.options.retry_at(send.sink).delay_after(failures, u64::from(index)),
             // Who stops for an error waits for nothing but outcomes.
             Some(_) => None,
         };
@@ -259,6 +315,15 @@ impl Relay {
                 }
             }
         }
+    }
+
+    /// Whether the one event of an attempt is no larger than what its destination says that it takes.
+    fn is_within_limit(&self, index: u32) -> bool {
+        let send = self.sends.send(index);
+        let sink = &self.outlets.get(send.sink).sink;
+        let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
+        let event = &batch.events()[order[send.next as usize] as usize];
+        sink.encoded_len(event.message_len()) <= sink.max_batch_bytes(send.destination)
     }
 
     /// The service takes less than it said, or refuses one of the events: what rode with a group waits for the next
@@ -374,11 +439,14 @@ impl Relay {
 
     /// Gives up the batches of a partition that are under way or wait.
     pub(super) fn abandon(&mut self, index: usize) {
+        self.partitions[index].remember_unstored();
         self.orphans.adopt(index, &self.partitions[index], &self.slots, &self.sends);
         while let Some(slot) = self.partitions[index].in_flight.pop() {
             let partition = &mut self.partitions[index];
-            partition.accepted.remember(&self.sends, self.slots.in_flight(slot));
+            partition.accepted.remember(&self.sends, self.slots.in_flight(slot), self.outlets.late());
+            self.leave_work(slot);
             let abandoned = self.slots.remove(slot);
+            self.end_trace(&abandoned, Some("given-up"));
             self.metrics.doubtful_events += self.sends.abandon(abandoned.sends);
             self.held_bytes -= abandoned.batch.message_bytes();
             self.source.release(abandoned.batch);
@@ -401,10 +469,11 @@ fn is_last(awaited: &mut [u8], event: u32) -> bool {
     *left == 0
 }
 
-/// Sends that were handed over at one instant and accepted at another: those of a batch nearly always are, and one
+/// Sends that were handed over to a sink at one instant and accepted at another: those of a batch nearly always are, and one
 /// record does for all of them.
 #[derive(Debug, Default)]
 struct Alike {
+    sink: u32,
     /// When they would have been given up.
     deadline: Option<Instant>,
     count: u64,

@@ -4,6 +4,7 @@
 //! event costs a call.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use connect::event::{Encoding, EventBatch};
 use connect::service::ServiceError;
@@ -20,6 +21,8 @@ pub(super) struct Outlets {
     all: Vec<Outlet>,
     /// Whether every sink gives each send its outcome, so that none is given up here.
     end_sends: bool,
+    /// Those that store later than they accept.
+    late: Vec<u32>,
 }
 
 /// One of the sinks.
@@ -73,7 +76,9 @@ impl Outlets {
             outlet
         };
         let end_sends = sinks.iter().all(|sink| sink.ends_sends());
-        Ok(Self { all: sinks.into_iter().map(outlet).collect(), end_sends })
+        let late =
+            (0..).zip(&sinks).filter(|(_, sink)| sink.stores_later()).map(|(index, _)| index).collect();
+        Ok(Self { all: sinks.into_iter().map(outlet).collect(), end_sends, late })
     }
 
     /// How many sinks there are.
@@ -84,6 +89,28 @@ impl Outlets {
     /// Whether every sink gives each send its outcome, however long that takes.
     pub(super) const fn end_sends(&self) -> bool {
         self.end_sends
+    }
+
+    /// The sinks that store later than they accept.
+    pub(super) fn late(&self) -> &[u32] {
+        &self.late
+    }
+
+    /// Whether a sink is one of those.
+    #[inline]
+    pub(super) fn is_late(&self, sink: u32) -> bool {
+        self.late.contains(&sink)
+    }
+
+    /// The place of a sink where an event goes from one to the other: those that store later come first, since they get the events of a
+    /// partition in order, whichever of them the others have accepted first.
+    pub(super) fn turn(&self, sink: u32) -> u32 {
+        let late_before = self.late.partition_point(|&late| late < sink) as u32;
+        match self.is_late(sink) {
+            true => late_before,
+            // As many of them as come behind it are before it now.
+            false => sink + self.late.len() as u32 - late_before,
+        }
     }
 
     /// How many destinations events go to, those of all sinks together.
@@ -133,6 +160,11 @@ impl Outlets {
 }
 
 impl Outlet {
+    /// The numbers of its destinations among those of all sinks.
+    pub(super) fn destinations(&self) -> Range<u32> {
+        self.first_destination..self.first_destination + self.router.fan_out
+    }
+
     /// Adds the groups of a batch for this sink to those of the others. `destinations` is scratch.
     pub(super) fn group(
         &mut self,

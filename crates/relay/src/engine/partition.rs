@@ -17,6 +17,7 @@ use connect::event::{EventBatch, PartitionId};
 
 use super::accepted::Accepted;
 use super::gaps::Continuity;
+use super::storage::Storage;
 use crate::health::Position;
 use crate::metrics::Opening;
 use crate::watermark::Watermark;
@@ -28,6 +29,8 @@ pub(super) struct Partition {
     pub(super) completion: Completes,
     pub(super) watermark: Watermark,
     batches_under_way: usize,
+    /// Whether a batch begins only when the checkpoint that covers those before is written.
+    pub(super) awaits_checkpoint: bool,
     /// Slots of its batches under way, oldest first.
     pub(super) in_flight: Vec<u32>,
     /// Batches that wait for their turn. Bounded, since unreleased events are credit not given back.
@@ -40,6 +43,8 @@ pub(super) struct Partition {
     pub(super) continuity: Continuity,
     /// What destinations have of batches that failed.
     pub(super) accepted: Accepted,
+    /// What sinks have stored that store later.
+    pub(super) storage: Storage,
     /// The last event that was refused for good.
     pub(super) poison: Option<i64>,
     /// The newest writing of its checkpoint, if it is shared: the next one replaces that and no other.
@@ -52,6 +57,8 @@ pub(super) struct Partition {
     pub(super) rests: u32,
     /// Where it was opened, as long as no batch is done.
     pub(super) placed: Position,
+    /// When the watermark moved last, or the partition was opened for the first time.
+    pub(super) moved_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +130,7 @@ impl Partition {
             completion,
             watermark: Watermark::new(batches_under_way),
             batches_under_way,
+            awaits_checkpoint: false,
             in_flight: Vec::new(),
             parked: VecDeque::new(),
             queued: false,
@@ -130,12 +138,14 @@ impl Partition {
             progress: Progress::default(),
             continuity: Continuity::default(),
             accepted: Accepted::default(),
+            storage: Storage::default(),
             poison: None,
             etag: None,
             tenure: 0,
             opening: Opening::Start,
             rests: 0,
             placed: Position::Unknown,
+            moved_at: None,
         }
     }
 
@@ -143,6 +153,9 @@ impl Partition {
     pub(super) fn may_begin(&self) -> bool {
         self.state == State::Open
             && match self.completion {
+                Completes::ByCheckpoint if self.awaits_checkpoint => {
+                    self.in_flight.is_empty() && self.progress.is_settled()
+                }
                 Completes::ByCheckpoint => self.watermark.has_room(),
                 Completes::BySettlement => true,
             }
@@ -155,11 +168,22 @@ impl Partition {
         self.progress = Progress::default();
         self.continuity = Continuity::default();
         self.accepted.clear();
+        self.storage.clear();
         self.poison = None;
         self.etag = None;
         self.tenure += 1;
         self.rests = 0;
         self.placed = Position::Unknown;
+        self.moved_at = None;
+    }
+
+    /// Its events are numbered anew: nothing of the old numbers is written any more, or left out.
+    pub(super) fn renumber(&mut self) {
+        self.watermark = Watermark::new(self.batches_under_way);
+        self.progress.dirty = false;
+        self.progress.furthest = None;
+        self.accepted.clear();
+        self.poison = None;
     }
 
     /// How many events the watermark has passed for the first time, now that the batch which begins with `first` has
@@ -178,9 +202,9 @@ impl Partition {
         (passed - missing).max(0).cast_unsigned()
     }
 
-    /// The checkpoint at the watermark.
+    /// The checkpoint at the watermark, as far as that is stored.
     pub(super) fn checkpoint(&self, group: &ConsumerGroup) -> Option<Checkpoint> {
-        let position = self.watermark.position()?;
+        let position = self.stored()?;
         Some(Checkpoint {
             group: group.clone(),
             partition: self.id,
@@ -192,6 +216,11 @@ impl Partition {
 }
 
 impl State {
+    /// Whether its checkpoint is being read, or fenced.
+    pub(super) const fn is_being_placed(self) -> bool {
+        matches!(self, Self::Unplaced | Self::Loading | Self::Fencing)
+    }
+
     /// Whether batches come.
     pub(super) fn takes_batches(self) -> bool {
         matches!(self, Self::Open | Self::Fencing)

@@ -4,12 +4,14 @@
 //! What becomes of them is for [`PoisonEvents`] to say; in every case they are logged with their place, and counted. A send
 //! of several events that is refused in this way is halved until the event is alone.
 
+use connect::archive;
 use connect::event::PartitionId;
 use connect::sink::{ErrorClass, SendError};
 
 use super::in_flight::InFlight;
+use super::letters::Letters;
 use super::sends::Stage;
-use super::{Relay, RelayError};
+use super::{Relay, RelayError, transforming};
 use crate::dead_letters::DeadLetters;
 use crate::options::PoisonEvents;
 
@@ -19,6 +21,7 @@ pub(super) enum Poison {
     Hold,
     Stop,
     Keep(DeadLetters),
+    Send(Box<Letters>),
 }
 
 impl Poison {
@@ -64,7 +67,7 @@ impl Relay {
             tracing::error!(
                 partition = partition.0, sequence_number, offset, bytes,
                 sink, destination = send.destination, %error,
-                "the destination refuses an event permanently"
+                "{}", if error.condition == transforming::CONDITION { transforming::UNFIT } else { REFUSED }
             );
         }
         match &mut self.poison {
@@ -80,6 +83,7 @@ impl Relay {
                 self.fail(failure);
                 self.fail_batch(of, error);
             }
+            Poison::Send(_) => self.put_aside(index, error),
             Poison::Keep(letters) => match letters.append(batch, event, sink, send.destination, error) {
                 Ok(()) => {
                     self.metrics.dead_lettered_events += 1;
@@ -97,7 +101,7 @@ impl Relay {
     }
 
     /// A part that was not accepted is done with all the same: the rest of its group goes on.
-    fn pass_over(&mut self, index: u32) {
+    pub(super) fn pass_over(&mut self, index: u32) {
         let send = *self.sends.send(index);
         if send.part_end == send.end {
             self.lanes.end(send.lane);
@@ -121,5 +125,13 @@ pub(super) fn place(partition: PartitionId, sequence_number: i64, offset: &str) 
     }
 }
 
+const REFUSED: &str = "the destination refuses an event permanently";
+
 /// Conditions of refusals that are about what was sent and not about who sent it or where to.
-const ABOUT_EVENTS: [&str; 3] = ["amqp:decode-error", "amqp:invalid-field", "com.microsoft:argument-error"];
+const ABOUT_EVENTS: [&str; 5] = [
+    "amqp:decode-error",
+    "amqp:invalid-field",
+    "com.microsoft:argument-error",
+    archive::DIFFERENT_CONTENT,
+    archive::NAME,
+];

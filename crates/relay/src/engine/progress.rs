@@ -41,7 +41,9 @@ impl Relay {
     /// The next partition whose watermark is to be written now.
     fn next_unwritten(&mut self) -> Option<usize> {
         let &index = self.unwritten.front()?;
-        let is_awaited = self.stop_by.is_some() || self.partitions[index].state != State::Open;
+        let is_awaited = self.stop_by.is_some()
+            || self.options.await_checkpoint
+            || self.partitions[index].state != State::Open;
         if !is_awaited && !self.pacer.allows(self.now) {
             return None;
         }
@@ -91,6 +93,10 @@ impl Relay {
         if partition.progress.is_settled() || partition.progress.writing_since.is_some() {
             return;
         }
+        if partition.state.is_being_placed() {
+            // What sinks have stored in the meantime is written as soon as it is open.
+            return;
+        }
         let Some(checkpoint) = partition.checkpoint(&self.options.group) else {
             return;
         };
@@ -114,7 +120,9 @@ impl Relay {
 
     fn begin_writing(&mut self, index: usize, checkpoint: Checkpoint, context: &mut Context<'_>) {
         let partition = &mut self.partitions[index];
-        partition.progress.dirty = false;
+        self.traces.begin_checkpoint(index, partition.tenure, checkpoint.sequence_number);
+        // A fence writes what was read, and not what is covered by now.
+        partition.progress.dirty &= partition.state == State::Fencing;
         partition.progress.writing_since = Some(tokio::time::Instant::now().into_std());
         let tenure = partition.tenure;
         let written = move |result| Written { index, tenure, result };
@@ -148,6 +156,9 @@ impl Relay {
         }
         let progress = &mut partition.progress;
         let elapsed = progress.writing_since.take().map_or_else(Default::default, |since| now - since);
+        self.trace_checkpoint(index, elapsed, result.as_ref().err());
+        let partition = &mut self.partitions[index];
+        let progress = &mut partition.progress;
         if partition.state == State::Fencing {
             self.fenced(index, result, elapsed);
             return;
@@ -156,6 +167,7 @@ impl Relay {
             Ok(etag) => {
                 partition.etag = etag;
                 self.metrics.checkpoints += 1;
+                self.metrics.last_checkpoint_at = Some(now);
                 record_duration(&mut self.metrics.checkpoint_us, elapsed);
                 progress.failures = 0;
                 progress.failing_since = None;
@@ -212,6 +224,10 @@ impl Relay {
         if partition.state == State::Settling && partition.progress.is_settled() {
             self.place(index);
         }
+        if self.options.await_checkpoint {
+            self.run_soon(index);
+            self.update_hold(index);
+        }
     }
 
     /// The checkpoint of a partition that was won is written by nobody else any more, or somebody was faster.
@@ -222,6 +238,7 @@ impl Relay {
                 partition.etag = etag;
                 partition.state = State::Open;
                 self.run_soon(index);
+                self.write_soon(index);
             }
             Err(StoreError::NotOwner { .. }) => {
                 // The owner before us has written once more; what it wrote is where we begin.
@@ -249,6 +266,7 @@ impl Relay {
             self.place(index);
         } else {
             partition.state = State::Settling;
+            self.write_soon(index);
         }
     }
 
@@ -312,9 +330,17 @@ impl Relay {
             let position = partition.continuity.open(
                 checkpoint.as_ref(),
                 &self.options.start_position,
-                partition.watermark.position().is_some(),
+                partition.stored().is_some(),
             );
             partition.placed = placed(checkpoint.as_ref(), &position);
+            let valid = checkpoint.as_ref().filter(|_| !partition.continuity.is_restarted());
+            if partition.storage.is_behind(valid) {
+                // Another one had the partition in the meantime.
+                self.forget_unstored(index);
+            }
+            let partition = &mut self.partitions[index];
+            partition.progress.dirty |= partition.storage.open(valid);
+            partition.moved_at.get_or_insert(self.now);
             if self.sharing.is_none() {
                 partition.state = State::Open;
             } else if self.may_write(index) {
@@ -337,6 +363,7 @@ impl Relay {
             }
             self.metrics.count_opening(self.partitions[index].opening);
             self.source.open(id, position);
+            self.write_soon(index);
         }
     }
 }

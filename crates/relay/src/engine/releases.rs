@@ -28,6 +28,7 @@ impl Relay {
         if self.partitions[index].state.takes_batches() {
             self.source.close(partition);
             self.release_parked(index);
+            self.cut(index);
             self.partitions[index].state = State::Ending;
             self.metrics.count_closing(Closing::Loss);
         } else if self.partitions[index].state != State::Ending {
@@ -43,7 +44,7 @@ impl Relay {
         };
         let is_finished = |partition: &PartitionId| {
             let partition = &self.partitions[self.indices[partition]];
-            partition.in_flight.is_empty() && partition.progress.is_settled()
+            partition.in_flight.is_empty() && partition.progress.is_settled() && partition.is_stored()
         };
         match stopping {
             true => sharing.held.keys().copied().filter(is_finished).collect(),
@@ -66,6 +67,7 @@ impl Relay {
             if !stopping {
                 self.troubles.forget(partition, now);
                 let index = self.indices[&partition];
+                self.forget_unstored(index);
                 self.partitions[index].forget(State::Unowned);
             }
         }

@@ -222,6 +222,11 @@ impl Sends {
 }
 
 impl Send {
+    /// The position of the first event in the batch's order.
+    pub(super) const fn start(&self) -> u32 {
+        self.start
+    }
+
     /// Events of the group that have not been accepted.
     pub(super) fn unsent(&self) -> u32 {
         self.end - self.next

@@ -444,6 +444,7 @@ impl Relay {
         }
         self.source.close(partition);
         self.abandon(index);
+        self.forget_unstored(index);
         let stopping = self.stop_by.is_some();
         let state = if stopping { State::Closed } else { State::Unowned };
         self.partitions[index].forget(state);

@@ -18,6 +18,8 @@ pub(super) enum Due {
     WriteAgain(usize),
     /// Write the checkpoints of all partitions that have moved.
     WriteAll,
+    /// An attempt to send a dead letter has waited long enough.
+    Letter(u64),
 }
 
 /// What is due, and when.

@@ -28,6 +28,8 @@ pub struct Health {
     pub reasons: Vec<Reason>,
     /// The last error of each place that has had one.
     pub last_errors: Vec<LastError>,
+    /// When a checkpoint was written last.
+    pub last_checkpoint: Option<SystemTime>,
     /// How far each partition of a hub is done; those that are another relay's are left out.
     pub partitions: Vec<PartitionProgress>,
     /// How far they are behind, as far as anybody has asked the service.
@@ -71,6 +73,8 @@ pub struct PartitionProgress {
     pub position: Position,
     /// When the oldest event that is held and not done was appended.
     pub oldest_held: Option<EnqueuedTime>,
+    /// When its position moved last; before it has, when the partition was opened.
+    pub moved: Option<SystemTime>,
 }
 
 /// Up to which event everything is done.

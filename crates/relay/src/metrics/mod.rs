@@ -79,14 +79,17 @@ pub(crate) struct MetricsRequests {
 }
 
 impl Metrics {
-    /// None yet, of a relay that shares its partitions in this way, if at all.
-    pub(crate) fn of(ownership: Option<&OwnershipOptions>) -> Self {
+    /// None yet, of a relay with so many sinks that shares its partitions in this way, if at all.
+    pub(crate) fn of(ownership: Option<&OwnershipOptions>, sinks: usize) -> Self {
         let microseconds = |interval: fn(&OwnershipOptions) -> Duration| {
             ownership.map_or(0, |options| u64::try_from(interval(options).as_micros()).unwrap_or(u64::MAX))
         };
         Self {
             ownership_renew_us: microseconds(|options| options.renew),
             ownership_expire_us: microseconds(|options| options.expire),
+            // One sink is all that [`Metrics::send_us`] is about.
+            filtered_events: vec![0; sinks],
+            sink_send_us: (0..sinks).filter(|_| sinks > 1).map(|_| durations()).collect(),
             ..Self::new()
         }
     }
@@ -193,6 +196,12 @@ impl MetricsHandle {
             .filter_map(|progress| Some((progress.partition, self.ends.lag(progress, now)?)))
             .collect();
         Some(metrics)
+    }
+
+    /// Whether there is nobody any more who could answer.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.requests.is_closed()
     }
 
     /// What is known of the ends of the partitions, which somebody else finds out.

@@ -1,6 +1,5 @@
 //! The metrics as Prometheus reads them.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use hdrhistogram::Histogram;
@@ -9,7 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
-use super::table::{CAUSES, COUNTERS, DISTRIBUTIONS, GAUGES, INTERVALS};
+use super::table::{CAUSES, COUNTERS, DISTRIBUTIONS, DURATIONS_US, FILTERED, GAUGES, INTERVALS, SINK_SEND};
 use super::{Metrics, health};
 
 /// The metrics in the OpenMetrics text format.
@@ -22,61 +21,16 @@ pub fn render(metrics: Metrics) -> String {
 
 /// The metrics of several relays: each family once, its samples labelled by topic. A relay without a topic is alone.
 #[must_use]
-pub(super) fn render_all(relays: Vec<(Option<String>, Metrics)>) -> String {
-    let mut families: Vec<Family> = Vec::new();
-    let mut places = HashMap::new();
-    for (topic, metrics) in relays {
-        let text = render(metrics);
-        let Some(topic) = topic else {
-            return text;
-        };
-        let mut place = None;
-        for line in text.lines() {
-            match line.strip_prefix("# ").map(|comment| comment.split(' ').collect::<Vec<_>>()) {
-                Some(words) if words.len() > 1 => {
-                    let found = *places.entry(words[1].to_owned()).or_insert(families.len());
-                    if found == families.len() {
-                        families.push(Family::default());
-                    }
-                    let family = &mut families[found];
-                    // The comments of the first relay are those of all.
-                    if !family.comments.contains(line) {
-                        family.comments.push_str(&format!("{line}\n"));
-                    }
-                    place = Some(found);
-                }
-                Some(_) => {}
-                None => {
-                    let family = place.and_then(|place| families.get_mut(place));
-                    let family = family.expect("a sample follows the comments of its family");
-                    label(&mut family.samples, line, &topic);
-                }
-            }
-        }
+pub(super) fn render_all(relays: &[(Option<String>, Metrics)]) -> String {
+    let texts: Vec<_> =
+        relays.iter().map(|(topic, metrics)| (topic.as_deref(), render(metrics.clone()))).collect();
+    match texts.as_slice() {
+        [(None, text), ..] => text.clone(),
+        texts => listen::merged(
+            "topic",
+            texts.iter().map(|(topic, text)| (topic.unwrap_or_default(), text.as_str())),
+        ),
     }
-    let mut text: String =
-        families.into_iter().flat_map(|Family { comments, samples }| [comments, samples]).collect();
-    text.push_str("# EOF\n");
-    text
-}
-
-/// Metrics of one name.
-#[derive(Debug, Default)]
-struct Family {
-    comments: String,
-    samples: String,
-}
-
-/// Adds a sample with the topic in front of its labels.
-fn label(samples: &mut String, sample: &str, topic: &str) {
-    let topic = topic.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let name = sample.find(['{', ' ']).unwrap_or(sample.len());
-    let (name, rest) = sample.split_at(name);
-    let line = match rest.strip_prefix('{') {
-        Some(labels) => format!("{name}{{topic=\"{topic}\",{labels}\n"),
-        None => format!("{name}{{topic=\"{topic}\"}}{rest}\n"),
-    };
-    samples.push_str(&line);
 }
 
 /// A copy of the metrics that a registry reads once.
@@ -100,12 +54,29 @@ impl Collector for Copied {
             writer.gauge(name, help, value(metrics))?;
         }
         for (name, help, histogram, unit, bounds) in DISTRIBUTIONS {
-            let histogram = histogram(metrics);
-            let sum = histogram.mean() * histogram.len() as f64 / unit;
-            writer.histogram(name, help, (sum, histogram.len()), &buckets(histogram, *unit, bounds))?;
+            let (totals, buckets) = classic(histogram(metrics), *unit, bounds);
+            writer.histogram(name, help, totals, &buckets)?;
         }
+        let of_sinks = match &metrics.sink_send_us[..] {
+            [] => std::slice::from_ref(&metrics.send_us),
+            several => several,
+        };
+        let series = (0_u32..).zip(of_sinks).map(|(sink, histogram)| {
+            let (totals, buckets) = classic(histogram, 1e6, DURATIONS_US);
+            ([("sink", sink.to_string())], totals, buckets)
+        });
+        writer.histograms(SINK_SEND.0, SINK_SEND.1, series)?;
+        let filtered = (0_u32..).zip(&metrics.filtered_events);
+        let series = filtered.map(|(sink, events)| ([("sink", sink.to_string())], *events));
+        writer.counters(FILTERED.0, FILTERED.1, series)?;
         health::encode(&metrics.health, &mut writer)
     }
+}
+
+/// The sum and the count of what a histogram has, and its buckets.
+fn classic(histogram: &Histogram<u64>, unit: f64, bounds: &[u64]) -> ((f64, u64), Vec<(f64, u64)>) {
+    let sum = histogram.mean() * histogram.len() as f64 / unit;
+    ((sum, histogram.len()), buckets(histogram, unit, bounds))
 }
 
 /// Upper bound and count of each bucket; the last one has no bound.
@@ -134,8 +105,11 @@ mod tests {
         for us in [3, 2_000, 2_000, 90_000_000] {
             record_count(&mut metrics.process_us, us);
         }
+        record_count(&mut metrics.send_us, 400);
         let text = render(metrics);
         for line in [
+            r#"parshall_relay_sink_send_seconds_bucket{le="0.0005",sink="0"} 1"#,
+            r#"parshall_relay_sink_send_seconds_count{sink="0"} 1"#,
             "# TYPE parshall_relay_received_events counter",
             "parshall_relay_received_events_total 256",
             "parshall_relay_open_partitions 2",
@@ -157,7 +131,7 @@ mod tests {
             record_count(&mut metrics.process_us, 3);
             (Some(topic.to_owned()), metrics)
         };
-        let text = render_all(vec![relay("orders", 5), relay("returns", 7)]);
+        let text = render_all(&[relay("orders", 5), relay("returns", 7)]);
         for line in [
             r#"parshall_relay_received_events_total{topic="orders"} 5"#,
             r#"parshall_relay_received_events_total{topic="returns"} 7"#,

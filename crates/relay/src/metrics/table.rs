@@ -105,8 +105,10 @@ metrics! {
             = "Events below the watermarks, or messages whose completion was confirmed";
         missed_events: "parshall_relay_missed_events"
             = "Events that the source had already removed when they were due to be read";
-        /// Events that a destination refused permanently; one that is refused again counts once.
-        poison_events: "parshall_relay_poison_events" = "Events that a destination refused permanently";
+        /// Events that a destination refused permanently, or that a transform could not be applied to; one that is refused again counts
+        /// once.
+        poison_events: "parshall_relay_poison_events"
+            = "Events that a destination refused permanently, or for which an expression failed";
         restarted_partitions: "parshall_relay_restarted_partitions"
             = "Partitions whose source restarted the numbering of events";
         redelivered_events: "parshall_relay_redelivered_events"
@@ -229,7 +231,11 @@ metrics! {
     }
     gauges {
         batches_in_flight: "parshall_relay_batches_in_flight" = "Batches in flight";
+        events_limit: "parshall_relay_events_limit" = "Events that may be in progress at once; 0 if there is no limit";
         held_bytes: "parshall_relay_held_message_bytes" = "Message bytes held in memory";
+        held_bytes_maximum: "parshall_relay_held_message_bytes_maximum" = "Message bytes that may be held in memory";
+        source_partitions: "parshall_relay_source_partitions"
+            = "Partitions that the relay shares with others or has alone";
         owned_partitions: "parshall_relay_owned_partitions" = "Partitions owned";
         open_partitions: "parshall_relay_open_partitions" = "Partitions open";
         uncarried_partitions: "parshall_relay_uncarried_partitions"
@@ -275,6 +281,13 @@ metrics! {
     others {
         /// Whether the relay carries events at the moment, and how far it is.
         health: Health = Health::default();
+        /// Of several sinks, what [`send_us`](Self::send_us) is for each; empty if there is one.
+        sink_send_us: Vec<Histogram<u64>> = Vec::new();
+        /// Of each sink, the events that it did not get because of a transform; one that is received again counts again. Those of
+        /// which a transform could not say it are among the poison events instead.
+        filtered_events: Vec<u64> = Vec::new();
+        /// When a checkpoint was written last.
+        last_checkpoint_at: Option<Instant> = None;
         /// When the first send was accepted.
         first_forwarded_at: Option<Instant> = None;
         /// When the last one was.
@@ -282,8 +295,15 @@ metrics! {
     }
 }
 
-/// What the relay is built from.
-pub(super) const BUILD_INFO: &str = "parshall_build_info";
+/// [`Metrics::filtered_events`], by `sink`.
+pub(super) const FILTERED: (&str, &str) = (
+    "parshall_relay_filtered_events",
+    "Events that a sink did not get because of a filter or of its condition",
+);
+
+/// [`Metrics::send_us`] of each `sink`.
+pub(super) const SINK_SEND: (&str, &str) =
+    ("parshall_relay_sink_send_seconds", "Time from passing a send to one of the sinks until its acceptance");
 
 /// Whether there is a connection, by `side`.
 pub(super) const CONNECTED: &str = "parshall_relay_connected";
@@ -293,6 +313,12 @@ pub(super) const READY: &str = "parshall_relay_ready";
 
 /// The last error by `place`, with its `class` and `condition`.
 pub(super) const LAST_ERROR: &str = "parshall_relay_last_error_timestamp_seconds";
+
+/// When a checkpoint was written last.
+pub(super) const LAST_CHECKPOINT: &str = "parshall_relay_last_checkpoint_timestamp_seconds";
+
+/// When the position of each `partition` moved last.
+pub(super) const POSITION_MOVED: &str = "parshall_relay_position_timestamp_seconds";
 
 /// How far each `partition` is done.
 pub(super) const POSITION: &str = "parshall_relay_position_sequence_number";
@@ -308,10 +334,14 @@ pub(super) const LAG_SECONDS: &str = "parshall_relay_lag_seconds";
 
 /// The gauges of the relay's health: name and help.
 pub(super) const HEALTH: &[(&str, &str)] = &[
-    (BUILD_INFO, "The version of the relay as a label; always 1"),
     (CONNECTED, "Whether the source and the sink are connected"),
     (READY, "Whether the relay is ready, as /ready says"),
     (LAST_ERROR, "Time of the last error in each place, in seconds since the Unix epoch"),
+    (LAST_CHECKPOINT, "Time at which a checkpoint was written last, in seconds since the Unix epoch"),
+    (
+        POSITION_MOVED,
+        "Time at which the position of the partition moved last, in seconds since the Unix epoch",
+    ),
     (POSITION, "The sequence number up to which every event of the partition is done"),
     (LAST_ENQUEUED, "The sequence number of the newest event of the partition"),
     (LAG_EVENTS, "Events of the partition that are not done"),
@@ -319,7 +349,7 @@ pub(super) const HEALTH: &[(&str, &str)] = &[
 ];
 
 /// From a file write to a send that waits for its time-out, in microseconds.
-const DURATIONS_US: &[u64] = &[
+pub(super) const DURATIONS_US: &[u64] = &[
     5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
@@ -362,7 +392,7 @@ mod tests {
             .chain(DISTRIBUTIONS.iter().map(|metric| metric.0))
             .chain(CAUSES.iter().map(|metric| metric.0))
             .chain(HEALTH.iter().map(|metric| metric.0))
-            .filter(|name| *name != BUILD_INFO)
+            .chain([SINK_SEND.0, FILTERED.0])
             .collect();
         names.sort_unstable();
         let all = names.len();
@@ -391,6 +421,8 @@ mod tests {
         let others = others.chain(DISTRIBUTIONS.iter().map(|metric| metric.0));
         let mut names: Vec<String> = counters.chain(others.map(str::to_owned)).collect();
         names.extend(HEALTH.iter().map(|metric| metric.0.to_owned()));
+        names.push(SINK_SEND.0.to_owned());
+        names.push(format!("{}_total", FILTERED.0));
         names.sort_unstable();
         documented.sort_unstable();
         assert_eq!(documented, names);

@@ -7,6 +7,8 @@
 //!   tickets      4     5     6     7           position: last event of batch 4
 //!              done  open  done  open          completing 5 moves it to the last event of batch 6
 //! ```
+//!
+//! Of the oldest batch it may move over a part, where the events of a batch are done one by one.
 
 /// The watermark of one partition. Its memory is fixed by the number of batches under way.
 #[derive(Debug)]
@@ -75,12 +77,7 @@ impl Watermark {
         self.next += 1;
         let entry = self.entry(ticket);
         entry.done = false;
-        entry.last.sequence_number = sequence_number;
-        entry.last.offset.clear();
-        entry
-            .last
-            .offset
-            .push_str(offset.and_then(|offset| std::str::from_utf8(offset).ok()).unwrap_or_default());
+        entry.last.set(sequence_number, offset);
         ticket
     }
 
@@ -105,10 +102,37 @@ impl Watermark {
         true
     }
 
+    /// A part of the oldest batch is done: the watermark moves to the last event of that part.
+    ///
+    /// # Panics
+    /// When the ticket is not the oldest one under way.
+    pub fn advance(&mut self, ticket: Ticket, sequence_number: i64, offset: Option<&[u8]>) {
+        assert!(ticket.0 == self.first && self.first < self.next, "{ticket:?} is not the oldest batch");
+        self.position.set(sequence_number, offset);
+        self.moved = true;
+    }
+
+    /// A batch under way ends with an earlier event than it began with: the rest is left to somebody else. Only where nothing
+    /// of the partition begins any more.
+    ///
+    /// # Panics
+    /// When the ticket is of a batch that is not under way.
+    pub fn shorten(&mut self, ticket: Ticket, sequence_number: i64, offset: Option<&[u8]>) {
+        assert!((self.first..self.next).contains(&ticket.0), "{ticket:?} is not under way");
+        self.entry(ticket).last.set(sequence_number, offset);
+    }
+
     /// The last event that is done with everything before it, if any batch has completed so.
     #[must_use]
     pub fn position(&self) -> Option<&Position> {
         self.moved.then_some(&self.position)
+    }
+
+    /// Goes back to an event that was done before, or to none. Nothing may be under way.
+    pub fn retreat(&mut self, to: Option<Position>) {
+        self.abandon();
+        self.moved = to.is_some();
+        self.position = to.unwrap_or_default();
     }
 
     /// Forgets the batches under way, which will never complete; the position stays.
@@ -119,6 +143,15 @@ impl Watermark {
     fn entry(&mut self, ticket: Ticket) -> &mut Entry {
         let len = self.entries.len() as u64;
         &mut self.entries[(ticket.0 % len) as usize]
+    }
+}
+
+impl Position {
+    /// Another event, in the same memory.
+    fn set(&mut self, sequence_number: i64, offset: Option<&[u8]>) {
+        self.sequence_number = sequence_number;
+        self.offset.clear();
+        self.offset.push_str(offset.and_then(|offset| std::str::from_utf8(offset).ok()).unwrap_or_default());
     }
 }
 

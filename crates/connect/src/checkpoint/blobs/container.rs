@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use access::storage::StorageCredential;
 use azure_core::error::ErrorKind;
-use azure_core::http::headers::{ETAG, Headers, LAST_MODIFIED};
+use azure_core::http::headers::{CONTENT_LENGTH, ETAG, HeaderName, Headers, LAST_MODIFIED};
 use azure_core::http::policies::Policy;
 use azure_core::http::{
     ClientOptions, Etag as HeaderEtag, RequestContent, RetryOptions, StatusCode, Transport, Url,
@@ -21,10 +21,14 @@ use azure_core::http::{
 use azure_core::time::{OffsetDateTime, parse_rfc7231};
 use azure_storage_blob::models::{
     BlobClientSetMetadataOptions, BlobClientUploadOptions, BlobContainerClientListBlobsOptions,
-    ListBlobsIncludeItem,
+    BlockBlobClientCommitBlockListOptions, BlockLookupList, ListBlobsIncludeItem,
 };
 use azure_storage_blob::{BlobContainerClient, BlobContainerClientOptions};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use futures_util::stream::TryStreamExt as _;
+use units::md5::Md5;
 
 use super::metadata::Metadata;
 use super::options::BlobStoreOptions;
@@ -34,7 +38,7 @@ use crate::checkpoint::{ETag, StoreError};
 
 /// A container of blobs.
 #[derive(Clone)]
-pub(super) struct Container {
+pub(crate) struct Container {
     client: Arc<BlobContainerClient>,
     name: Arc<str>,
     /// The URL without a signature, for messages.
@@ -43,7 +47,7 @@ pub(super) struct Container {
 
 /// Under which condition a blob is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Condition<'a> {
+pub(crate) enum Condition<'a> {
     /// Whatever is there.
     None,
     /// The blob is not there yet.
@@ -59,6 +63,16 @@ pub(super) struct Written {
     pub(super) last_modified: SystemTime,
 }
 
+/// A blob, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BlobProperties {
+    pub(crate) length: u64,
+    /// The digest of its content, where the service has it.
+    pub(crate) md5: Option<Md5>,
+    pub(crate) etag: ETag,
+    pub(crate) metadata: Metadata,
+}
+
 /// A blob as a listing tells of it.
 #[derive(Clone, Debug)]
 pub(super) struct ListedBlob {
@@ -69,7 +83,7 @@ pub(super) struct ListedBlob {
 }
 
 impl Container {
-    pub(super) fn new(options: &BlobStoreOptions) -> Result<Self, StoreError> {
+    pub(crate) fn new(options: &BlobStoreOptions) -> Result<Self, StoreError> {
         let endpoint = &options.connection_string.blob_endpoint;
         let place = format!("{endpoint}/{}", options.container);
         let unusable =
@@ -105,7 +119,7 @@ impl Container {
     }
 
     /// Makes the container; it may be there already.
-    pub(super) async fn create(&self) -> Result<(), StoreError> {
+    pub(crate) async fn create(&self) -> Result<(), StoreError> {
         match self.client.create(None).await {
             Ok(_) => Ok(()),
             Err(error) if code(&error) == Some("ContainerAlreadyExists") => Ok(()),
@@ -114,12 +128,70 @@ impl Container {
     }
 
     /// Whether the container can be listed.
-    pub(super) async fn probe(&self) -> Result<(), StoreError> {
+    pub(crate) async fn probe(&self) -> Result<(), StoreError> {
         let options = BlobContainerClientListBlobsOptions { maxresults: Some(1), ..Default::default() };
         let mut pages =
             self.client.list_blobs(Some(options)).map_err(|error| self.failed(&error))?.into_pages();
         let page = pages.try_next().await;
         page.map(drop).map_err(|error| self.failed(&error))
+    }
+
+    /// What is known of a blob, if it is there.
+    pub(crate) async fn properties(&self, name: &str) -> Result<Option<BlobProperties>, StoreError> {
+        let response = match self.client.blob_client(name).get_properties(None).await {
+            Ok(response) => response,
+            Err(error) if error.http_status() == Some(StatusCode::NotFound) => return Ok(None),
+            Err(error) => return Err(self.failed(&error)),
+        };
+        let headers = response.headers();
+        let metadata = headers.iter().filter_map(|(name, value)| {
+            Some((name.as_str().strip_prefix("x-ms-meta-")?.to_owned(), value.as_str().to_owned()))
+        });
+        let metadata = metadata.collect();
+        let length = headers.get_optional_str(&CONTENT_LENGTH).and_then(|text| text.parse().ok());
+        let md5 = headers
+            .get_optional_str(&HeaderName::from_static("content-md5"))
+            .and_then(|text| STANDARD.decode(text).ok());
+        Ok(Some(BlobProperties {
+            length: length.unwrap_or(u64::MAX),
+            md5: md5.and_then(|bytes| bytes.try_into().ok()),
+            etag: bare(headers.get_optional_str(&ETAG).unwrap_or_default()),
+            metadata,
+        }))
+    }
+
+    /// Sends a block of a blob, which nobody sees before it is in a [list](Self::commit).
+    pub(crate) async fn stage(&self, name: &str, block: &[u8], content: Bytes) -> Result<(), StoreError> {
+        let length = content.len() as u64;
+        let blob = self.client.blob_client(name).block_blob_client();
+        let staged = blob.stage_block(block, length, content.into(), None).await;
+        staged.map(drop).map_err(|error| self.failed(&error))
+    }
+
+    /// Makes a blob of blocks; nothing happens if the condition is lost, and `false` comes back.
+    pub(crate) async fn commit(
+        &self,
+        name: &str,
+        blocks: Vec<Vec<u8>>,
+        metadata: Metadata,
+        content_type: &str,
+        condition: Condition<'_>,
+    ) -> Result<bool, StoreError> {
+        let (if_match, if_none_match) = condition.headers();
+        let options = BlockBlobClientCommitBlockListOptions {
+            if_match,
+            if_none_match,
+            metadata: Some(metadata),
+            blob_content_type: Some(content_type.to_owned()),
+            ..Default::default()
+        };
+        let list = BlockLookupList { latest: Some(blocks), ..Default::default() };
+        let list = list.try_into().map_err(|error| self.failed(&error))?;
+        let blob = self.client.blob_client(name).block_blob_client();
+        match blob.commit_block_list(list, Some(options)).await {
+            Ok(_) => Ok(true),
+            Err(error) => self.lost(&error).map(|_| false),
+        }
     }
 
     /// All blobs whose names begin so, in the service's order.

@@ -54,6 +54,16 @@ pub(super) fn to_checkpoint(group: ConsumerGroup, partition: PartitionId, blob: 
     }
 }
 
+/// Marks one writing of a checkpoint. The SDKs write their own without a mark, and pass over ours.
+pub(super) fn mark(metadata: &mut Metadata, mark: String) {
+    metadata.insert(WRITING.to_owned(), mark);
+}
+
+/// The mark of the last writing, if it has one.
+pub(super) fn mark_of(metadata: &Metadata) -> Option<&str> {
+    value(metadata, WRITING)
+}
+
 /// The last event that is done.
 pub(super) fn sequence_number(metadata: &Metadata) -> Option<i64> {
     let is_unread = value(metadata, UNREAD).is_some();
@@ -95,6 +105,7 @@ const OFFSET: &str = "offset";
 const OWNER_ID: &str = "ownerid";
 const UNREAD: &str = "unread";
 const ESCAPED_OFFSET: &str = "escapedoffset";
+const WRITING: &str = "writing";
 
 /// What the SDKs take for the start of a partition, as offset and as sequence number.
 const BEFORE_THE_FIRST: &str = "-1";

@@ -2,7 +2,7 @@
 //! language can share the partitions of a hub.
 //!
 //! ```text
-//!   <namespace>/<hub>/<group>/checkpoint/<partition>   metadata  sequencenumber, offset
+//!   <namespace>/<hub>/<group>/checkpoint/<partition>   metadata  sequencenumber, offset; writing, a mark of ours
 //!   <namespace>/<hub>/<group>/ownership/<partition>    metadata  ownerid; empty once it was given back
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`options`] | where the container is, and how names are spelled |
 //! | `names`, `metadata` | the layout |
+//! | `unsure` | writings whose answer was lost |
 //! | `container` | the requests, on the official client, and what their errors mean |
 //! | `shared_key`, `transport` | the two parts of that client that are ours: signing by the account's key, HTTP |
 //!
@@ -45,11 +46,14 @@ mod shared_key;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod unsure;
 
-use container::{Condition, Container, ListedBlob, Written};
+pub(crate) use container::{BlobProperties, Condition, Container};
+use container::{ListedBlob, Written};
 use metadata::Metadata;
 use names::{GroupNames, Kind, partition_of_checkpoint};
 pub use options::{BlobStoreOptions, MissingContainer, Spelling};
+use unsure::Unsure;
 
 /// Checkpoints and ownership in the blobs of a container. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -63,6 +67,7 @@ struct Inner {
     spelling: Spelling,
     /// What has been found out about the groups whose names have capitals.
     found: Mutex<HashMap<ConsumerGroup, GroupNames>>,
+    unsure: Unsure,
 }
 
 impl BlobCheckpointStore {
@@ -79,7 +84,8 @@ impl BlobCheckpointStore {
         }
         // The one request that needs no right beyond those that the store needs anyway.
         again(|| container.probe()).await?;
-        let inner = Inner { container, spelling: options.spelling, found: Mutex::default() };
+        let spelling = options.spelling;
+        let inner = Inner { container, spelling, found: Mutex::default(), unsure: Unsure::new() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -155,9 +161,17 @@ impl Inner {
         let partition = checkpoint.partition;
         let names = self.names(&checkpoint.group).await?;
         let name = names.of_partition(Kind::Checkpoint, partition);
-        let metadata = metadata::of_checkpoint(checkpoint);
-        let etag = checkpoint.etag.as_ref();
-        let written = self.write_over(&name, metadata, etag).await?;
+        let mut metadata = metadata::of_checkpoint(checkpoint);
+        metadata::mark(&mut metadata, self.unsure.begin(&name));
+        let mut written = self.write_over(&name, metadata.clone(), checkpoint.etag.as_ref()).await?;
+        if written.is_none()
+            && self.unsure.any_before_the_last(&name)
+            && let Some(there) = again(|| self.container.properties(&name)).await?
+            && metadata::mark_of(&there.metadata).is_some_and(|mark| self.unsure.has(&name, mark))
+        {
+            written = self.write_over(&name, metadata, Some(&there.etag)).await?;
+        }
+        self.unsure.forget(&name);
         written.ok_or(StoreError::NotOwner { partition })
     }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use access::storage::{StorageAccountKey, StorageRequest};
 use async_trait::async_trait;
-use azure_core::http::headers::{AUTHORIZATION, MS_DATE};
+use azure_core::http::headers::{AUTHORIZATION, CONTENT_LENGTH, MS_DATE};
 use azure_core::http::policies::{Policy, PolicyResult};
-use azure_core::http::{Context, Request};
+use azure_core::http::{Body, Context, Request};
 use azure_core::time::{OffsetDateTime, to_rfc7231};
 
 /// Adds date and signature.
@@ -26,6 +26,13 @@ impl SharedKeyPolicy {
 
     fn sign(&self, request: &mut Request) {
         request.insert_header(MS_DATE, to_rfc7231(&OffsetDateTime::now_utc()));
+        // It is signed, and some requests leave it to the transport.
+        if let Body::Bytes(body) = request.body()
+            && !body.is_empty()
+        {
+            let length = body.len().to_string();
+            request.insert_header(CONTENT_LENGTH, length);
+        }
         let query: Vec<(Cow<'_, str>, Cow<'_, str>)> = request.url().query_pairs().collect();
         let headers: Vec<_> =
             request.headers().iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

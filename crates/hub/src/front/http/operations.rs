@@ -1,36 +1,52 @@
-//! `/health` and `/metrics` over HTTP.
+//! `/health`, `/live`, `/ready` and `/metrics` over HTTP.
 //!
 //! The health answer has the shape of Microsoft's emulator, so that scripts that wait for the emulator work with this
-//! service too. Metrics come from the collectors of whatever is served.
+//! service too. `/live` is 200 as long as the service answers at all; `/ready` is 503 with the reasons while clients can't
+//! connect, or a log takes no events. Metrics come from the collectors of whatever is served. What is shown is found out eight
+//! times a second at the most, however many ask.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::{Request, Response};
+use hyper::header::{ACCEPT, HeaderMap};
+use hyper::{Request, Response, StatusCode};
 use listen::http::{PAGE_LIMITS, Page, answer_with_page};
-use listen::{AcceptFailures, MetricsWriter, Places};
+use listen::{AcceptFailures, Exposition, MetricsWriter, Places, ProcessMetrics, Recent};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use super::server::{self, Client, Service};
 use crate::front::listener::{Connection, Front, Gate, WhenFull};
+use crate::namespace::Namespace;
 
 /// The front end for operators. Its clients are never authenticated, so a new one always gets in.
 #[derive(Debug)]
 pub(crate) struct OperationsFront {
+    namespace: Arc<Namespace>,
     registry: Registry,
     gate: Gate,
     accept_failures: Arc<AcceptFailures>,
+    metrics: Recent<Exposition>,
+    reasons: Recent<Vec<Reason>>,
+}
+
+/// Why the service is not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reason {
+    place: &'static str,
+    description: String,
 }
 
 impl OperationsFront {
-    /// Shows what `collectors` collect, to at most this many clients at once, and the failures to accept a connection, which
-    /// all fronts count in `accept_failures`.
+    /// Shows what `collectors` collect of the service of `namespace`, to at most this many clients at once, and the failures
+    /// to accept a connection, which all fronts count in `accept_failures`.
     pub(crate) fn new(
+        namespace: Arc<Namespace>,
         collectors: impl IntoIterator<Item = Box<dyn Collector>>,
         connections: u64,
         accept_failures: Arc<AcceptFailures>,
@@ -42,13 +58,27 @@ impl OperationsFront {
         }
         let (places, failures) = (Arc::clone(gate.places()), Arc::clone(&accept_failures));
         registry.register_collector(Box::new(ListenerMetrics { places, failures }));
-        Arc::new(Self { registry, gate, accept_failures })
+        registry.register_collector(Box::new(ProcessMetrics));
+        let (metrics, reasons) = (Recent::default(), Recent::default());
+        Arc::new(Self { namespace, registry, gate, accept_failures, metrics, reasons })
     }
 
-    fn page(&self, path: &str) -> Option<Page> {
+    /// All metrics as text, those of the last time if they were asked for too often lately.
+    pub(crate) async fn open_metrics(&self) -> String {
+        self.metrics().await.map(|metrics| metrics.open_metrics().to_owned()).unwrap_or_default()
+    }
+
+    async fn metrics(&self) -> Option<Arc<Exposition>> {
+        let written = async { Some(Exposition::new(listen::open_metrics(&self.registry))) };
+        self.metrics.get(written).await
+    }
+
+    async fn page(&self, path: &str, headers: &HeaderMap) -> Option<Page> {
         match path {
             "/health" => Some(self.health()),
-            "/metrics" => Some(self.metrics()),
+            "/live" => Some(Page::plain("ok\n")),
+            "/ready" => Some(self.ready(headers).await),
+            "/metrics" => self.metrics().await.map(|metrics| metrics.page(headers)),
             _ => None,
         }
     }
@@ -62,9 +92,54 @@ impl OperationsFront {
         })
     }
 
-    fn metrics(&self) -> Page {
-        Page::metrics(listen::open_metrics(&self.registry))
+    async fn ready(&self, headers: &HeaderMap) -> Page {
+        let reasons = self.reasons.get(async { Some(self.reasons()) }).await.unwrap_or_default();
+        let accepts = headers.get(ACCEPT).and_then(|accepts| accepts.to_str().ok());
+        let page = match accepts.is_some_and(|accepts| accepts.contains("application/json")) {
+            true => Page::json(json(&reasons)),
+            false => Page::plain(text(&reasons)),
+        };
+        page.with_status(match reasons.is_empty() {
+            true => StatusCode::OK,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        })
     }
+
+    /// Why clients can't do all that they should be able to; nothing if they can.
+    fn reasons(&self) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        if self.accept_failures.is_failing() {
+            let description = "connections can't be accepted now; those that are open are served".to_owned();
+            reasons.push(Reason { place: "listener", description });
+        }
+        for hub in self.namespace.hubs().iter() {
+            let refusals = hub.partitions().iter().filter_map(|partition| partition.log().unavailable());
+            let refusals: Vec<_> = refusals.collect();
+            if let Some(first) = refusals.first() {
+                let (count, all) = (refusals.len(), hub.partitions().len());
+                let description =
+                    format!("{count} of {all} partitions of hub {} take no events: {first}", hub.name());
+                reasons.push(Reason { place: "storage", description });
+            }
+        }
+        reasons
+    }
+}
+
+fn text(reasons: &[Reason]) -> String {
+    let mut text = if reasons.is_empty() { "ready\n" } else { "not ready\n" }.to_owned();
+    for Reason { place, description } in reasons {
+        text.push_str(&format!("{place}: {description}\n"));
+    }
+    text
+}
+
+fn json(reasons: &[Reason]) -> String {
+    let told = reasons.iter();
+    let told: Vec<_> = told
+        .map(|Reason { place, description }| serde_json::json!({"place": place, "description": description}))
+        .collect();
+    serde_json::json!({"ready": reasons.is_empty(), "reasons": told}).to_string()
 }
 
 impl Front for OperationsFront {
@@ -81,7 +156,7 @@ impl Service for OperationsFront {
     type Body = Full<Bytes>;
 
     async fn answer(&self, request: Request<Incoming>, _: &Client<'_>) -> Response<Full<Bytes>> {
-        answer_with_page(request, async |head| self.page(head.uri.path())).await
+        answer_with_page(request, async |head| self.page(head.uri.path(), &head.headers).await).await
     }
 }
 
@@ -99,5 +174,34 @@ impl Collector for ListenerMetrics {
         metrics.counter("parshall_operations_connections_evicted", help, self.places.evicted())?;
         let help = "Failed attempts to accept a connection, on all addresses.";
         metrics.counter("parshall_accept_failures", help, self.failures.count())
+    }
+}
+
+/// Collects when the certificate of the TLS listeners expires.
+#[derive(Debug)]
+pub(crate) struct CertificateMetrics(pub(crate) SystemTime);
+
+impl Collector for CertificateMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(expiry) = self;
+        let seconds = expiry.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let help = "When the certificate for TLS expires, in seconds since the Unix epoch.";
+        MetricsWriter::new(encoder).gauge("parshall_hub_certificate_expiry_timestamp_seconds", help, seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readiness_has_its_reasons_as_text_and_as_json() {
+        assert_eq!(text(&[]), "ready\n");
+        let description = "4 of 4 partitions of hub a take no events: the disk is full".to_owned();
+        let reasons = [Reason { place: "storage", description }];
+        let expected = "not ready\nstorage: 4 of 4 partitions of hub a take no events: the disk is full\n";
+        assert_eq!(text(&reasons), expected);
+        let shown: serde_json::Value = serde_json::from_str(&json(&reasons)).unwrap();
+        assert_eq!((&shown["ready"], &shown["reasons"][0]["place"]), (&false.into(), &"storage".into()));
     }
 }

@@ -338,7 +338,9 @@ pub(super) fn refusal(error: EntityError) -> Refusal {
         EntityError::PartitionCount { .. } => ErrorCode::InvalidPartitions,
         EntityError::Invalid(HubError::Name { .. }) => ErrorCode::InvalidTopicException,
         EntityError::Invalid(HubError::PartitionCount { .. }) => ErrorCode::InvalidPartitions,
-        EntityError::Invalid(HubError::LogBytes { .. }) => ErrorCode::InvalidConfig,
+        EntityError::Invalid(HubError::LogBytes { .. } | HubError::Capture { .. }) => {
+            ErrorCode::InvalidConfig
+        }
         EntityError::Invalid(HubError::ConsumerGroup { .. } | HubError::RepeatedConsumerGroup { .. })
         | EntityError::ConsumerGroupExists { .. }
         | EntityError::NoConsumerGroup { .. }

@@ -201,6 +201,7 @@ impl KeptHub {
             partitions: self.partitions,
             consumer_groups: self.consumer_groups.clone(),
             log: self.log,
+            capture: None,
         }
     }
 

@@ -13,8 +13,8 @@ use connect::source::ShutDown;
 
 use super::{Half, ProgramError, Reached, Running, number, split};
 use crate::payload::Header;
-use crate::roles::backend::{Backend as _, MessageCodec as _};
-use crate::roles::network::{Network, NetworkCodec};
+use crate::roles::backend::MessageCodec as _;
+use crate::roles::network::NetworkCodec;
 
 /// A sink that has a program send what it is given.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl ProgramSink {
     pub(in crate::roles) async fn start(reached: &Reached<'_>) -> Result<Self, ProgramError> {
         Ok(Self {
             running: Running::start(reached, Half::Producer).await?,
-            codec: Network.codec(reached.protocol),
+            codec: NetworkCodec::of(reached.protocol),
             partitions: reached.partitions,
             asks: match reached.producer {
                 Some(_) => Asks::Calls { heads: Vec::new() },

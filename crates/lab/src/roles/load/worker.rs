@@ -67,13 +67,8 @@ pub(super) async fn work<B: Backend>(
     let opened = backend.open_sink(&config.source).await;
     let OpenedSink { sink, stages } = opened.map_err(RoleError::connect("connecting the load"))?;
     let plan = config.plan;
-    let encoder = Encoder::new(
-        backend.codec(config.source.protocol),
-        &config.payload,
-        plan.seed,
-        config.run,
-        plan.streams,
-    )?;
+    let encoder =
+        Encoder::new(backend.codec(&config.source), &config.payload, plan.seed, config.run, plan.streams)?;
     encoder.check(plan.batch, sink.as_ref())?;
     channel.say(WorkerEvent::Ready);
     let start = loop {

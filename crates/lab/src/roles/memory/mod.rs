@@ -44,7 +44,7 @@ use super::{
 use crate::{
     clock::{RunClock, RunTime},
     results::EntityCounters,
-    scenario::{Connection, Entity, KafkaProperties, Protocol, Secret},
+    scenario::{Connection, Entity, KafkaProperties, Secret},
 };
 
 /// What goes wrong in the world.
@@ -201,7 +201,7 @@ impl Backend for MemoryBackend {
     type Codec = PlainCodec;
     type Error = SinkError;
 
-    fn codec(&self, _: Protocol) -> PlainCodec {
+    fn codec(&self, _: &Endpoint) -> PlainCodec {
         PlainCodec
     }
 

@@ -152,6 +152,9 @@ pub struct RelayConfig {
     pub storage: Option<Secret>,
     /// The seed of routes and injected failures.
     pub seed: u64,
+    /// Whether somebody wants to see its metrics while it runs.
+    #[serde(default)]
+    pub tells_metrics: bool,
 }
 
 /// Which command is to take the place of the pipeline, or of the embedded service.

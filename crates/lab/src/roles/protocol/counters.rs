@@ -192,6 +192,9 @@ pub struct SinkCounters {
     /// Partitions of which the consumer says that it has done more than was read.
     #[serde(default)]
     pub ahead: u64,
+    /// Whether it reads nothing before everything has been sent, so that none of this says anything until then.
+    #[serde(default)]
+    pub reads_at_the_end: bool,
     /// Acknowledged events that have not been seen yet; known after [`Command::Expect`].
     pub missing: Option<u64>,
 }

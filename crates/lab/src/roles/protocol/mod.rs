@@ -106,6 +106,11 @@ pub enum Report {
     Ready(Ready),
     /// The counters at some moment.
     Progress(Counted),
+    /// What monitoring is to see of it, about once a second where that is asked for.
+    Metrics {
+        /// In the OpenMetrics text format.
+        text: String,
+    },
     /// The counters at the moment of a [`Command::Mark`].
     Marked {
         /// The edge that was asked for.
@@ -291,6 +296,7 @@ mod tests {
             storage_connection_string: Some(Secret::new("AccountName=x")),
         }));
         comes_back(&Report::Done { mark: MARK });
+        comes_back(&Report::Metrics { text: "# EOF\n".to_owned() });
         comes_back(&Report::Progress(Counted {
             at: RunTime::EPOCH,
             counters: Counters::Service([("source".to_owned(), EntityCounters::default())].into()),
@@ -339,6 +345,7 @@ mod tests {
             checkpoints: PathBuf::from("/tmp/checkpoints"),
             storage: Some(Secret::new("AccountName=x")),
             seed: 3,
+            tells_metrics: true,
         }));
         comes_back(&config);
         assert_eq!(config.role(), Role::Relay);

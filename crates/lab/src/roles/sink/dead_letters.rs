@@ -52,7 +52,7 @@ impl<C: MessageCodec> DeadLetters<C> {
         }
         Ok(Self {
             source,
-            codec: backend.codec(endpoint.protocol),
+            codec: backend.codec(endpoint),
             payload,
             verifier: StreamVerifier::new(Expectation { destinations: 1, ..expectation }),
             found: Vec::new(),

@@ -6,6 +6,8 @@
 //! Between queues the first worker looks into the dead-letter queue of the source as well: a message that the service
 //! has put there has not arrived, and is not lost.
 //!
+//! An archive is read when everything has been sent, blob by blob: what arrived in it, and not when.
+//!
 //! Where a consumer is measured that forwards nothing, a sink reads what that reads, by a consumer group of its own, and an
 //! event arrives when the consumer has done it.
 
@@ -163,6 +165,7 @@ impl Watch {
             sum.missed += worker.counters.missed;
             sum.undone += worker.counters.undone;
             sum.ahead += worker.counters.ahead;
+            sum.reads_at_the_end |= worker.counters.reads_at_the_end;
             seen = seen.zip(worker.acknowledged_seen).map(|(sum, seen)| sum + seen);
         }
         sum.missing = self.expected.as_ref().zip(seen).map(|(streams, seen)| {
@@ -225,6 +228,7 @@ impl Watch {
             missed: self.latest.iter().map(|worker| worker.counters.missed).sum(),
             undone: self.latest.iter().map(|worker| worker.counters.undone).sum(),
             ahead: self.latest.iter().map(|worker| worker.counters.ahead).sum(),
+            reads_at_the_end: self.latest.iter().any(|worker| worker.counters.reads_at_the_end),
             missing: accounted.zip(streams).map(|(accounted, streams)| accounted.missing(streams)),
         });
         Report::Finished {

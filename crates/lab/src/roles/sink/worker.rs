@@ -107,7 +107,7 @@ pub(super) async fn work<B: Backend>(
     };
     channel.say(WorkerEvent::Ready);
     let mut receiver = Receiver {
-        codec: backend.codec(config.destination.protocol),
+        codec: backend.codec(&config.destination),
         dead_letters,
         undone: config.done_by.is_some().then(|| Undone::of_one_worker(config.workers)),
         is_stamped: opened.is_stamped,
@@ -261,22 +261,38 @@ impl<C: MessageCodec> Receiver<C> {
     fn hear(&mut self, context: &mut Context<'_>) -> Result<(), RoleError> {
         while let Poll::Ready(ask) = self.channel.asks.poll_recv(context) {
             match ask {
-                Some(WorkerCommand::Start) if !self.is_started => {
-                    self.is_started = true;
-                    for (partition, position) in &self.positions {
-                        self.opened += 1;
-                        self.source.open(*partition, position.clone());
+                Some(WorkerCommand::Start) if self.reads_at_the_end() => {}
+                Some(WorkerCommand::Start) => self.start(),
+                Some(WorkerCommand::Mark(edge)) => self.mark(edge),
+                Some(WorkerCommand::Expect(streams)) => {
+                    self.expected = Some(streams);
+                    if self.reads_at_the_end() {
+                        self.start();
                     }
                 }
-                Some(WorkerCommand::Start) => {}
-                Some(WorkerCommand::Mark(edge)) => self.mark(edge),
-                Some(WorkerCommand::Expect(streams)) => self.expected = Some(streams),
                 Some(WorkerCommand::Done(mark)) => self.note_done(mark)?,
                 Some(WorkerCommand::Stop) => self.quiet = Some(Instant::now() + QUIET),
                 None => return Err(RoleError::Abandoned),
             }
         }
         Ok(())
+    }
+
+    /// Opens its partitions, unless it has.
+    fn start(&mut self) {
+        if self.is_started {
+            return;
+        }
+        self.is_started = true;
+        for (partition, position) in &self.positions {
+            self.opened += 1;
+            self.source.open(*partition, position.clone());
+        }
+    }
+
+    /// Whether it reads only once everything has been sent. When something arrived, it can't know then.
+    const fn reads_at_the_end(&self) -> bool {
+        self.config.destination.entity.is_archive()
     }
 
     fn tick(&mut self) {
@@ -304,7 +320,9 @@ impl<C: MessageCodec> Receiver<C> {
     fn mark(&mut self, edge: Edge) {
         let now = self.config.clock.now();
         match edge {
-            Edge::Begin if self.config.latency_recording == LatencyRecording::On => {
+            Edge::Begin
+                if self.config.latency_recording == LatencyRecording::On && !self.reads_at_the_end() =>
+            {
                 self.recorders = Some(Recorders {
                     window: Window::beginning_at(now),
                     latency: Recorder::starting_at(now),
@@ -451,6 +469,7 @@ impl<C: MessageCodec> Receiver<C> {
                 missed: self.missed,
                 undone: self.undone.as_ref().map_or(0, Undone::events),
                 ahead: self.undone.as_ref().map_or(0, Undone::ahead),
+                reads_at_the_end: self.reads_at_the_end(),
                 missing: None,
             },
             acknowledged_seen: self

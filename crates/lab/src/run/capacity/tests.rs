@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Mutex};
 
-use super::{super::plan::case_plan, *};
+use super::{super::case_plan::case_plan, *};
 use crate::{
     limits::Limiter,
     progress::{Observer, Phase, Progress, Unobserved},

@@ -56,6 +56,8 @@ pub(super) struct Running {
     pub(super) remote: Option<Remote>,
     pub(super) ready: Option<Ready>,
     pub(super) latest: Option<Counted>,
+    /// Its metrics, where it tells them.
+    pub(super) metrics: Option<String>,
     pub(super) marks: BTreeMap<Edge, Counted>,
     pub(super) finished: Option<Outcome>,
 }
@@ -132,6 +134,7 @@ impl Supervisor {
             remote: launch.map(|launch| Remote::new(member.role, launch)),
             ready: None,
             latest: None,
+            metrics: None,
             marks: BTreeMap::new(),
             finished: None,
         })
@@ -283,6 +286,7 @@ impl Supervisor {
                 }
                 Report::Ready(ready) => running.ready = Some(ready),
                 Report::Progress(counted) => running.latest = Some(counted),
+                Report::Metrics { text } => running.metrics = Some(text),
                 Report::Marked { edge, counted } => {
                     running.latest = Some(counted.clone());
                     running.marks.insert(edge, counted);
@@ -333,6 +337,7 @@ impl Supervisor {
                     | Report::Clock(_)
                     | Report::Ready(_)
                     | Report::Progress(_)
+                    | Report::Metrics { .. }
                     | Report::Done { .. }
                     | Report::Marked { .. } => {}
                 },

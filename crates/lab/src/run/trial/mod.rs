@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::{
     bounds::{allowed, groups},
     cancellation::Cancellation,
+    case_plan::transport_name,
     collect::{Ending, collect},
     error::TrialError,
     max_lag::MaxLag,
@@ -33,7 +34,7 @@ use super::{
     },
     peers::Peers,
     pipeline::Pipeline,
-    plan::{LEAST_DRAIN, TrialPlan, transport_name},
+    plan::{LEAST_DRAIN, TrialPlan},
     supervisor::{Member, Patience, State, Supervisor},
 };
 use crate::report::create_directories;
@@ -422,7 +423,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
 
     /// Starts an instance of our relay as the process of this number.
     async fn launch_relay(&mut self, process: u32, config: RelayConfig) -> Result<(), TrialError> {
-        let config = |clock| RoleConfig::Relay(Box::new(RelayConfig { clock, ..config }));
+        let tells_metrics = self.monitor.wants_metrics();
+        let config = |clock| RoleConfig::Relay(Box::new(RelayConfig { clock, tells_metrics, ..config }));
         self.launch(Role::Relay, process, config).await
     }
 

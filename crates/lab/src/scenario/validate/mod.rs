@@ -13,13 +13,15 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use pipeline::transforming;
 use settings::{Document, SettingsError};
+use telemetry::options::Settings;
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, CheckpointPolicy, Dispatch, Entities, Entity, Hub, LoadMode, Parameters, Payload, Percent,
-    Prefetch, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, ServiceCommand, Target, Topology, roles,
-    system,
+    Capacity, CheckpointPolicy, Dispatch, Entities, Entity, Events, Hub, LoadMode, OpenTelemetry, Parameters,
+    Payload, Percent, Prefetch, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, ServiceCommand, Target,
+    Topology, roles, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -175,6 +177,8 @@ impl Rules<'_> {
         match source {
             Entity::Hub(source) => self.reading_hub(relay, source)?,
             Entity::Queue(_) | Entity::Topic(_) => self.reading_queue(relay)?,
+            // No pipeline reads one.
+            Entity::Container(_) => {}
         }
         let logs = topology.destinations().filter(|destination| destination.is_log());
         if let Some(partitions) = logs.map(Entity::partitions).max() {
@@ -182,6 +186,7 @@ impl Rules<'_> {
             self.fan_out(relay, partitions, is_found)?;
         }
         self.dispatch(relay.dispatch, source, topology.destinations().count())?;
+        transforming::compile(self.document, "relay.transform", &relay.transform, &[])?;
         self.within("relay.batch.events", relay.batch.events, 1..=10_000)?;
         self.duration("relay.batch.wait", relay.batch.wait, Duration::ZERO)?;
         self.within("relay.failure_ratio", relay.failure_ratio, 0.0..=1.0)?;
@@ -193,10 +198,31 @@ impl Rules<'_> {
         self.sharing(parameters, topology)?;
         self.exactly_once(relay, topology)?;
         self.restart(parameters, source)?;
+        if let Some(requests) = relay.archive_requests {
+            self.within("relay.archive_requests", requests, 1..=1_024)?;
+        }
         if let CheckpointPolicy::Every(every) = relay.checkpoint {
             self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
         }
-        Ok(())
+        self.checkpoint_wait(relay, source)?;
+        self.open_telemetry(&relay.open_telemetry)
+    }
+
+    fn checkpoint_wait(&self, relay: &Relay, source: &Entity) -> Result<(), SettingsError> {
+        let refused = |reason, advice| Err(self.document.mistake("relay.checkpoint_wait", reason, advice));
+        match (relay.checkpoint_wait, relay.checkpoint) {
+            (false, _) => Ok(()),
+            (true, _) if !source.is_log() => {
+                refused("messages of a queue have no checkpoints", "leave it out")
+            }
+            (true, _) if relay.is_exactly_once() => {
+                refused("with exactly-once delivery events and progress are one transaction", "leave it out")
+            }
+            (true, CheckpointPolicy::Every(_)) => {
+                refused("events would wait for the next interval", "set `relay.checkpoint` to `each-batch`")
+            }
+            (true, CheckpointPolicy::EachBatch) => Ok(()),
+        }
     }
 
     fn dispatch(
@@ -211,7 +237,17 @@ impl Rules<'_> {
                 let path = "relay.dispatch.events";
                 return Err(self.document.mistake(path, reason, "set `relay.concurrency`"));
             }
-            self.within("relay.dispatch.events", events, 1..=1_000_000)?;
+            if let Events::Count(events) = events {
+                self.within("relay.dispatch.events", events, 1..=1_000_000)?;
+            }
+        }
+        if dispatch.strategy.is_some() && !source.is_log() {
+            let reason = "messages of a queue are independent already";
+            return Err(self.document.mistake("relay.dispatch", reason, "set `relay.concurrency`"));
+        }
+        if let Err(conflict) = dispatch.check() {
+            let path = format!("relay.dispatch.{}", conflict.key);
+            return Err(self.document.mistake(&path, conflict.reason, conflict.advice));
         }
         match dispatch.sinks {
             Some(sinks) => {
@@ -310,6 +346,17 @@ impl Rules<'_> {
         let least = Duration::from_millis(100);
         self.duration("sut.ready_within", sut.ready_within, least)?;
         self.duration("sut.stop_within", sut.stop_within, Duration::ZERO)
+    }
+
+    fn open_telemetry(&self, telemetry: &OpenTelemetry) -> Result<(), SettingsError> {
+        if let Some(Err(reason)) = telemetry.endpoint().map(Settings::check_endpoint) {
+            let advice = "name the collector's address for OTLP over HTTP";
+            return Err(self.document.mistake("relay.open_telemetry.endpoint", reason, advice));
+        }
+        if let Some(ratio) = telemetry.traces {
+            self.within("relay.open_telemetry.traces", ratio, 0.0..=1.0)?;
+        }
+        Ok(())
     }
 
     fn role_limits(&self, role: &str, limits: &RoleLimits) -> Result<(), SettingsError> {

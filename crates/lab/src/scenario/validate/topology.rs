@@ -6,11 +6,12 @@ use settings::{Document, SettingsError};
 use units::ByteSize;
 
 use super::Rules;
+use crate::roles::protocol::CHECKPOINT_CONTAINER;
 use crate::scenario::parameters::SMALLEST_LOG;
 use crate::scenario::{
-    Buffering, ClientTime, Connection, Connections, Delay, End, Entity, Hub, Hubs, LoadMode, Measured,
-    Parameters, Payload, Pipeline, Protocol, Queue, Queues, Target, Topic, Topology, TopologySection,
-    Transport,
+    Buffering, ClientTime, Connection, Connections, Container, Delay, End, Entity, Hub, Hubs, LoadMode,
+    Measured, Parameters, Payload, Pipeline, Protocol, Queue, Queues, Target, Topic, Topology,
+    TopologySection, Transport,
 };
 
 impl Rules<'_> {
@@ -78,6 +79,11 @@ impl Rules<'_> {
         for (index, sink) in written_sinks.iter().enumerate() {
             let path = if is_one { "topology.sink".to_owned() } else { format!("topology.sinks[{index}]") };
             self.end(&EndPlace::of(&path, "from"), &topology, sink, parameters)?;
+            if index == 0 && topology.entity(sink).is_archive() {
+                let reason =
+                    "the figures of a case are those of its first sink, and an archive is read at the end";
+                return Err(self.document.mistake(&path, reason, "name the sink of another entity first"));
+            }
             if topology.sinks[..index].iter().any(|other| other.is_same_place(sink)) {
                 let reason = format!("`{sink}` has a sink already");
                 return Err(self.document.mistake(&path, reason, "name another entity or subscription"));
@@ -115,6 +121,7 @@ impl Rules<'_> {
                     self.queue(&at, queue)?;
                 }
                 Entity::Topic(topic) => self.topic(&at, topic)?,
+                Entity::Container(container) => self.container(&at, container, parameters)?,
             }
             let is_same = |other: &&String| {
                 *other != name && topology.entities[*other].0.name().eq_ignore_ascii_case(entity.0.name())
@@ -142,6 +149,11 @@ impl Rules<'_> {
             let reason = format!("there is no entity `{}`", end.entity);
             return Err(self.document.mistake(at, reason, format!("the entities are: {}", known.join(", "))));
         };
+        let writes_archive = place.is_of_pipeline() && place.sends;
+        if entity.is_archive() && !writes_archive && place.name != "from" {
+            let reason = format!("`{}` is an archive, which a pipeline writes and a sink reads", end.entity);
+            return Err(self.document.mistake(at, reason, "name a hub, a queue or a topic"));
+        }
         let subscriptions = entity.subscriptions();
         match &end.subscription {
             Some(subscription) if !subscriptions.contains(subscription) => {
@@ -273,7 +285,16 @@ impl Rules<'_> {
             let reason = "a command chooses what carries its bytes";
             return mistake(".transport", reason.to_owned(), "leave it out");
         }
-        if !parameters.sut.is_ours() && pipeline.to.len() > 1 {
+        let archives = pipeline.to.iter().filter(|to| topology.entity(to).is_archive()).count();
+        if archives > 0 && pipeline.to.first().is_some_and(|to| topology.entity(to).is_archive()) {
+            let reason = "the figures of a case are those of its first destination, and an archive has none while it is written";
+            return mistake(".to", reason.to_owned(), "name a hub, a queue or a topic first");
+        }
+        if archives > 1 {
+            let reason = "a pipeline writes one archive";
+            return mistake(".to", reason.to_owned(), "leave the others out");
+        }
+        if !parameters.sut.is_ours() && pipeline.to.len() - archives > 1 {
             let reason = "a command sends to one entity";
             return mistake(".to", reason.to_owned(), "name one of them, or measure `sut: parshall`");
         }
@@ -304,6 +325,41 @@ impl Rules<'_> {
         if !parameters.sut.is_ours() {
             let reason = "a command replaces a pipeline, and there is none";
             return mistake("sut", reason, "leave it out, or add `topology.pipeline`");
+        }
+        Ok(())
+    }
+
+    /// A container, which only the embedded service has for the lab, and which keeps bodies alone.
+    fn container(
+        &self,
+        at: &str,
+        container: &Container,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
+        let name = &container.name;
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_name = (3..=63).contains(&name.len())
+            && name.bytes().all(is_allowed)
+            && !name.starts_with('-')
+            && !name.ends_with('-')
+            && !name.contains("--");
+        let path = format!("{at}.container");
+        if !is_name {
+            let advice = "3 to 63 lower-case letters, digits and single `-` between them";
+            return Err(self.document.mistake(&path, "can't be the name of a container", advice));
+        }
+        if name == CHECKPOINT_CONTAINER {
+            let reason = "checkpoints are kept in the container of this name";
+            return Err(self.document.mistake(&path, reason, "give it another name"));
+        }
+        if parameters.target != Target::Embedded {
+            let reason = "an archive is in the storage account of the embedded service";
+            return Err(self.document.mistake(&path, reason, "leave it out, or write `target: embedded`"));
+        }
+        if parameters.load.payload.is_identified_beside() {
+            let reason =
+                "an archive keeps bodies alone, and these payloads are identified by a property beside them";
+            return Err(self.document.mistake("load.payload", reason, "write a size, such as `100 B`"));
         }
         Ok(())
     }

@@ -61,8 +61,8 @@ fn protocols(sweep: &str, ways: &[&Way<'_>]) -> Option<CrossCaseFinding> {
         ". A caller with more than {} events/s has to keep its connection, whatever it speaks",
         rate(most_per_s)
     );
-    let cases = isolated.iter().chain(&kept).map(|way| way.case.name.clone()).collect();
-    Some(note(sweep, FindingKind::Recommendation, cases, message))
+    let cases = isolated.iter().chain(&kept).map(|way| way.case);
+    Some(note(FindingKind::Recommendation, sweep, cases, message))
 }
 
 /// From which size on a batch is sent sooner than its events one by one.
@@ -93,10 +93,10 @@ fn batches(sweep: &str, all: &[Way<'_>]) -> Option<CrossCaseFinding> {
             ),
             false => format!("not at all over {over} ({takes})"),
         });
-        cases.extend([batch, single].map(|way| way.case.name.clone()));
+        cases.extend([batch, single].map(|way| way.case));
     }
     let message = format!("events that come together are worth a batch {}", sentences.join(", "));
-    (!sentences.is_empty()).then(|| note(sweep, FindingKind::Recommendation, cases, message))
+    (!sentences.is_empty()).then(|| note(FindingKind::Recommendation, sweep, cases, message))
 }
 
 /// What buffers carry beside sends by themselves, for the protocol over which these carry the most.
@@ -135,8 +135,8 @@ fn gathering(sweep: &str, all: &[Way<'_>]) -> Option<CrossCaseFinding> {
         waits(best),
         beside(best),
     );
-    let cases = [single, worst, best].map(|way| way.case.name.clone()).into();
-    Some(note(sweep, FindingKind::Recommendation, cases, message))
+    let cases = [single, worst, best].map(|way| way.case);
+    Some(note(FindingKind::Recommendation, sweep, cases, message))
 }
 
 /// How many callers the cases have, each number once.

@@ -8,9 +8,9 @@ mod set_up;
 #[cfg(test)]
 mod tests;
 
-use super::{Study, StudyColumn, connection_ports, published_twin};
+use super::{Study, StudyColumn, connection_ports, note, published_twin};
 use crate::figure::{compact_duration_us, count, counted, duration_us, rate, ratio, significant};
-use crate::results::{Case, CrossCaseFinding, Figure, FindingKind, ProducerShape, Severity, Shape};
+use crate::results::{Case, CrossCaseFinding, Figure, FindingKind, ProducerShape, Shape};
 use crate::scenario::{Buffering, Connections, LoadMode};
 
 /// The study; for every case in which a producer sends.
@@ -209,10 +209,10 @@ fn timer(sweep: &str, way: &Way<'_>, all: &[Way<'_>]) -> Option<CrossCaseFinding
             duration_us(way.call_p99_us),
         );
     }
-    let cases = [way].into_iter().chain(levers).chain(adaptive).map(|way| way.case.name.clone()).collect();
+    let cases = [way].into_iter().chain(levers).chain(adaptive).map(|way| way.case);
     Some(CrossCaseFinding {
         hint: Some("shorten `topology.load.producer.delay`, or write `adaptive`".to_owned()),
-        ..note(sweep, FindingKind::LimitedByConcurrency, cases, message)
+        ..note(FindingKind::LimitedByConcurrency, sweep, cases, message)
     })
 }
 
@@ -256,7 +256,7 @@ fn payload(sweep: &str, all: &[Way<'_>]) -> Option<CrossCaseFinding> {
             rate(full.per_s),
             over.name()
         ));
-        cases.extend([nothing, full].map(|way| way.case.name.clone()));
+        cases.extend([nothing, full].map(|way| way.case));
     }
     let kind = if differs { FindingKind::SettingMatters } else { FindingKind::SettingWithoutEffect };
     let message = format!(
@@ -264,7 +264,7 @@ fn payload(sweep: &str, all: &[Way<'_>]) -> Option<CrossCaseFinding> {
         if differs { "get through at another rate" } else { "are no faster" },
         sentences.join(", ")
     );
-    (!sentences.is_empty()).then(|| note(sweep, kind, cases, message))
+    (!sentences.is_empty()).then(|| note(kind, sweep, cases, message))
 }
 
 /// What a call takes with a connection of its own, beside one over a connection that is kept.
@@ -285,12 +285,7 @@ fn connection(sweep: &str, way: &Way<'_>, all: &[Way<'_>]) -> Option<CrossCaseFi
         ratio(kept.per_s / way.per_s),
         significant((way.call_mean_us / kept.call_mean_us - 1.0).max(0.0)),
     );
-    let cases = vec![way.case.name.clone(), kept.case.name.clone()];
-    Some(note(sweep, FindingKind::SettingMatters, cases, message))
-}
-
-fn note(sweep: &str, kind: FindingKind, cases: Vec<String>, message: String) -> CrossCaseFinding {
-    CrossCaseFinding { severity: Severity::Note, kind, sweep: sweep.to_owned(), cases, message, hint: None }
+    Some(note(FindingKind::SettingMatters, sweep, [way.case, kept.case], message))
 }
 
 /// A rate from this share of its bound on is explained by it.

@@ -6,16 +6,16 @@ use crate::results::{CrossCaseFinding, FindingKind, Stage};
 
 /// The set-up of such calls, of all cases of a sweep in which it takes most of the time.
 pub(super) fn finding(sweep: &str, all: &[Way<'_>]) -> Option<CrossCaseFinding> {
-    let (cases, sentences): (Vec<String>, Vec<String>) = all
+    let (cases, sentences): (Vec<_>, Vec<_>) = all
         .iter()
         .filter(|way| way.is_isolated() && way.producer.batch == 1)
-        .filter_map(|way| Some((way.case.name.clone(), sentence(way)?)))
+        .filter_map(|way| Some((way.case, sentence(way)?)))
         .unzip();
     let message = format!(
         "a call with a connection of its own is set-up before it is a send: {}",
         sentences.join("; ")
     );
-    (!sentences.is_empty()).then(|| note(sweep, FindingKind::SetUpDominates, cases, message))
+    (!sentences.is_empty()).then(|| note(FindingKind::SetUpDominates, sweep, cases, message))
 }
 
 /// `79 % of it over AMQP (connect 70.0 µs, SASL 60.0 µs, …; the send takes 84.0 µs)`.

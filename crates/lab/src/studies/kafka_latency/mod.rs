@@ -8,7 +8,7 @@ mod sleeping;
 #[cfg(test)]
 mod tests;
 
-use super::{Observation, Study};
+use super::{Observation, Study, note};
 use crate::figure;
 use crate::results::{Case, CrossCaseFinding, Figure, Finding, FindingKind, Severity, Shape};
 
@@ -70,29 +70,6 @@ fn first_second(observation: &Observation<'_>) -> Option<Finding> {
         let advice = "raise `phases.warm_up`, so that clients are connected and warm when it begins";
         Finding::new(Severity::Note, FindingKind::FirstSecond, message).with_hint(advice)
     })
-}
-
-/// A note about several cases of a sweep.
-fn note<'a>(
-    kind: FindingKind,
-    sweep: &str,
-    cases: impl IntoIterator<Item = &'a Case>,
-    message: String,
-) -> CrossCaseFinding {
-    let mut names: Vec<String> = Vec::new();
-    for case in cases {
-        if !names.contains(&case.name) {
-            names.push(case.name.clone());
-        }
-    }
-    CrossCaseFinding {
-        severity: Severity::Note,
-        kind,
-        sweep: sweep.to_owned(),
-        cases: names,
-        message,
-        hint: None,
-    }
 }
 
 /// The paths of the parameters in which two cases differ. The seed of a load at equal distances changes nothing.

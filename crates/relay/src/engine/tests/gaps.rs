@@ -8,15 +8,6 @@ use crate::options::MissedEvents;
 const PARTITION: PartitionId = PartitionId(0);
 
 impl Pipe {
-    /// A relay whose store is not audited: what is missing was never accepted.
-    fn unaudited(&mut self) -> Relay {
-        let source = MemorySource::new(&self.log, self.source_options);
-        let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
-        let store = Arc::new(self.store.clone());
-        Relay::new(self.options.clone(), Box::new(source), vec![Box::new(sink)], store)
-            .expect("as many destinations as the fan-out")
-    }
-
     async fn run_unaudited(&mut self, condition: impl Fn(&Self) -> bool) -> Result<Summary, RelayError> {
         let relay = self.unaudited();
         let pipe = &*self;
@@ -155,6 +146,38 @@ async fn a_source_that_is_made_anew_under_the_relay_is_read_from_its_first_event
     let summary = relay.run(shutdown).await.expect("it is reported");
     assert_eq!(summary.metrics.restarted_partitions, 1);
     assert_eq!(summary.metrics.completed_events, 21);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_that_is_accepted_late_of_a_source_that_was_made_anew_says_nothing_of_its_new_events() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.append(20);
+    pipe.script.limit_batch_bytes(200);
+    pipe.options.restart_after = ms(10);
+    let (_, letters) = ScriptedSink::new(1);
+    letters.reply_by_default(Reply::Accept(ms(900)));
+    let log = pipe.log.clone();
+    let mut relay = pipe.unaudited();
+    relay.send_dead_letters_to(Box::new(letters.sink())).expect("it takes anything");
+    let pipe = &pipe;
+    let shutdown = async {
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(19)).await;
+        log.append(PARTITION, &[b'x'; 300]);
+        pipe.wait_until(|| !letters.writes().is_empty()).await;
+        log.recreate(PARTITION);
+        (0..10).for_each(|_| _ = log.append(PARTITION, b"new"));
+        let gone = SourceError { class: ErrorClass::Retryable, ..refused("amqp:not-found") };
+        log.fail_partition(PARTITION, gone);
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(9)).await;
+        let before = pipe.start.elapsed();
+        assert!(before < ms(900), "the letter has no answer yet: {before:?}");
+        tokio::time::sleep(ms(900)).await;
+        (10..30).for_each(|_| _ = log.append(PARTITION, b"new"));
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(29)).await;
+    };
+    let summary = relay.run(shutdown).await.expect("it is reported");
+    assert_eq!(summary.metrics.restarted_partitions, 1);
+    assert!(pipe.numbers()[20..].iter().copied().eq(0..30), "{:?}", pipe.numbers());
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,6 +19,7 @@ use crate::route::Route;
 mod assigned;
 mod delivery;
 mod ending;
+mod events;
 mod failure;
 mod gaps;
 mod health;
@@ -30,6 +31,9 @@ mod settlement;
 mod sharing;
 mod sinks;
 mod stop;
+mod storage;
+mod traces;
+mod transforming;
 
 /// A log, a sink and a store, through which any number of relays run one after the other.
 struct Pipe {
@@ -125,6 +129,15 @@ impl Pipe {
 
     fn relay(&mut self) -> Relay {
         self.try_relay().expect("as many destinations as the fan-out")
+    }
+
+    /// A relay whose store is not audited: what is missing, or was put aside, was never accepted.
+    fn unaudited(&mut self) -> Relay {
+        let source = MemorySource::new(&self.log, self.source_options);
+        let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
+        let store = Arc::new(self.store.clone());
+        Relay::new(self.options.clone(), Box::new(source), vec![Box::new(sink)], store)
+            .expect("as many destinations as the fan-out")
     }
 
     /// Runs a relay until the condition holds, and stops it gracefully.

@@ -3,7 +3,7 @@
 use connect::sink::{ErrorClass, SendError};
 
 use super::*;
-use crate::options::PoisonEvents;
+use crate::options::{DispatchUnit, PoisonEvents};
 
 /// A pipe whose sink takes no event as large as number 5 of its ten, which go to one destination in batches of ten.
 fn with_a_large_event() -> Pipe {
@@ -86,11 +86,7 @@ async fn a_file_of_dead_letters_takes_what_is_refused_and_the_rest_goes_on() {
     let path = folder.path().join("letters.ndjson");
     let mut pipe = with_a_large_event();
     pipe.options.poison_events = PoisonEvents::DeadLetter(path.clone());
-    let source = MemorySource::new(&pipe.log, pipe.source_options);
-    let sink = pipe.sink.take().expect("the first relay");
-    let store = Arc::new(pipe.store.clone());
-    let relay =
-        Relay::new(pipe.options.clone(), Box::new(source), vec![Box::new(sink)], store).expect("a file");
+    let relay = pipe.unaudited();
     let pipe = &pipe;
     let covered = async { pipe.wait_until(|| pipe.checkpoint(0) == Some(9)).await };
     let summary = relay.run(covered).await.expect("neither end fails");
@@ -104,6 +100,126 @@ async fn a_file_of_dead_letters_takes_what_is_refused_and_the_rest_goes_on() {
     assert_eq!(letter["condition"], "test:refused");
     let message = letter["message"].as_str().expect("text");
     assert_eq!(message.len(), 400, "300 bytes in base64");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_fits_is_not_to_blame_for_the_size_of_another_until_it_is_refused_again_and_again() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.source_options.batch.max_events = 1;
+    pipe.options.poison_events = PoisonEvents::Stop;
+    pipe.script.limit_batch_bytes(100);
+    pipe.script.reply_next(0, Reply::refuse(ErrorClass::TooLarge));
+    pipe.append(1);
+    let summary = pipe.run_to_the_end().await;
+    assert_eq!((summary.metrics.retries, summary.metrics.poison_events), (1, 0));
+    for _ in 0..3 {
+        pipe.script.reply_next(0, Reply::refuse(ErrorClass::TooLarge));
+    }
+    pipe.append(1);
+    let ended = pipe.relay().run(std::future::pending()).await;
+    assert!(matches!(ended, Err(RelayError::Poison { sequence_number: 1, .. })), "{ended:?}");
+}
+
+/// Runs a relay whose event 5 is refused, with a sink for dead letters, until all is covered.
+async fn run_with_letters(letters: &SinkScript, unit: DispatchUnit) -> (Pipe, Summary) {
+    let mut pipe = with_a_large_event();
+    pipe.options.dispatch_unit = unit;
+    let mut relay = pipe.unaudited();
+    relay.send_dead_letters_to(Box::new(letters.sink())).expect("it takes anything");
+    let covered = async { pipe.wait_until(|| pipe.checkpoint(0) == Some(9)).await };
+    let summary = relay.run(covered).await.expect("neither end fails");
+    (pipe, summary)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_checkpoint_covers_an_event_before_the_sink_of_dead_letters_has_it() {
+    for unit in [DispatchUnit::Batch, DispatchUnit::Event] {
+        let (_, letters) = ScriptedSink::new(1);
+        letters.reply_next(0, Reply::refuse(ErrorClass::Retryable));
+        letters.reply_next(0, Reply::Lose);
+        letters.reply_next(0, Reply::Accept(ms(40)));
+        let (pipe, summary) = run_with_letters(&letters, unit).await;
+        let mut accepted = accepted(&pipe);
+        accepted.sort_unstable();
+        assert_eq!(accepted, [0, 1, 2, 3, 4, 6, 7, 8, 9]);
+        assert_eq!((summary.metrics.poison_events, summary.metrics.dead_lettered_events), (1, 1));
+        // Tries at 0, 100 and 1,300 ms: the second one gets no answer for 1 s, and the delay doubles.
+        let writes = letters.writes();
+        assert_eq!(writes.len(), 3);
+        let covered = pipe.start.elapsed().as_millis();
+        assert!((1_340..1_345).contains(&covered), "{covered}");
+        assert!(writes.iter().all(|write| write.sequence_numbers == [5]));
+    }
+}
+
+/// Runs a relay until all is covered: with ten events, of which number 5 is refused after 1 ms, and a neighbour fails its
+/// partition after 50 ms.
+async fn run_into_a_failure(letters: &SinkScript) -> (Pipe, Summary) {
+    let mut pipe = with_a_large_event();
+    pipe.options.dispatch_unit = DispatchUnit::Event;
+    for _ in 0..9 {
+        pipe.script.reply_next(0, Reply::Accept(ms(1)));
+    }
+    pipe.script.reply_next(0, Reply::Refuse(ms(50), refusal(ErrorClass::Fatal, "test:refused-for-now")));
+    let mut relay = pipe.unaudited();
+    relay.send_dead_letters_to(Box::new(letters.sink())).expect("it takes anything");
+    let covered = async { pipe.wait_until(|| pipe.checkpoint(0) == Some(9)).await };
+    let summary = relay.run(covered).await.expect("neither end fails");
+    assert_eq!(summary.metrics.failed_batches, 1);
+    (pipe, summary)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_of_a_batch_that_is_given_up_is_not_tried_again() {
+    let (_, letters) = ScriptedSink::new(1);
+    letters.reply_next(0, Reply::refuse(ErrorClass::Retryable));
+    let (pipe, summary) = run_into_a_failure(&letters).await;
+    assert_eq!(summary.metrics.dead_lettered_events, 1);
+    let writes = letters.writes().into_iter();
+    let sent_at: Vec<_> = writes.map(|write| (write.sent_at - pipe.start).as_millis()).collect();
+    // The partition fails after 50 ms and rests for 500. The letter's next try would have been due after 100 ms.
+    assert_eq!(sent_at.len(), 2, "{sent_at:?}");
+    assert!(sent_at[0] < 10 && sent_at[1] > 500, "{sent_at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_that_is_accepted_after_its_batch_was_given_up_is_the_only_one_of_its_event() {
+    let (_, letters) = ScriptedSink::new(1);
+    letters.reply_next(0, Reply::Accept(ms(100)));
+    let (pipe, summary) = run_into_a_failure(&letters).await;
+    assert_eq!((summary.metrics.poison_events, summary.metrics.dead_lettered_events), (1, 1));
+    assert_eq!(letters.writes().len(), 1);
+    let mut accepted = accepted(&pipe);
+    accepted.sort_unstable();
+    assert_eq!(accepted, [0, 1, 2, 3, 4, 6, 7, 8, 9], "and nothing twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_refused_there_too_fails_its_partition_which_comes_to_it_again() {
+    let (_, letters) = ScriptedSink::new(1);
+    letters.reply_next(0, Reply::refuse(ErrorClass::TooLarge));
+    let (pipe, summary) = run_with_letters(&letters, DispatchUnit::Batch).await;
+    assert_eq!((summary.metrics.failed_batches, summary.metrics.dead_lettered_events), (1, 1));
+    assert_eq!(accepted(&pipe), [0, 1, 2, 3, 4, 6, 7, 8, 9], "and nothing twice");
+    assert_eq!(letters.writes().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_of_dead_letters_that_can_not_go_on_ends_the_relay() {
+    let (_, letters) = ScriptedSink::new(1);
+    letters.reply_by_default(Reply::Lose);
+    let mut pipe = with_a_large_event();
+    let mut relay = pipe.relay();
+    relay.send_dead_letters_to(Box::new(letters.sink())).expect("it takes anything");
+    let gone = SinkError { condition: "test:gone".to_owned(), description: "gone".to_owned() };
+    let fails = async {
+        tokio::time::sleep(ms(50)).await;
+        letters.fail(gone);
+        std::future::pending().await
+    };
+    let ended = relay.run(fails).await;
+    assert!(matches!(ended, Err(RelayError::DeadLetterSink { .. })), "{ended:?}");
+    assert_eq!(pipe.checkpoint(0), None);
 }
 
 #[tokio::test(start_paused = true)]

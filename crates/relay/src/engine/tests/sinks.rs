@@ -100,6 +100,21 @@ async fn one_sink_at_a_time_begins_when_those_before_have_accepted() {
     assert_eq!((&second[2..], &third[1..]), (&[0, 0][..], &[10][..]), "as soon as one of two has all of it");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_batch_goes_to_its_second_sink_after_the_batches_before_it() {
+    let mut pipe = Pipe::new(1, 2);
+    let second = pipe.add_sink(1);
+    pipe.options.sinks_at_once = 1;
+    // By turns: events 0, 2, … go to the first destination, which is slow with its first batch.
+    pipe.options.route = Route::RoundRobin;
+    pipe.source_options.batch.max_events = 1;
+    pipe.script.reply_next(0, Reply::Accept(ms(100)));
+    pipe.append(6);
+    pipe.run_to_the_end().await;
+    let numbers: Vec<i64> = second.accepted(0).into_iter().map(|(_, number)| number).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+}
+
 /// The most events that a sink had at one instant, which it accepts after this long.
 fn most_at_once(script: &SinkScript, accepted_after: Duration) -> usize {
     let writes = script.writes();

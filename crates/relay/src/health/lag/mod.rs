@@ -193,6 +193,7 @@ mod tests {
             partition: PartitionId(0),
             position,
             oldest_held: held_s.map(|held| EnqueuedTime::from_unix_ms(held * 1_000)),
+            moved: None,
         };
         let now = UNIX_EPOCH + Duration::from_secs(1_000);
         let lag = ends.lag(&progress, now).expect("an end was noted");

@@ -104,6 +104,49 @@ async fn a_service_that_is_away_or_silent_is_unavailable() {
     assert!(!away.to_string().contains("c2VjcmV0"), "{away}");
 }
 
+/// The first writing is stored and its answer lost, so the second meets another ETag. `writer` is whose mark is there then.
+async fn after_a_lost_answer(writer: fn(ours: &str) -> String) -> Result<ETag, StoreError> {
+    let first = std::sync::Mutex::new(None::<String>);
+    let script = Script::start(move |request| {
+        let head = request.to_ascii_lowercase();
+        let ours = head.lines().find_map(|line| line.strip_prefix("x-ms-meta-writing: ")).map(str::to_owned);
+        let time = "Last-Modified: Fri, 20 Nov 2026 22:17:43 GMT\r\n";
+        let mut first = first.lock().expect("nobody panics with it");
+        match (&*first, ours) {
+            (_, None) if head.starts_with("get") => Some(("200 OK", String::new(), EMPTY_PAGE.to_owned())),
+            (Some(first), None) => {
+                let mark = writer(first);
+                Some(("200 OK", format!("ETag: \"0x2\"\r\n{time}{mark}"), String::new()))
+            }
+            (None, ours) => {
+                *first = ours;
+                Some(("503 Busy", "x-ms-error-code: ServerBusy\r\n".to_owned(), String::new()))
+            }
+            (Some(_), Some(_)) if head.contains("if-match: \"0x2\"") => {
+                Some(("200 OK", format!("ETag: \"0x3\"\r\n{time}"), String::new()))
+            }
+            (Some(_), Some(_)) => {
+                Some(("412 No", "x-ms-error-code: ConditionNotMet\r\n".to_owned(), String::new()))
+            }
+        }
+    })
+    .await;
+    let store = BlobCheckpointStore::open(script.options()).await.expect("it answers");
+    let lost = store.replace_checkpoint(checkpoint(Some(etag("0x1")))).await.expect_err("the answer is lost");
+    assert!(matches!(lost, StoreError::Unavailable { .. }), "{lost}");
+    store.replace_checkpoint(checkpoint(Some(etag("0x1")))).await
+}
+
+#[tokio::test]
+async fn a_writing_whose_answer_was_lost_is_known_again_as_ours() {
+    let ours = after_a_lost_answer(|ours| format!("x-ms-meta-writing: {ours}\r\n")).await;
+    assert_eq!(ours.expect("nobody else has written"), etag("0x3"));
+    for other in [|_: &str| String::new(), |ours: &str| format!("x-ms-meta-writing: {ours}0\r\n")] {
+        let lost = after_a_lost_answer(other).await.expect_err("somebody else has written since");
+        assert!(matches!(lost, StoreError::NotOwner { .. }), "{lost}");
+    }
+}
+
 #[tokio::test]
 async fn a_listing_is_asked_for_again_where_the_service_was_busy() {
     let asked = Arc::new(AtomicU32::new(0));

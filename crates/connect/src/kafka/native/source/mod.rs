@@ -381,7 +381,7 @@ impl Source for KafkaSource {
 
     fn release(&mut self, batch: EventBatch) {
         let partition = batch.partition().0 as usize;
-        let (events, bytes) = (batch.len(), batch.message_bytes());
+        let (events, bytes) = (batch.len(), batch.pushed_bytes());
         self.builder.recycle(batch);
         let Some(Some(reader)) = self.readers.get_mut(partition) else {
             return;

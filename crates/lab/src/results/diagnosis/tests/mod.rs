@@ -29,6 +29,7 @@ fn shape() -> Shape {
             try_timeout_us: Some(60_000_000),
             fails_on_purpose: false,
             exactly_once: false,
+            archiving: None,
         }),
         ..Shape::default()
     }

@@ -16,6 +16,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -32,6 +33,8 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::profile::TlsVersion;
 
+mod expiry;
+
 /// A server's side of TLS, and the authority that its clients need if it is our own.
 #[derive(Debug, Clone)]
 pub struct DevelopmentTls {
@@ -39,6 +42,8 @@ pub struct DevelopmentTls {
     pub server: Arc<ServerConfig>,
     /// The file that clients are told to trust.
     pub authority: PathBuf,
+    /// The file of the server's certificate.
+    pub certificate: PathBuf,
 }
 
 /// Why there is no TLS.
@@ -151,7 +156,17 @@ pub fn development(directory: &Path, host: &str) -> Result<DevelopmentTls, TlsEr
         host: host.to_owned(),
         reason,
     })?;
-    Ok(DevelopmentTls { server, authority })
+    Ok(DevelopmentTls { server, authority, certificate })
+}
+
+/// When the first of the certificates in this file expires, that is, when clients are going to turn away; `None` if they do
+/// not tell.
+///
+/// # Errors
+/// The file can't be read, or is no PEM.
+pub fn expiry(certificate: &Path) -> Result<Option<SystemTime>, TlsError> {
+    let chain = certificates(certificate)?;
+    Ok(chain.iter().filter_map(|certificate| expiry::not_after(certificate)).min())
 }
 
 impl DevelopmentTls {
