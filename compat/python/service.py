@@ -88,9 +88,10 @@ class Service:
                 return int(line.split()[-1])
         raise RuntimeError("the service does not say how many connections are open")
 
-    def metrics(self) -> tuple[str, str]:
+    def metrics(self, accept: str = "*/*") -> tuple[str, str]:
         """The media type of the metrics, and the metrics."""
-        with urllib.request.urlopen(self._metrics, timeout=20) as response:
+        request = urllib.request.Request(self._metrics, headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=20) as response:
             return response.headers["Content-Type"], response.read().decode()
 
     def run(self, *arguments: str) -> str:
