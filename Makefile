@@ -7,10 +7,12 @@ JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
 # The same for queues. One version of the study is no longer published; scenarios/queue-forward.yaml says what replaces it.
 SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
 SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
+# In the order in which they run.
+CLIENT_SUITES = test-java test-python test-javascript test-azurite test-prometheus test-otel
 FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery rest_request rest_response sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-clients test-python test-java test-javascript test-go test-azurite test-sdk-suites bench bench-kafka bench-mirror bench-send lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-send
+.PHONY: help run test test-rust test-clients $(CLIENT_SUITES) test-go test-sdk-suites bench bench-kafka bench-mirror bench-send lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -19,33 +21,23 @@ run: ## the fan-out study on the embedded service: about two minutes, a table an
 	$(CARGO) build --release --locked -p parshall
 	target/release/parshall run fan-out --quick
 
-# What is compiled uses all cores; then the suites of the clients, which mostly wait, run beside the rest. The output of
-# each command comes when it has ended.
+# What is compiled uses all cores; then the suites of the clients, which mostly wait, run beside the rest. All run to their end,
+# and what failed is said last.
 test: ## all tests, the official-client suites included
 	$(CARGO) test --workspace --locked --no-run
 	$(CARGO) bench --workspace --locked --profile dev --no-run
-	$(MAKE) --jobs=2 --output-sync=line --no-print-directory test-rust test-clients
+	$(MAKE) --jobs=2 --keep-going --no-print-directory test-rust $(CLIENT_SUITES) || { compat/failures; exit 1; }
 
 # Twice as many tests at a time as there are cores: many wait for a good part of their time. Doc tests would look in vain for
 # the job server that MAKEFLAGS names.
 test-rust:
-	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} $(CARGO) test --workspace --locked
-	MAKEFLAGS= PARSHALL_BENCH_QUICK=1 $(CARGO) bench --workspace --locked --profile dev
+	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} compat/step rust $(CARGO) test --workspace --locked
+	MAKEFLAGS= PARSHALL_BENCH_QUICK=1 compat/step benchmarks $(CARGO) bench --workspace --locked --profile dev
 
-test-clients:
-	compat/python/run
-	compat/java/run
-	compat/javascript/run
-	compat/azurite/run
+$(CLIENT_SUITES): test-%:
+	MAKEFLAGS= compat/step $* compat/$*/run
 
-test-python:
-	compat/python/run
-
-test-java:
-	compat/java/run
-
-test-javascript:
-	compat/javascript/run
+test-clients: $(CLIENT_SUITES)
 
 test-go: ## the suite of the official Go client, not part of `test` (needs go)
 	compat/go/run
@@ -53,9 +45,6 @@ test-go: ## the suite of the official Go client, not part of `test` (needs go)
 test-sdk-suites: ## the official SDKs' own test suites, not part of `test` (half an hour, needs go)
 	compat/sdk-suites/go/run
 	compat/sdk-suites/python/run
-
-test-azurite:
-	compat/azurite/run
 
 bench: ## all benchmarks, each with a reference and the ratio to it
 	$(CARGO) bench --workspace --locked
@@ -86,7 +75,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (needs nightly and cargo-fuzz)
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-peers: peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-send ## the studies' forwarders and clients on the official SDKs, to compare with
+peers: peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send ## the studies' forwarders and clients on the official SDKs, to compare with
 
 peers-java: ## the fan-out forwarder on three versions of the Java SDK (needs a JDK and Maven)
 	peers/java-event-hubs/build $(JAVA_SDK_VERSIONS)
@@ -104,6 +93,10 @@ peers-kafka: ## the clients of Kafka that are programs: kafka-clients (needs a J
 peers-producers: ## the official producers of Event Hubs, in Java (needs a JDK and Maven) and Python
 	peers/java-producer/build
 	peers/python-producer/build
+
+peers-consumers: ## the consumer that writes to a topic and an archive, in Java (needs a JDK and Maven) and Python
+	peers/java-consumer/build $(lastword $(JAVA_SDK_VERSIONS))
+	peers/python-consumer/build
 
 peers-send: ## `oha`, for `make bench-send` (some minutes)
 	peers/send/build
