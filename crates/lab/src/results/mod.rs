@@ -117,7 +117,7 @@ pub struct Results {
     /// One entry per case that has at least begun.
     pub cases: Vec<Case>,
     /// What cases show only beside one another.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub findings: Vec<CrossCaseFinding>,
 }
 

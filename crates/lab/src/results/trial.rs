@@ -119,7 +119,7 @@ pub struct Trial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorHealth>,
     /// What the runner noticed in this trial.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub findings: Vec<Finding>,
     /// The course of the trial, one entry per second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -118,8 +118,8 @@ pub struct Case {
     /// What a million events cost, beside the rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// What the lab noticed, heaviest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// What the lab noticed, heaviest first. Empty if nothing stood out, and always there.
+    #[serde(default)]
     pub findings: Vec<Finding>,
 }
 
