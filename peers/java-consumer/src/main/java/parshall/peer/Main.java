@@ -10,13 +10,8 @@ import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusSenderAsyncClient;
 import com.azure.storage.blob.BlobContainerAsyncClient;
 import com.azure.storage.blob.BlobContainerClientBuilder;
-import java.io.IOException;
-import java.io.OutputStream;
-import java.io.PrintStream;
-import java.security.GeneralSecurityException;
+import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 
 /**
  * The consumer of the published study of strategies on the official SDKs: a processor that writes each event to a topic and to an archive
@@ -30,18 +25,10 @@ public final class Main {
 
     /** Runs until the process is told to end. */
     public static void main(String[] arguments) throws InterruptedException {
-        try {
-            run(Settings.of(System.getenv()));
-        } catch (Settings.SettingsException | IOException | GeneralSecurityException | IllegalArgumentException e) {
-            complain(e.toString());
-            System.exit(1);
-        }
+        Program.run(environment -> start(Settings.of(environment)));
     }
 
-    private static void run(Settings settings) throws IOException, GeneralSecurityException, InterruptedException {
-        if (settings.authority().isPresent()) {
-            Trust.only(settings.authority().get());
-        }
+    private static void start(Settings settings) {
         var writer = new Writer(topic(settings.topic()), container(settings.archive()), settings);
         Reach reach = Reach.of(settings.source().connectionString());
         var builder = new EventProcessorClientBuilder()
@@ -52,21 +39,17 @@ public final class Main {
                 .loadBalancingStrategy(LoadBalancingStrategy.GREEDY)
                 .initialPartitionEventPosition(Map.of("0", EventPosition.earliest()))
                 .prefetchCount(settings.prefetch())
-                .processPartitionInitialization(context -> {
-                    System.out.println("ready");
-                    System.out.flush();
-                })
+                .processPartitionInitialization(context -> Program.ready())
                 .processEventBatch(batch -> write(writer, batch), settings.batch(), settings.maxWait())
-                .processError(context -> complain("partition " + context.getPartitionContext().getPartitionId() + ": "
+                .processError(context -> Program.complain("partition " + context.getPartitionContext().getPartitionId() + ": "
                         + context.getThrowable()))
                 .buildEventProcessorClient();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(processor)));
+        Program.closeAtTheEnd(() -> List.of(processor::stop));
         processor.start();
         Figures.tell();
-        new CountDownLatch(1).await();
     }
 
-    private static ServiceBusSenderAsyncClient topic(Settings.Entity topic) {
+    private static ServiceBusSenderAsyncClient topic(Entity topic) {
         Reach reach = Reach.of(topic.connectionString());
         var builder = new ServiceBusClientBuilder().connectionString(reach.connectionString());
         reach.endpoint().ifPresent(builder::customEndpointAddress);
@@ -74,7 +57,7 @@ public final class Main {
     }
 
     /** A container, which is made if it is not there. */
-    private static BlobContainerAsyncClient container(Settings.Entity container) {
+    private static BlobContainerAsyncClient container(Entity container) {
         BlobContainerAsyncClient client = new BlobContainerClientBuilder()
                 .connectionString(container.connectionString())
                 .containerName(container.name())
@@ -87,35 +70,8 @@ public final class Main {
         try {
             writer.write(batch);
         } catch (RuntimeException e) {
-            complain("partition " + batch.getPartitionContext().getPartitionId() + " stops: " + e);
+            Program.complain("partition " + batch.getPartitionContext().getPartitionId() + " stops: " + e);
             throw e;
         }
     }
-
-    private static void stop(EventProcessorClient processor) {
-        stopping = true;
-        // The SDK has complaints of its own about what it is interrupted in.
-        System.setErr(new PrintStream(OutputStream.nullOutputStream()));
-        var closing = new Thread(processor::stop);
-        closing.start();
-        try {
-            TimeUnit.NANOSECONDS.timedJoin(closing, PATIENCE_NANOS);
-        } catch (InterruptedException e) {
-            // The end comes all the same.
-        }
-        // What is still written is not waited for: an event that no checkpoint covers comes again.
-        Runtime.getRuntime().halt(0);
-    }
-
-    private static void complain(String what) {
-        // What is under way is interrupted at the end, and that is no failure.
-        if (!stopping) {
-            System.err.println(what);
-        }
-    }
-
-    private static volatile boolean stopping;
-
-    /** How long the processor may take to stop. */
-    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(5);
 }

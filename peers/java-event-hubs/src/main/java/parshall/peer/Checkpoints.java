@@ -19,7 +19,7 @@ final class Checkpoints {
     private Checkpoints() {}
 
     /** The SDK's own store on a blob container, which is made if it is not there. */
-    static CheckpointStore inBlobs(Settings.Container container) {
+    static CheckpointStore inBlobs(Entity container) {
         BlobContainerAsyncClient client = new BlobContainerClientBuilder()
                 .connectionString(container.connectionString())
                 .containerName(container.name())

@@ -8,19 +8,12 @@ import com.azure.messaging.eventhubs.EventProcessorClient;
 import com.azure.messaging.eventhubs.LoadBalancingStrategy;
 import com.azure.messaging.eventhubs.models.EventBatchContext;
 import com.azure.messaging.eventhubs.models.EventPosition;
-import java.io.IOException;
-import java.io.OutputStream;
-import java.io.PrintStream;
-import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
-import java.util.concurrent.TimeUnit;
 import reactor.core.publisher.Hooks;
 import reactor.core.scheduler.Schedulers;
 
@@ -36,34 +29,25 @@ public final class Main {
 
     /** Runs until the process is told to end. */
     public static void main(String[] arguments) throws InterruptedException {
-        try {
-            run(Settings.of(System.getenv()));
-        } catch (Settings.SettingsException | IOException | GeneralSecurityException | IllegalArgumentException e) {
-            complain(e.toString());
-            System.exit(1);
-        }
+        Program.run(environment -> start(Settings.of(environment)));
     }
 
-    private static void run(Settings settings) throws IOException, GeneralSecurityException, InterruptedException {
-        if (settings.authority().isPresent()) {
-            Trust.only(settings.authority().get());
-        }
+    private static void start(Settings settings) {
         // A failed batch comes here once more after the partition was stopped for it.
         Hooks.onErrorDropped(error -> complainUnlessSimulated("dropped", error));
         Schedulers.onHandleError((thread, error) -> complainUnlessSimulated(thread.getName(), error));
         CheckpointStore checkpoints = settings.checkpoints().map(Checkpoints::inBlobs).orElseGet(() -> {
-            complain("checkpoints are kept in memory: PARSHALL_CHECKPOINT_CONNECTION_STRING is not set");
+            Program.complain("checkpoints are kept in memory: PARSHALL_CHECKPOINT_CONNECTION_STRING is not set");
             return Checkpoints.inMemory();
         });
         var instances = new ArrayList<Instance>();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(instances)));
+        Program.closeAtTheEnd(() -> instances.stream().<Runnable>map(instance -> instance.processor()::stop).toList());
         var waiting = new Waiting(settings.sourcePartitions());
         var permits = new Semaphore(settings.batchesAtOnce());
         for (int number = 0; number < settings.instances(); number++) {
             instances.add(Instance.of(settings, checkpoints, permits, waiting));
         }
         instances.forEach(instance -> instance.processor().start());
-        new CountDownLatch(1).await();
     }
 
     /** A processor, with a producer of its own behind it. */
@@ -98,7 +82,7 @@ public final class Main {
                 // How processors come to equal shares: no failure.
                 System.out.println("partition " + partition + " went to another processor");
             } else {
-                Main.complain("partition " + partition + ": " + error);
+                Program.complain("partition " + partition + ": " + error);
             }
         }
 
@@ -131,15 +115,14 @@ public final class Main {
 
         void has(String partition) {
             if (seen.add(partition) && seen.size() == partitions) {
-                System.out.println("ready");
-                System.out.flush();
+                Program.ready();
             }
         }
     }
 
     private static void complainUnlessSimulated(String what, Throwable error) {
         if (!isSimulated(error)) {
-            complain(what + ": " + error);
+            Program.complain(what + ": " + error);
         }
     }
 
@@ -151,34 +134,4 @@ public final class Main {
         }
         return false;
     }
-
-    private static void stop(List<Instance> instances) {
-        stopping = true;
-        // The SDK has complaints of its own about what it is interrupted in.
-        System.setErr(new PrintStream(OutputStream.nullOutputStream()));
-        List<Thread> stopping = instances.stream().map(instance -> new Thread(() -> instance.processor().stop())).toList();
-        stopping.forEach(Thread::start);
-        long deadline = System.nanoTime() + PATIENCE_NANOS;
-        for (Thread thread : stopping) {
-            try {
-                TimeUnit.NANOSECONDS.timedJoin(thread, Math.max(1, deadline - System.nanoTime()));
-            } catch (InterruptedException e) {
-                return;
-            }
-        }
-        // What still sends is not waited for: closing its client would only make the SDK complain of batches under way.
-        Runtime.getRuntime().halt(0);
-    }
-
-    private static void complain(String what) {
-        // What is under way is interrupted at the end, and that is no failure.
-        if (!stopping) {
-            System.err.println(what);
-        }
-    }
-
-    private static volatile boolean stopping;
-
-    /** How long processors may take to stop. */
-    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(5);
 }

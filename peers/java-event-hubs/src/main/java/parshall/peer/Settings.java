@@ -1,8 +1,6 @@
 package parshall.peer;
 
-import java.nio.file.Path;
 import java.time.Duration;
-import java.util.Map;
 import java.util.Optional;
 
 /**
@@ -14,7 +12,6 @@ import java.util.Optional;
  * @param consumerGroup the consumer group to receive through
  * @param destination what to send to
  * @param fanOut the partitions of the destination over which each batch is spread
- * @param authority the certificate authority to trust (PEM); empty where that of the system will do
  * @param checkpoints where checkpoints are kept; empty for memory
  * @param instances how many processors share the partitions
  * @param batch the events of a full batch
@@ -26,13 +23,12 @@ import java.util.Optional;
  * @param seed what the choice of partitions begins with
  */
 record Settings(
-        Hub source,
+        Entity source,
         int sourcePartitions,
         String consumerGroup,
-        Hub destination,
+        Entity destination,
         int fanOut,
-        Optional<Path> authority,
-        Optional<Container> checkpoints,
+        Optional<Entity> checkpoints,
         int instances,
         int batch,
         Duration maxWait,
@@ -42,91 +38,31 @@ record Settings(
         Duration expiration,
         long seed) {
 
-    /** A hub and the connection string of its namespace. */
-    record Hub(String connectionString, String name) {}
-
-    /** A blob container and the connection string of its account. */
-    record Container(String connectionString, String name) {}
-
-    /** The environment can't be followed; the message is for whoever set it. */
-    static final class SettingsException extends Exception {
-        private static final long serialVersionUID = 1L;
-
-        private SettingsException(String message) {
-            super(message);
-        }
-    }
-
-    static Settings of(Map<String, String> environment) throws SettingsException {
-        var reader = new Reader(environment);
+    static Settings of(Environment environment) {
         // A partition that failed rests until it has no owner any more.
-        long rest = Math.max(reader.whole("PARSHALL_RESTART_AFTER_MS", "0"), SHORTEST_EXPIRATION.toMillis());
+        int rest = Math.max(environment.whole("PARSHALL_RESTART_AFTER_MS", 0, 0), (int) SHORTEST_EXPIRATION.toMillis());
         return new Settings(
-                new Hub(reader.text("PARSHALL_SOURCE_CONNECTION_STRING"), reader.text("PARSHALL_SOURCE_HUB")),
-                (int) reader.positive("PARSHALL_SOURCE_PARTITIONS", null),
-                reader.text("PARSHALL_CONSUMER_GROUP", "$Default"),
-                new Hub(reader.text("PARSHALL_DESTINATION_CONNECTION_STRING"), reader.text("PARSHALL_DESTINATION_HUB")),
-                (int) reader.positive("PARSHALL_FAN_OUT", null),
-                reader.optional("PARSHALL_TLS_CA_FILE").map(Path::of),
-                reader.optional("PARSHALL_CHECKPOINT_CONNECTION_STRING")
-                        .map(string -> new Container(string, reader.text("PARSHALL_CHECKPOINT_CONTAINER", "checkpoints"))),
-                (int) reader.positive("PARSHALL_INSTANCES", "2"),
-                (int) reader.positive("PARSHALL_BATCH", "128"),
-                Duration.ofMillis(reader.positive("PARSHALL_MAX_WAIT_MS", "10")),
-                (int) reader.positive("PARSHALL_PREFETCH", "1"),
-                (int) reader.positive("PEER_BATCHES_AT_ONCE", Integer.toString(Integer.MAX_VALUE)),
-                reader.ratio("PARSHALL_FAILURE_RATIO", "0"),
-                Duration.ofMillis(reader.positive("PEER_OWNERSHIP_EXPIRATION_MS", Long.toString(rest))),
-                reader.whole("PARSHALL_SEED", "1"));
+                environment.entity("PARSHALL_SOURCE", "HUB"),
+                environment.whole("PARSHALL_SOURCE_PARTITIONS", 1),
+                environment.optional("PARSHALL_CONSUMER_GROUP").orElse("$Default"),
+                environment.entity("PARSHALL_DESTINATION", "HUB"),
+                environment.whole("PARSHALL_FAN_OUT", 1),
+                environment.optional("PARSHALL_CHECKPOINT_CONNECTION_STRING")
+                        .map(string -> new Entity(
+                                string, environment.optional("PARSHALL_CHECKPOINT_CONTAINER").orElse("checkpoints"))),
+                environment.whole("PARSHALL_INSTANCES", 1, 2),
+                environment.whole("PARSHALL_BATCH", 1, 128),
+                Duration.ofMillis(environment.whole("PARSHALL_MAX_WAIT_MS", 1, 10)),
+                environment.whole("PARSHALL_PREFETCH", 1, 1),
+                environment.whole("PEER_BATCHES_AT_ONCE", 1, Integer.MAX_VALUE),
+                environment.ratio("PARSHALL_FAILURE_RATIO"),
+                Duration.ofMillis(environment.whole("PEER_OWNERSHIP_EXPIRATION_MS", 1, rest)),
+                environment.number("PARSHALL_SEED", 1));
     }
 
     /** How often ownership is renewed and shared anew: often enough to miss a few times. */
     Duration balancingInterval() {
         return expiration.dividedBy(4);
-    }
-
-    private record Reader(Map<String, String> environment) {
-        Optional<String> optional(String name) {
-            return Optional.ofNullable(environment.get(name)).filter(text -> !text.isEmpty());
-        }
-
-        String text(String name) throws SettingsException {
-            return optional(name).orElseThrow(() -> new SettingsException(name + " is not set"));
-        }
-
-        String text(String name, String otherwise) {
-            return optional(name).orElse(otherwise);
-        }
-
-        long whole(String name, String otherwise) throws SettingsException {
-            String text = otherwise == null ? text(name) : text(name, otherwise);
-            try {
-                return Long.parseLong(text);
-            } catch (NumberFormatException e) {
-                throw new SettingsException(name + " is no whole number: " + text);
-            }
-        }
-
-        long positive(String name, String otherwise) throws SettingsException {
-            long number = whole(name, otherwise);
-            if (number < 1 || number > Integer.MAX_VALUE) {
-                throw new SettingsException(name + " is not within 1 and " + Integer.MAX_VALUE + ": " + number);
-            }
-            return number;
-        }
-
-        double ratio(String name, String otherwise) throws SettingsException {
-            String text = text(name, otherwise);
-            try {
-                double ratio = Double.parseDouble(text);
-                if (ratio >= 0 && ratio <= 1) {
-                    return ratio;
-                }
-            } catch (NumberFormatException e) {
-                // told below
-            }
-            throw new SettingsException(name + " is no number within 0 and 1: " + text);
-        }
     }
 
     /** Much less, and a pause of the garbage collector costs a partition its owner. */

@@ -4,12 +4,7 @@ import com.azure.messaging.servicebus.ServiceBusErrorContext;
 import com.azure.messaging.servicebus.ServiceBusProcessorClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
 import com.azure.messaging.servicebus.models.ServiceBusReceiveMode;
-import java.io.IOException;
-import java.io.OutputStream;
-import java.io.PrintStream;
-import java.security.GeneralSecurityException;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
+import java.util.List;
 
 /**
  * The consumer of the published queue study on the official SDK: a processor that forwards each message of one queue to
@@ -23,18 +18,10 @@ public final class Main {
 
     /** Runs until the process is told to end. */
     public static void main(String[] arguments) throws InterruptedException {
-        try {
-            run(Settings.of(System.getenv()));
-        } catch (Settings.SettingsException | IOException | GeneralSecurityException | IllegalArgumentException e) {
-            complain(e.toString());
-            System.exit(1);
-        }
+        Program.run(environment -> start(Settings.of(environment)));
     }
 
-    private static void run(Settings settings) throws IOException, GeneralSecurityException, InterruptedException {
-        if (settings.authority().isPresent()) {
-            Trust.only(settings.authority().get());
-        }
+    private static void start(Settings settings) {
         ServiceBusSenderClient sender = Namespace.of(settings.destination().connectionString())
                 .connection()
                 .sender()
@@ -52,12 +39,10 @@ public final class Main {
                 .processMessage(forwarder::forward)
                 .processError(Main::failed)
                 .buildProcessorClient();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(processor)));
+        Program.closeAtTheEnd(() -> List.of(processor::close));
         processor.start();
         Figures.tell();
-        System.out.println("ready");
-        System.out.flush();
-        new CountDownLatch(1).await();
+        Program.ready();
     }
 
     private static void failed(ServiceBusErrorContext context) {
@@ -66,33 +51,6 @@ public final class Main {
                 return;
             }
         }
-        complain(context.getErrorSource() + " of " + context.getEntityPath() + ": " + context.getException());
+        Program.complain(context.getErrorSource() + " of " + context.getEntityPath() + ": " + context.getException());
     }
-
-    private static void stop(ServiceBusProcessorClient processor) {
-        stopping = true;
-        // The SDK has complaints of its own about what it is interrupted in.
-        System.setErr(new PrintStream(OutputStream.nullOutputStream()));
-        var closing = new Thread(processor::close);
-        closing.start();
-        try {
-            TimeUnit.NANOSECONDS.timedJoin(closing, PATIENCE_NANOS);
-        } catch (InterruptedException e) {
-            // The end comes all the same.
-        }
-        // What still sends is not waited for: a message that was not completed is delivered again.
-        Runtime.getRuntime().halt(0);
-    }
-
-    private static void complain(String what) {
-        // What is under way is interrupted at the end, and that is no failure.
-        if (!stopping) {
-            System.err.println(what);
-        }
-    }
-
-    private static volatile boolean stopping;
-
-    /** How long the processor may take to close. */
-    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(5);
 }
