@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+import official
 from collector import Collector, attributes
 
 PROGRAM = os.environ["PARSHALL_BINARY"]
@@ -79,6 +80,12 @@ def main():
         check_metrics(running, collector)
         check_without_collector(running, collector)
         check_the_end(running, collector)
+        if official.PROGRAM:
+            official.check(
+                lambda endpoint: running.relay("official", HUBS.format(amqp=running.connection_string, collector=endpoint), VARIABLES),
+                lambda context: running.send("orders", ["one\n"], traceparent=context),
+                expect,
+            )
         expect(not collector.mistakes, f"what was exported is not OTLP: {collector.mistakes}")
         print(f"{len(collector.spans())} spans and {len(collector.metrics)} exports of metrics "
               f"in {time.monotonic() - began:.0f} s")
