@@ -31,8 +31,8 @@ test: ## all tests, the official-client suites included
 # Twice as many tests at a time as there are cores: many wait for a good part of their time. Doc tests would look in vain for
 # the job server that MAKEFLAGS names.
 test-rust:
-	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} compat/step rust $(CARGO) test --workspace --locked
-	MAKEFLAGS= PARSHALL_BENCH_QUICK=1 compat/step benchmarks $(CARGO) bench --workspace --locked --profile dev
+	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} compat/step rust $(CARGO) test --workspace --locked --no-fail-fast
+	MAKEFLAGS= PARSHALL_BENCH_QUICK=1 compat/step benchmarks $(CARGO) bench --workspace --locked --profile dev --no-fail-fast
 
 $(CLIENT_SUITES): test-%:
 	MAKEFLAGS= compat/step $* compat/$*/run
