@@ -156,7 +156,7 @@ impl Relay {
         }
         let progress = &mut partition.progress;
         let elapsed = progress.writing_since.take().map_or_else(Default::default, |since| now - since);
-        self.trace_checkpoint(index, elapsed, result.as_ref().err());
+        self.trace_checkpoint(index, now, elapsed, result.as_ref().err());
         let partition = &mut self.partitions[index];
         let progress = &mut partition.progress;
         if partition.state == State::Fencing {

@@ -1,10 +1,11 @@
 //! Traces of the batches that are sampled. What they show, and under which names, [`Tracing`] says.
 //!
 //! A span is made when it ends: until then a sampled batch has no more than its context, and the times are those that the
-//! metrics go by as well.
+//! metrics go by as well. The wall clock is read once per batch. All spans of a trace count from that reading, so that the parts
+//! of a batch lie within it whatever delays the thread between two spans, and whatever sets the wall clock.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use connect::checkpoint::StoreError;
 use connect::event::{Event, EventBatch};
@@ -35,6 +36,7 @@ pub(super) struct Traces {
 pub(super) struct BatchTrace {
     context: SpanContext,
     received_at: Instant,
+    clock: TraceClock,
     /// How many spans its sends have.
     sends: u32,
 }
@@ -43,20 +45,35 @@ pub(super) struct BatchTrace {
 #[derive(Clone, Copy, Debug)]
 struct Done {
     context: SpanContext,
+    clock: TraceClock,
     /// Counted as the partition does.
     tenure: u64,
     last_sequence_number: i64,
 }
 
+/// The wall clock of a trace: one reading of both clocks, from which all of its times follow.
+#[derive(Clone, Copy, Debug)]
+struct TraceClock {
+    monotonic: Instant,
+    wall: SystemTime,
+}
+
+impl TraceClock {
+    /// What the wall clock shows at `instant`, which is not before the reading.
+    fn wall(&self, instant: Instant) -> SystemTime {
+        self.wall + instant.saturating_duration_since(self.monotonic)
+    }
+}
+
 impl Traces {
-    /// Begins the trace of a batch, if it is sampled.
+    /// The context of a batch's trace, if it is sampled.
     #[inline]
-    fn begin(&mut self, batch: &EventBatch, received_at: Instant) -> Option<Box<BatchTrace>> {
+    fn begin(&mut self, batch: &EventBatch) -> Option<SpanContext> {
         let tracing = self.tracing.as_mut()?;
         let first = batch.events().first().and_then(|event| link_of(batch, event));
         let context = tracing.tracer.begin(first.map(|link| link.context))?;
         self.under_way += 1;
-        Some(Box::new(BatchTrace { context, received_at, sends: 0 }))
+        Some(context)
     }
 
     /// Whether any batch under way is sampled.
@@ -96,7 +113,10 @@ impl Relay {
     #[inline]
     pub(super) fn begin_trace(&mut self, slot: u32, received_at: Instant) {
         let in_flight = self.slots.in_flight_mut(slot);
-        in_flight.trace = self.traces.begin(&in_flight.batch, received_at);
+        in_flight.trace = self.traces.begin(&in_flight.batch).map(|context| {
+            let clock = TraceClock { monotonic: self.now, wall: self.store.now() };
+            Box::new(BatchTrace { context, received_at, clock, sends: 0 })
+        });
     }
 
     /// The present attempt of a send has ended: a span for each sampled batch that has events in it.
@@ -106,7 +126,6 @@ impl Relay {
             Some(deadline) => self.elapsed_before(deadline),
             None => self.options.retry.try_timeout,
         };
-        let now = self.store.now();
         let (sink, destination) = {
             let leader = self.sends.send(index);
             (leader.sink, leader.destination)
@@ -140,7 +159,7 @@ impl Relay {
                 operation: of_sink.operation.clone(),
                 context,
                 parent: Some(trace.context.span),
-                ended: now,
+                ended: trace.clock.wall(self.now),
                 lasted,
                 attributes,
                 links: Vec::new(),
@@ -181,7 +200,7 @@ impl Relay {
             operation: tracing.process.clone(),
             context: trace.context,
             parent: None,
-            ended: self.store.now(),
+            ended: trace.clock.wall(self.now),
             lasted: self.now.saturating_duration_since(trace.received_at),
             attributes,
             links,
@@ -195,13 +214,19 @@ impl Relay {
             let tenure = self.partitions[in_flight.partition].tenure;
             let done = self.traces.done.entry(in_flight.partition).or_default();
             if done.len() < DONE_MAX {
-                done.push(Done { context: trace.context, tenure, last_sequence_number });
+                done.push(Done { context: trace.context, clock: trace.clock, tenure, last_sequence_number });
             }
         }
     }
 
-    /// A checkpoint is written, or could not be.
-    pub(super) fn trace_checkpoint(&mut self, index: usize, lasted: Duration, error: Option<&StoreError>) {
+    /// A checkpoint is written at `now`, or could not be.
+    pub(super) fn trace_checkpoint(
+        &mut self,
+        index: usize,
+        now: Instant,
+        lasted: Duration,
+        error: Option<&StoreError>,
+    ) {
         // Mostly nothing is sampled, and a look at nothing is cheaper than a search.
         if self.traces.writing.is_empty() {
             return;
@@ -218,7 +243,7 @@ impl Relay {
                 operation: tracing.checkpoint.clone(),
                 context,
                 parent: Some(first.context.span),
-                ended: self.store.now(),
+                ended: first.clock.wall(now),
                 lasted,
                 attributes: vec![partition_id(self.partitions[index].id.0)],
                 links: others.iter().map(|other| Link::new(other.context, None)).collect(),

@@ -76,6 +76,14 @@ async fn a_batch_is_a_span_with_its_sends_and_its_checkpoint_as_parts() {
     partitions.sort();
     assert_eq!(partitions, ["0", "1"].map(|id| format!("{:?}", Some(Value::from(id)))));
     let [checkpoint] = named(&spans, "checkpoint")[..] else { panic!("{spans:?}") };
+    let began = |span: &Span| span.ended - span.lasted;
+    for send in &sends {
+        assert!(
+            began(send) >= began(process) && send.ended <= process.ended,
+            "{send:?} is not within {process:?}"
+        );
+    }
+    assert!(began(checkpoint) >= process.ended, "{checkpoint:?} covers {process:?}");
     for part in sends.into_iter().chain([checkpoint]) {
         assert_eq!((part.parent, part.context.trace), (Some(process.context.span), process.context.trace));
         assert_ne!(part.context.span, process.context.span);
