@@ -46,8 +46,21 @@ fn what_was_written_is_written_again() {
     for study in STUDIES {
         let written: Value = serde_json::from_str(&JsonReport.render(&golden(study)).unwrap()).unwrap();
         let before: Value = serde_json::from_str(&text(study)).unwrap();
-        assert_eq!(written, before, "{study}");
+        assert_eq!(written, with_empty_findings(before), "{study}");
     }
+}
+
+/// A run, a case and a trial without findings say so today. Those builds left the list out.
+fn with_empty_findings(mut results: Value) -> Value {
+    let add = |place: &mut Value| {
+        place.as_object_mut().unwrap().entry("findings").or_insert_with(|| Value::Array(Vec::new()));
+    };
+    add(&mut results);
+    for case in results["cases"].as_array_mut().unwrap() {
+        add(case);
+        case["trials"].as_array_mut().unwrap().iter_mut().for_each(add);
+    }
+    results
 }
 
 #[test]
