@@ -1,6 +1,6 @@
 //! Ends that speak Kafka: how they are written, what they reach, and what they can't have.
 
-use lab::scenario::{CaseOptions, End, EndClient, KafkaClient, Parameters, Protocol, Target};
+use lab::scenario::{CaseOptions, End, EndClient, Parameters, Protocol, Target};
 use serde_json::{Value, json};
 
 use super::topology::parameters;
@@ -344,7 +344,7 @@ fn librdkafka_reads_its_own_properties() {
     let client = "topology.load.client=librdkafka";
     let topology =
         parameters(BOTH_ENDS, &[client, "topology.load.properties.socket.nagle.disable=true"]).topology();
-    assert_eq!(topology.load.kafka.client, EndClient::Ours(KafkaClient::Librdkafka));
+    assert_eq!(topology.load.kafka.client, EndClient::Ours(lab::scenario::KafkaClient::Librdkafka));
     for (argument, message) in [
         (
             "topology.load.properties.linger.mss=1",
