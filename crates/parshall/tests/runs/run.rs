@@ -179,7 +179,8 @@ fn a_million_events_have_a_cost_in_resources_and_with_prices_in_money() {
     }
     assert!(cost["service"]["throughput_unit_seconds"].as_f64().unwrap() > 0.0, "{cost:#}");
     let operations = cost["service"]["operations"].as_f64().unwrap();
-    assert!(operations > 1_500_000.0, "each event is accepted by two hubs: {operations}");
+    // The destination alone makes a million. How many came into the source meanwhile depends on its backlog.
+    assert!(operations > 1_000_000.0, "each event is accepted by two hubs: {operations}");
     assert!(results.get("prices").is_none() && cost.get("total").is_none());
 
     let finished = bench.run(&["mine.yaml", "--prices", "prices.yaml"]);
