@@ -4,7 +4,7 @@
 //!   emulators; `place` finds what is wrong with it in either file.
 //! * `announcement` is what is printed once clients can connect; `ready_file` a file that is there from then on.
 //! * `capture` keeps what comes into hubs in files, as the service's Capture does.
-//! * `command` runs the command that the service is for.
+//! * `command` runs the command that the service is for; `standard_input` ends with the process that started the service.
 
 mod announcement;
 mod capture;
@@ -13,6 +13,7 @@ mod emulator;
 mod namespace;
 mod place;
 mod ready_file;
+mod standard_input;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ use announcement::{Announcement, Format};
 use capture::Captures;
 use namespace::{HubArgument, NamespaceSource, TopicArgument};
 use ready_file::ReadyFile;
+use standard_input::StandardInput;
 
 /// The arguments of `serve`.
 #[derive(Debug, Args)]
@@ -285,6 +287,13 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE", help_heading = "Readiness")]
     ready_file: Option<PathBuf>,
 
+    /// Stop when standard input ends, as it does when the process that holds its other end stops, however it does
+    ///
+    /// For programs that start a service and must not leave it behind, even if they are killed: they give it a pipe as
+    /// standard input, and keep the pipe open. What comes through it is ignored.
+    #[arg(long, conflicts_with = "command", help_heading = "Readiness")]
+    stop_on_stdin_close: bool,
+
     /// A command to run with the service: it has the connection strings in its environment, the service stops when it
     /// ends, and the exit status is the command's
     ///
@@ -313,6 +322,7 @@ pub(crate) fn execute(arguments: ServeArguments, quiet: bool) -> Result<Exit, Co
 
 async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     let mut signals = StopSignals::listen()?;
+    let input = arguments.stop_on_stdin_close.then(StandardInput::watch).transpose()?;
     let ready_file = arguments.ready_file.map(ReadyFile::reserve).transpose()?;
     let storage = arguments.data_dir.map(|directory| StorageConfig {
         directory,
@@ -412,7 +422,10 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     let ready = ready_file.map(|file| file.write(&text)).transpose()?;
     let exit = match arguments.command.as_slice() {
         [] => {
-            signals.next().await;
+            tokio::select! {
+                _ = signals.next() => {}
+                () = standard_input::end(input) => tracing::info!("standard input has ended"),
+            }
             Ok(Exit::Passed)
         }
         command => command::run(command, announcement.variables(), &mut signals).await,

@@ -18,6 +18,7 @@ mod serve_announcement;
 mod serve_command;
 mod serve_data;
 mod serve_queues;
+mod serve_standard_input;
 #[path = "../serving/mod.rs"]
 mod serving;
 #[path = "../stop_signals/mod.rs"]
