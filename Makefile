@@ -9,10 +9,13 @@ SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
 SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 # In the order in which they run.
 CLIENT_SUITES = test-java test-python test-javascript test-azurite test-prometheus test-otel
+# Of the packages that carry the program; the one for Rust is of the workspace, and tested with it.
+PACKAGES = python javascript java go
+PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery rest_request rest_response sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-clients $(CLIENT_SUITES) test-go test-sdk-suites bench bench-kafka bench-mirror bench-send lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
+.PHONY: help run test test-rust test-clients $(CLIENT_SUITES) test-packages $(PACKAGE_SUITES) packages test-go test-sdk-suites bench bench-kafka bench-mirror bench-send lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -26,7 +29,7 @@ run: ## the fan-out study on the embedded service: about two minutes, a table an
 test: ## all tests, the official-client suites included
 	$(CARGO) test --workspace --locked --no-run
 	$(CARGO) bench --workspace --locked --profile dev --no-run
-	$(MAKE) --jobs=2 --keep-going --no-print-directory test-rust $(CLIENT_SUITES) || { compat/failures; exit 1; }
+	$(MAKE) --jobs=2 --keep-going --no-print-directory test-rust $(CLIENT_SUITES) $(PACKAGE_SUITES) || { compat/failures; exit 1; }
 
 # Twice as many tests at a time as there are cores: many wait for a good part of their time. Doc tests would look in vain for
 # the job server that MAKEFLAGS names.
@@ -38,6 +41,11 @@ $(CLIENT_SUITES): test-%:
 	MAKEFLAGS= compat/step $* compat/$*/run
 
 test-clients: $(CLIENT_SUITES)
+
+$(PACKAGE_SUITES): test-package-%:
+	MAKEFLAGS= compat/step package-$* packages/$*/run
+
+test-packages: $(PACKAGE_SUITES) ## the packages for test suites of users, part of `test`
 
 test-go: ## the suite of the official Go client, not part of `test` (needs go)
 	compat/go/run
@@ -69,6 +77,9 @@ lint: ## rustfmt and clippy; warnings are errors
 
 dist: ## the archive that is shipped, its checksum and the image's files, in target/dist
 	.ci/dist
+
+packages: ## packages for test suites of users, in target/packages: with the program of `make dist` if that was built
+	packages/build
 
 fuzz: ## every fuzz target for FUZZ_SECONDS each (needs nightly and cargo-fuzz)
 	for target in $(FUZZ_TARGETS); do \

@@ -73,3 +73,20 @@ fn the_image_copies_what_is_built_for_it_and_its_command_is_one_of_the_program()
     assert_eq!(status, Some(2));
     assert!(stderr.contains("invalid value 'never' for '--sync"), "{stderr}");
 }
+
+#[test]
+fn the_action_and_the_packages_have_the_program_of_the_image_and_its_version() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let program = "target/dist/image/parshall";
+    for path in ["action.yml", "packages/build"] {
+        assert!(read(path).contains(program), "{path}");
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    for (path, line) in [
+        ("packages/python/pyproject.toml", format!("version = \"{version}\"")),
+        ("packages/javascript/package.json", format!("  \"version\": \"{version}\",")),
+        ("packages/java/pom.xml", format!("  <version>{version}</version>")),
+    ] {
+        assert!(read(path).lines().any(|other| other == line), "{path} has no {line}");
+    }
+}

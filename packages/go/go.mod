@@ -1,0 +1,3 @@
+module parshall/parshalltest
+
+go 1.22
