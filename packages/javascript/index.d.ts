@@ -23,7 +23,7 @@ export interface Options {
 }
 
 /** A running service. */
-export class Service implements AsyncDisposable {
+export class Service {
   private constructor();
   /** For hubs, queues and topics, over plain TCP. */
   readonly connectionString: string;
