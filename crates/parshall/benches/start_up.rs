@@ -5,6 +5,9 @@
 //! `--data-dir` alone; `restart` cases differ in what the directory holds: no events, one event per partition, and the same
 //! after a process that did not close it, so that every partition's last segment must be scanned (one trial).
 //!
+//! At the end many services are started at the same moment, as the workers of a test suite do it: the time until the last one
+//! is ready, and how much memory the largest one takes then.
+//!
 //! Prints medians with minimum and maximum. `PARSHALL_BENCH_QUICK=1` runs a token amount.
 #![expect(
     clippy::print_stdout,
@@ -12,10 +15,11 @@
     reason = "a benchmark prints, and stops at the first surprise"
 )]
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use hub::namespace::{HubConfig, Namespace, NamespaceConfig, StorageConfig};
@@ -67,6 +71,14 @@ fn main() {
         fill(&broken.path().join("data"), (hubs, partitions), 1, false);
         restart("an event in each, not closed", 1, broken.path());
     }
+    let services = if quick { 4 } else { 100 };
+    let largest = Cell::new(0);
+    report(&format!("{services} services at the same moment, all ready"), Some(floor), trials, |_| {
+        let (took, memory) = start_together(services);
+        largest.set(memory.max(largest.get()));
+        took
+    });
+    println!("{:60} {:7.1} MB", "the largest of them", largest.get() as f64 / 1e6);
 }
 
 /// Makes a data directory as a process leaves it.
@@ -113,19 +125,48 @@ fn fill(directory: &Path, (hubs, partitions): (usize, u16), events: usize, close
 /// The time until a service is ready, which is then ended.
 fn start(arguments: &[String]) -> Duration {
     let began = Instant::now();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
+    let mut child = spawn(arguments);
+    wait_until_ready(&mut child);
+    let took = began.elapsed();
+    end(child);
+    took
+}
+
+/// The time until the last of so many services is ready that are started one after the other without waiting, and the bytes
+/// that the largest of them has in memory then.
+fn start_together(services: usize) -> (Duration, u64) {
+    let began = Instant::now();
+    let mut children: Vec<Child> = (0..services).map(|_| spawn(&[])).collect();
+    children.iter_mut().for_each(wait_until_ready);
+    let took = began.elapsed();
+    let memory = children.iter().map(|child| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    });
+    let largest = memory.max().unwrap();
+    children.into_iter().for_each(end);
+    (took, largest)
+}
+
+fn spawn(arguments: &[String]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_parshall"))
         .args(["serve", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"])
         .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+fn wait_until_ready(child: &mut Child) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "Ready."), "it ended before it was ready");
-    let took = began.elapsed();
+}
+
+fn end(mut child: Child) {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     child.wait().unwrap();
-    took
 }
 
 /// Prints a case and gives its median. Each trial has a directory of its own.
