@@ -123,6 +123,8 @@ func (service *Service) run(program string, arguments []string, timeout time.Dur
 	for {
 		service.process = exec.Command(program, arguments...)
 		service.process.Stderr = service.log
+		// Ctrl-C is for the tests, which may need the service while they end.
+		service.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		input, err := service.process.StdinPipe()
 		if err != nil {
 			return err

@@ -77,7 +77,8 @@ export class Service {
   /** @private */
   async launch(program, command, timeoutMs) {
     this.#log = new Log();
-    const child = spawn(program, command, { stdio: ["pipe", "pipe", this.#log.descriptor] });
+    // In a session of its own: Ctrl-C is for the tests, which may need the service while they end.
+    const child = spawn(program, command, { stdio: ["pipe", "pipe", this.#log.descriptor], detached: true });
     this.#process = child;
     // A child that could not be started has no exit.
     this.#ended = new Promise((resolve) => {

@@ -99,6 +99,8 @@ def test_arguments_come_before_what_is_usual():
 def test_a_service_ends_with_its_block_and_leaves_nothing():
     with parshall.serve() as service:
         assert is_listening(port(service.connection_string))
+        # A terminal sends Ctrl-C to the group of the tests.
+        assert os.getpgid(service.process_id) != os.getpgrp()
     assert not is_listening(port(service.connection_string))
     service.stop()
 

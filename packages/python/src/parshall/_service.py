@@ -108,8 +108,9 @@ class Service:
         self._directory = directory
         # Without a name, so that nothing is left of it whatever happens.
         self._log = tempfile.TemporaryFile()
+        # In a session of its own: Ctrl-C is for the tests, which may need the service while they end.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0, start_new_session=True
         )
         try:
             self.announcement = json.loads(self._first_line(time.monotonic() + timeout, timeout))
