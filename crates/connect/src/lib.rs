@@ -19,6 +19,7 @@ pub mod event;
 pub mod event_hubs;
 pub mod fakes;
 mod http;
+mod hyper_client;
 mod json;
 pub mod kafka;
 pub mod partition_subset;

@@ -2,7 +2,7 @@
 //!
 //! ```yaml
 //! archive:
-//!   to: {blob: {connection_string: "${STORAGE}", container: archive, create: true}}     # or {folder: ./archive}
+//!   to: {blob: {connection_string: "${STORAGE}", container: archive, create: true}}     # or {bucket: {url: s3://archive}}, {folder: ./archive}
 //!   files: {size: 64 MiB, every: 5 min}     # or per-event
 //!   format: ndjson                          # avro or parquet; per event body or json
 //!   name: '{hub}/{partition}/{sequence_number}'
@@ -22,6 +22,7 @@ use serde::{Deserialize, Deserializer, de};
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
+use super::bucket::Bucket;
 use super::file::connection_string;
 use super::vocabulary::RetryKeys;
 use super::{ArchiveSource, SourceConfig};
@@ -47,6 +48,7 @@ pub(super) struct Archive {
 #[serde(rename_all = "snake_case")]
 enum Destination {
     Blob(Box<Container>),
+    Bucket(Box<Bucket>),
     Folder(PathBuf),
 }
 
@@ -145,6 +147,13 @@ impl Archive {
                 let advice = "name a folder; `.` is this one";
                 return Err(document.mistake(&format!("{section}.to.folder"), "the name is empty", advice));
             }
+            Destination::Bucket(bucket) => {
+                let size = match self.files {
+                    Files::PerEvent => None,
+                    Files::Rolled { size, .. } => Some(size),
+                };
+                bucket.check(document, section, size)?;
+            }
             Destination::Blob(_) | Destination::Folder(_) => {}
         }
         let key = format!("{section}.name");
@@ -209,6 +218,7 @@ impl Archive {
             Destination::Blob(blob) => {
                 format!("{}/{}", blob.connection_string.blob_endpoint, blob.container)
             }
+            Destination::Bucket(bucket) => bucket.place(),
             Destination::Folder(folder) => folder.display().to_string(),
         };
         (self.name.clone().unwrap_or_default(), place)
@@ -219,6 +229,7 @@ impl Archive {
     pub(super) fn into_config(self) -> ArchiveOptions {
         let place = match self.to {
             Destination::Folder(folder) => Place::Folder(folder),
+            Destination::Bucket(bucket) => Place::Bucket(Box::new(bucket.into_place())),
             Destination::Blob(blob) => Place::Blob(Box::new(BlobPlace {
                 missing_container: match blob.create {
                     true => MissingContainer::Create,
@@ -312,6 +323,8 @@ const EVERY_MAX: Duration = Duration::from_secs(86_400);
 
 #[cfg(test)]
 mod tests {
+    use connect::archive::{BucketCredentials, BucketPlace, BucketUrl};
+
     use super::*;
     use crate::{PipelineConfig, SinkConfig};
 
@@ -349,6 +362,35 @@ mod tests {
         assert_eq!(blobs.files, ArchiveFiles::PerEvent(EventFormat::Json));
         assert_eq!(blobs.concurrency, 7);
         assert_eq!(blobs.name.unwrap().to_string(), "x/{partition}/{sequence_number:10}");
+    }
+
+    #[test]
+    fn a_bucket_has_credentials_that_are_named_or_found() {
+        let found = archive("{to: {bucket: {url: 's3://archive/a/b', region: eu-west-1}}}");
+        let url: BucketUrl = "s3://archive/a/b".parse().unwrap();
+        let place = BucketPlace { region: Some("eu-west-1".to_owned()), ..BucketPlace::new(url) };
+        assert_eq!(
+            found,
+            ArchiveOptions {
+                files: ArchiveFiles::Rolled(Rolling::default()),
+                ..ArchiveOptions::new(Place::Bucket(Box::new(place)))
+            }
+        );
+        let named = archive(
+            "{to: {bucket: {url: 's3://archive', endpoint: 'http://localhost:9000/', access_key_id: a, secret_access_key: b}}, \
+             files: per-event}",
+        );
+        let Place::Bucket(place) = named.place else { panic!("a bucket") };
+        assert_eq!(place.endpoint.as_deref(), Some("http://localhost:9000"));
+        let key =
+            BucketCredentials::AccessKey { id: "a".to_owned(), secret: "b".into(), session_token: None };
+        assert_eq!(place.credentials, key);
+        assert!(!format!("{place:?}").contains("\"b\""), "the secret is not shown");
+        let google = archive(
+            "{to: {bucket: {url: 'gs://archive', service_account_key: '{}', memory: 1 GiB}}, files: {size: 512 MiB}}",
+        );
+        let Place::Bucket(place) = google.place else { panic!("a bucket") };
+        assert_eq!(place.credentials, BucketCredentials::ServiceAccount("{}".into()));
     }
 
     #[test]
@@ -405,6 +447,23 @@ mod tests {
             ("{to: {folder: a}, files: {every: 1 ms}}", "out of range"),
             ("{to: {folder: a}, format: body}", "not a format of these files"),
             ("{to: {folder: a}, files: per-event, format: avro}", "not a format of these files"),
+            ("{to: {bucket: {url: 'https://a/b'}}}", "neither with `s3://` nor with `gs://`"),
+            ("{to: {bucket: {url: 's3://archive/../b'}}}", "the segment `..`"),
+            ("{to: {bucket: {url: 's3://archive', endpoint: 'localhost:9000'}}}", "is not a URL"),
+            ("{to: {bucket: {url: 's3://archive', access_key_id: a}}}", "half of a key"),
+            ("{to: {bucket: {url: 's3://archive', session_token: a}}}", "without the key"),
+            ("{to: {bucket: {url: 's3://archive', service_account_key: a}}}", "has no service accounts"),
+            (
+                "{to: {bucket: {url: 'gs://archive', access_key_id: a, secret_access_key: b}}}",
+                "has no access keys",
+            ),
+            ("{to: {bucket: {url: 'gs://archive', region: a}}}", "has no region"),
+            ("{to: {bucket: {url: 's3://archive'}}, files: {size: 129 MiB}}", "more than half of the memory"),
+            ("{to: {bucket: {url: 's3://archive', memory: 1 MiB}}}", "out of range"),
+            (
+                "{to: {bucket: {url: 's3://archive', memory: 1 GiB}}, files: per-event}",
+                "nothing waits in memory",
+            ),
         ] {
             let mistake = read(text).unwrap_err();
             assert!(mistake.contains(told), "{text} gave: {mistake}");

@@ -105,6 +105,7 @@ use transform::Program;
 use vocabulary::Ownership;
 
 mod archive;
+mod bucket;
 mod connecting;
 mod dispatch;
 mod exactly_once;

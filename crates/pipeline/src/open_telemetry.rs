@@ -133,6 +133,7 @@ impl<'a> End<'a> {
                 system: None,
                 name: match &archive.place {
                     Place::Blob(blob) => &blob.container,
+                    Place::Bucket(bucket) => bucket.url.bucket(),
                     Place::Folder(folder) => folder.to_str().unwrap_or("archive"),
                 },
                 server: None,

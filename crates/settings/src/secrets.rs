@@ -4,8 +4,18 @@
 //! ends up in the log of a CI.
 
 /// What comes before a secret: the names in connection strings, signatures of URLs and the settings of clients.
-const NAMES: [&str; 7] =
-    ["sharedaccesskey", "sharedaccesssignature", "accountkey", "sig", "password", "secret", "ssl.key.pem"];
+const NAMES: [&str; 10] = [
+    "sharedaccesskey",
+    "sharedaccesssignature",
+    "accountkey",
+    "sig",
+    "password",
+    "secret",
+    "ssl.key.pem",
+    "secret_access_key",
+    "session_token",
+    "service_account_key",
+];
 
 /// `text` with each secret overwritten by asterisks. Every byte keeps its place, so that lines, columns and offsets stay true.
 pub(crate) fn masked(text: &str) -> String {
@@ -78,6 +88,10 @@ mod tests {
             ("url: https://a/b?sv=1&sig=a%2Fb&se=2", "url: https://a/b?sv=1&sig=*****&se=2"),
             ("sasl.password: \"with; some ,\"\nb: 1", "sasl.password: \"************\"\nb: 1"),
             ("{\"password\": \"pä\", \"b\": 1}", "{\"password\": \"***\", \"b\": 1}"),
+            (
+                "{access_key_id: AKIA, secret_access_key: wJ+/=, session_token: 'F w'}",
+                "{access_key_id: AKIA, secret_access_key: *****, session_token: '***'}",
+            ),
             ("password: ${PASSWORD}", "password: ${PASSWORD}"),
             ("design: 1\npassword:\nsig:", "design: 1\npassword:\nsig:"),
             ("password=a password=b", "password=* password=*"),

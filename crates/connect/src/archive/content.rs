@@ -121,7 +121,7 @@ pub(super) fn body<'a>(message: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'
     })
 }
 
-/// As long as names of blobs may be.
+/// As long as names of blobs and of objects may be.
 const NAME_BYTES_MAX: usize = 1_024;
 
 /// As many segments as names of blobs may have.

@@ -1,4 +1,4 @@
-//! Archives: events kept for good, as blobs of a container or files of a folder.
+//! Archives: events kept for good, as blobs of a container, objects of a bucket, or files of a folder.
 //!
 //! ```text
 //!   per event    hub/3/41   hub/3/42   hub/3/43   …      a blob each: its body as it is, or all that is known of it as JSON
@@ -7,7 +7,7 @@
 //!
 //! A name comes from hub, partition and sequence number, so that an event that is sent again has the name that it had before. What is there
 //! is never replaced: it is accepted if it is the same, and an error if it is something else. Parts of a name that come from an event
-//! can't lead out of the container or folder.
+//! can't lead out of the container, the prefix in a bucket, or the folder.
 //!
 //! | | |
 //! |---|---|
@@ -16,9 +16,11 @@
 //! | `per_event` | the sink that writes each event by itself |
 //! | `rolled`, `avro`, `parquet` | the sink that writes files of many events, in the layout of Event Hubs Capture and in columns |
 //! | `blob` | requests to blob storage: their heads and signatures, connections, and what refusals mean |
+//! | `bucket` | requests to S3, what speaks like it, and Google Cloud Storage |
 
 mod avro;
 mod blob;
+mod bucket;
 mod content;
 mod json;
 mod name;
@@ -27,23 +29,28 @@ mod parquet;
 mod per_event;
 mod rolled;
 
-use crate::checkpoint::StoreError;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
+
+use crate::checkpoint::StoreError;
 use crate::checkpoint::blobs::{BlobStoreOptions, Container, MissingContainer};
 use crate::service::ServiceError;
 use crate::sink::Sink;
 
+pub use bucket::{BucketService, BucketUrl, BucketUrlError};
 pub use name::{NameError, NameTemplate};
 pub use options::{
-    ArchiveFiles, ArchiveOptions, ArchiveSource, BlobPlace, EventFormat, FileFormat, Place, Rolling,
+    ArchiveFiles, ArchiveOptions, ArchiveSource, BlobPlace, BucketCredentials, BucketPlace, EventFormat,
+    FileFormat, Place, Rolling,
 };
 
 use blob::BlobLanes;
-use per_event::{PerEventBlobs, PerEventFiles};
+use bucket::{Bucket, Replaces};
+use per_event::{PerEventBlobs, PerEventFiles, PerEventObjects};
 use rolled::{FileStore, RolledFiles};
 
 /// There is something else under the name of an event.
@@ -52,11 +59,11 @@ pub const DIFFERENT_CONTENT: &str = "archive:different-content";
 /// An event can't have the name that it would get.
 pub const NAME: &str = "archive:name";
 
-/// Connects a sink that archives events of `source`: the container is there, or is made; the folder can be written to. Made within a
+/// Connects a sink that archives events of `source`: the container is there, or is made; the bucket or the folder can be written to. Made within a
 /// tokio runtime with time and I/O.
 ///
 /// # Errors
-/// When the container is not there, the service refuses or can't be reached, or the folder can't be used.
+/// When the container or bucket is not there, the service refuses or can't be reached, or the folder can't be used.
 pub async fn connect(
     options: &ArchiveOptions,
     source: &ArchiveSource,
@@ -69,6 +76,11 @@ pub async fn connect(
             let contents = content::Contents::new(naming, format);
             Box::new(PerEventBlobs::new(contents, lanes, container, options.concurrency))
         }
+        (ArchiveFiles::PerEvent(format), Place::Bucket(place)) => {
+            let bucket = Bucket::open(place, Replaces::Nothing).await?;
+            let contents = content::Contents::new(naming, format);
+            Box::new(PerEventObjects::new(contents, bucket, options.concurrency))
+        }
         (ArchiveFiles::PerEvent(format), Place::Folder(folder)) => {
             open_folder(folder).await?;
             let contents = content::Contents::new(naming, format);
@@ -76,6 +88,14 @@ pub async fn connect(
         }
         (ArchiveFiles::Rolled(rolling), Place::Blob(place)) => {
             let store = FileStore::Blobs(open_container(place).await?);
+            Box::new(RolledFiles::new(naming, rolling, store, options.concurrency))
+        }
+        (ArchiveFiles::Rolled(rolling), Place::Bucket(place)) => {
+            let store = FileStore::Bucket {
+                bucket: Bucket::open(place, Replaces::Shorter).await?,
+                requests: Arc::new(Semaphore::new(rolled::under_way_max(options.concurrency))),
+                memory: place.memory.bytes().try_into().unwrap_or(usize::MAX),
+            };
             Box::new(RolledFiles::new(naming, rolling, store, options.concurrency))
         }
         (ArchiveFiles::Rolled(rolling), Place::Folder(folder)) => {

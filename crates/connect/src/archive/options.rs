@@ -1,11 +1,14 @@
 //! What is archived, where, and under which names.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use access::Secret;
 use access::storage::StorageConnectionString;
 use units::ByteSize;
 
+use super::bucket::BucketUrl;
 use super::name::{NameTemplate, Naming};
 use crate::checkpoint::blobs::MissingContainer;
 
@@ -27,6 +30,8 @@ pub struct ArchiveOptions {
 pub enum Place {
     /// A container of blobs.
     Blob(Box<BlobPlace>),
+    /// Objects of a bucket.
+    Bucket(Box<BucketPlace>),
     /// A folder of this machine.
     Folder(PathBuf),
 }
@@ -44,6 +49,43 @@ pub struct BlobPlace {
     pub certificate_authority: Option<PathBuf>,
     /// How long one request may take, and how long connecting may.
     pub request_timeout: Duration,
+}
+
+/// A bucket of S3, of a service with its protocol, or of Google Cloud Storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketPlace {
+    /// The bucket, and what the names of its objects begin with.
+    pub url: BucketUrl,
+    /// The URL of the service; by default that of the cloud, or that of the environment.
+    pub endpoint: Option<String>,
+    /// The region that requests are signed for; by default that of the environment, or `us-east-1`.
+    pub region: Option<String>,
+    /// Who writes.
+    pub credentials: BucketCredentials,
+    /// A file of certificates (PEM) to trust instead of those of the system.
+    pub certificate_authority: Option<PathBuf>,
+    /// How much of files of many events may wait in memory: half of it until they are complete, and the rest until they are stored.
+    pub memory: ByteSize,
+    /// How long one request may take beside a second for each mebibyte that it carries.
+    pub request_timeout: Duration,
+}
+
+/// Who writes to a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BucketCredentials {
+    /// What the environment, a token of web identity, or the machine says.
+    Found,
+    /// A key of S3.
+    AccessKey {
+        /// Its public part.
+        id: String,
+        /// Its secret part.
+        secret: Secret,
+        /// The token of a session, for keys that lapse.
+        session_token: Option<Secret>,
+    },
+    /// The key of a service account of Google Cloud: its JSON.
+    ServiceAccount(Secret),
 }
 
 /// What becomes one file.
@@ -161,6 +203,35 @@ impl BlobPlace {
             missing_container: MissingContainer::default(),
             certificate_authority: None,
             request_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl BucketPlace {
+    /// The default of [`memory`](Self::memory).
+    pub const MEMORY: ByteSize = ByteSize::from_mebibytes(256);
+
+    /// A bucket of the cloud, with the credentials that are found.
+    #[must_use]
+    pub fn new(url: BucketUrl) -> Self {
+        Self {
+            url,
+            endpoint: None,
+            region: None,
+            credentials: BucketCredentials::Found,
+            certificate_authority: None,
+            memory: Self::MEMORY,
+            request_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The bucket, and the service if it is not that of the cloud.
+impl fmt::Display for BucketPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.endpoint {
+            Some(endpoint) => write!(f, "{} at {endpoint}", self.url),
+            None => write!(f, "{}", self.url),
         }
     }
 }

@@ -190,6 +190,7 @@ fn write_archive(f: &mut fmt::Formatter<'_>, archive: &ArchiveOptions) -> fmt::R
             let endpoint = &place.connection_string.blob_endpoint;
             writeln!(f, "archive      container {} at {endpoint}{missing}", place.container)?;
         }
+        Place::Bucket(place) => writeln!(f, "archive      bucket {place}")?,
         Place::Folder(folder) => writeln!(f, "archive      folder {}", folder.display())?,
     }
     let name = archive.name.clone().unwrap_or_else(|| archive.files.default_name());

@@ -218,6 +218,7 @@ impl fmt::Display for End<'_> {
                         "the sink is the archive in container {} at {}",
                         place.container, place.connection_string.blob_endpoint
                     ),
+                    Place::Bucket(place) => write!(f, "the sink is the archive in {place}"),
                     Place::Folder(folder) => write!(f, "the sink is the archive in {}", folder.display()),
                 };
             }

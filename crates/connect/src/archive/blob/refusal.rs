@@ -15,7 +15,7 @@ use crate::service::ServiceError;
 use crate::sink::ErrorClass;
 
 /// See the module. The condition is the service's code.
-pub(super) fn judge(refusal: &Refusal<'_>) -> ServiceError {
+pub(in crate::archive) fn judge(refusal: &Refusal<'_>) -> ServiceError {
     let &Refusal { status, retry_after, code, body } = refusal;
     let text = String::from_utf8_lossy(body);
     let element = |name: &str| {

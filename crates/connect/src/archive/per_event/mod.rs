@@ -1,13 +1,15 @@
-//! Each event by itself, as a blob or a file.
+//! Each event by itself, as a blob, an object or a file.
 //!
 //! Nothing is ordered, and each event has its own outcome. Requests of a burst wait in a queue for connections, so that the engine hands over
 //! what it has without asking for each; the queue is so short that nothing in it is given up before its turn.
 
 mod blobs;
 mod files;
+mod objects;
 
 pub(super) use blobs::PerEventBlobs;
 pub(super) use files::PerEventFiles;
+pub(super) use objects::PerEventObjects;
 
 /// How many events may wait for so many writers.
 fn queue_max(concurrency: usize) -> usize {

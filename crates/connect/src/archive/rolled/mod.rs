@@ -7,11 +7,15 @@
 //!              stored, seen by nobody ─▶ all blocks of a complete file are ─▶ it gets its name ─▶ stored through its last event
 //! ```
 //!
+//! To a bucket nothing goes before the file is complete: its blocks are kept until then, in memory that is bounded (`kept`).
+//!
 //! A file is complete when it is long enough, when its first event has been in it long enough, or when nothing more comes. Its name has the
 //! number of its first event. Files of a partition may get their names in any order; stored is what has no gap before it. If a file can't be
 //! stored, all that is not stored of its partition is lost, and said to be so: the engine begins again at its checkpoint, which is the end
 //! of the last file, so the next file has the same name.
 
+mod kept;
+mod shared;
 mod store;
 mod writer;
 
@@ -24,6 +28,7 @@ use amqp::DecodeError;
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
+use super::bucket::refusal::NO_BUCKET;
 use super::name::{Named, Naming};
 use super::options::Rolling;
 use crate::alarm::Alarm;
@@ -35,6 +40,7 @@ use crate::sink::{
     StoredThrough, hand_over,
 };
 
+use kept::{KeptBlocks, Memory};
 pub(super) use store::FileStore;
 use store::{NewFile, Span};
 use writer::FileWriter;
@@ -54,6 +60,8 @@ pub(super) struct RolledFiles {
     /// Blocks that are being stored, and how many may be.
     blocks: usize,
     blocks_max: usize,
+    /// Those that are kept.
+    memory: Memory,
     /// Counts files.
     files: u64,
     outcomes: Vec<SendOutcome>,
@@ -79,6 +87,8 @@ struct Unstored {
     is_complete: bool,
     blocks: u32,
     blocks_stored: u32,
+    /// Blocks that are stored with the name alone.
+    kept: KeptBlocks,
     is_stored: bool,
 }
 
@@ -106,7 +116,6 @@ impl RolledFiles {
         Self {
             naming,
             rolling,
-            store,
             retry: RetryPolicy {
                 attempts: ATTEMPTS,
                 delay: std::time::Duration::from_millis(200),
@@ -118,7 +127,9 @@ impl RolledFiles {
             alarm: Alarm::new(),
             work: FuturesUnordered::new(),
             blocks: 0,
-            blocks_max: concurrency.clamp(1, BLOCKS_MAX),
+            blocks_max: under_way_max(concurrency),
+            memory: Memory::new(store.memory()),
+            store,
             files: 0,
             outcomes: Vec::new(),
             stored: Vec::new(),
@@ -143,7 +154,8 @@ impl RolledFiles {
                     partition_key: batch.partition_key(first),
                 },
             );
-            rolled.begin(NewFile::new(self.files, name, self.rolling.format), first);
+            let file = NewFile::new(self.files, name, self.rolling.format);
+            rolled.begin(file, first, KeptBlocks::new(self.memory.clone()));
             let deadline = tokio::time::Instant::now().into_std() + self.rolling.every;
             self.deadlines.push(partition.0, deadline);
         }
@@ -173,6 +185,7 @@ impl RolledFiles {
             self.complete(partition);
         } else if open.writer.ready() >= BLOCK_BYTES {
             self.store_block(partition);
+            self.make_room();
         }
         Ok(())
     }
@@ -210,10 +223,16 @@ impl RolledFiles {
             return;
         }
         // Memory that is not touched costs nothing, where this was the last block of the file.
-        let content = Bytes::from(open.writer.take(block_memory()));
+        let content = open.writer.take(block_memory());
         let (offset, index) = (open.before, file.blocks);
         open.before += content.len() as u64;
         file.blocks += 1;
+        if self.store.keeps_blocks() {
+            file.blocks_stored += 1;
+            file.kept.push(content);
+            return;
+        }
+        let content = Bytes::from(content);
         self.blocks += 1;
         let (store, new, retry) = (self.store.clone(), Arc::clone(&file.file), self.retry);
         self.work.push(Box::pin(async move {
@@ -221,6 +240,30 @@ impl RolledFiles {
                 store::again(&retry, &new, || store.store_block(&new, index, offset, content.clone())).await;
             Finished { partition, file: new.id, is_block: true, result }
         }));
+    }
+
+    /// Lets the longest files be complete until those that are open have no more memory than they may.
+    fn make_room(&mut self) {
+        let mut open: Vec<_> = self
+            .partitions
+            .iter()
+            .filter_map(|(partition, rolled)| {
+                let file = rolled.files.back().filter(|_| rolled.open.is_some())?;
+                Some((file.kept.bytes(), *partition))
+            })
+            .collect();
+        let mut bytes: usize = open.iter().map(|(bytes, _)| bytes).sum();
+        open.sort_unstable();
+        while bytes > self.memory.open_max()
+            && let Some((length, partition)) = open.pop()
+        {
+            tracing::debug!(
+                partition = partition.0,
+                "a file of the archive is complete early: the memory is used up"
+            );
+            bytes -= length;
+            self.complete(partition);
+        }
     }
 
     /// Gives a file its name once all of its blocks are stored.
@@ -232,10 +275,16 @@ impl RolledFiles {
         }
         let (store, new, retry) = (self.store.clone(), Arc::clone(&file.file), self.retry);
         let (span, blocks) = (file.span, file.blocks);
+        let kept = Arc::new(std::mem::replace(&mut file.kept, KeptBlocks::new(self.memory.clone())));
         self.work.push(Box::pin(async move {
-            let result = store::again(&retry, &new, || store.give_name(&new, blocks, span)).await;
+            let result = store::again(&retry, &new, || store.give_name(&new, blocks, &kept, span)).await;
             Finished { partition, file: new.id, is_block: false, result }
         }));
+    }
+
+    /// Whether as much is being stored as may be.
+    fn is_busy(&self) -> bool {
+        self.blocks >= self.blocks_max || self.memory.is_full()
     }
 
     fn finished(&mut self, finished: Finished) {
@@ -245,7 +294,7 @@ impl RolledFiles {
         let Some(rolled) = self.partitions.get_mut(&partition) else { return };
         let Some(file) = rolled.files.iter_mut().find(|file| file.file.id == id) else { return };
         if let Err(error) = result {
-            if error.condition == store::NO_CONTAINER {
+            if [shared::NO_CONTAINER, NO_BUCKET].contains(&error.condition.as_str()) {
                 let SendError { condition, description, .. } = &error;
                 let (condition, description) = (condition.clone(), description.clone());
                 self.failure = Some(SinkError { condition, description });
@@ -312,14 +361,14 @@ impl Sink for RolledFiles {
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         self.drive(context);
-        match self.blocks < self.blocks_max {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
+        match self.is_busy() {
+            true => Poll::Pending,
+            false => Poll::Ready(Ok(())),
         }
     }
 
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
-        if self.blocks >= self.blocks_max {
+        if self.is_busy() {
             return Err(SinkBusy);
         }
         let result = self.append(&outgoing);
@@ -361,7 +410,7 @@ impl Sink for RolledFiles {
 }
 
 impl Rolled {
-    fn begin(&mut self, file: NewFile, first: &Event) {
+    fn begin(&mut self, file: NewFile, first: &Event, kept: KeptBlocks) {
         let writer = FileWriter::begin(file.format, &file.name, block_memory());
         self.open = Some(Open { writer, before: 0 });
         self.files.push_back(Unstored {
@@ -376,9 +425,15 @@ impl Rolled {
             is_complete: false,
             blocks: 0,
             blocks_stored: 0,
+            kept,
             is_stored: false,
         });
     }
+}
+
+/// So many blocks, or files from memory, are being stored at most.
+pub(super) fn under_way_max(concurrency: usize) -> usize {
+    concurrency.clamp(1, BLOCKS_MAX)
 }
 
 /// Memory for a block, and what the send that fills it may have beyond.

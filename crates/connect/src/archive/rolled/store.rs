@@ -3,11 +3,12 @@
 //! | | blocks | the name |
 //! |---|---|---|
 //! | a container | Put Block, with identifiers of this writing alone | Put Block List, on condition that there is no blob |
+//! | a bucket | kept in memory | one request with all of them, on condition that there is no object |
 //! | a folder | written into `.NAME.….partial` | synced, renamed, and the folder is synced |
 //!
-//! What is there begins with the same event if it was written before a crash, or given up and written all the same. The metadata of a blob tells
-//! its last event; of files with the same beginning the longer one has more events. If it has all events of the new file, that is not needed;
-//! if it has fewer, it is replaced, a blob on condition that nobody else has done so. So a relay that does not know yet that the partition is
+//! What is there begins with the same event if it was written before a crash, or given up and written all the same. The metadata of a blob or
+//! an object tells its last event; of files with the same beginning the longer one has more events. If it has all events of the new file, that is not needed;
+//! if it has fewer, it is replaced, a blob or an object on condition that nobody else has done so. So a relay that does not know yet that the partition is
 //! another's can't take events out of the archive. To a folder one relay alone writes.
 
 use std::fs::{self, File, OpenOptions};
@@ -16,15 +17,18 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use units::mix;
 
+use super::kept::KeptBlocks;
+use super::shared::{BlobOfBlocks, ObjectOfBlocks, of_store, settle};
+use crate::archive::bucket::Bucket;
 use crate::archive::options::FileFormat;
-use crate::archive::{DIFFERENT_CONTENT, parquet, words};
-use crate::checkpoint::StoreError;
-use crate::checkpoint::blobs::{BlobProperties, Condition, Container};
+use crate::archive::{DIFFERENT_CONTENT, parquet};
+use crate::checkpoint::blobs::Container;
 use crate::retry::RetryPolicy;
 use crate::sink::{ErrorClass, SendError};
 
@@ -32,6 +36,13 @@ use crate::sink::{ErrorClass, SendError};
 #[derive(Clone, Debug)]
 pub(in crate::archive) enum FileStore {
     Blobs(Container),
+    Bucket {
+        bucket: Bucket,
+        /// In bytes, for blocks that are kept.
+        memory: usize,
+        /// How many objects are being put at most.
+        requests: Arc<Semaphore>,
+    },
     Folder {
         root: Arc<Path>,
         /// Keeps others away as long as it is open; and within this process, who gives a file its name.
@@ -70,11 +81,11 @@ impl NewFile {
     }
 
     /// The identifier of a block. Those of a blob are equally long.
-    fn block(&self, index: u32) -> Vec<u8> {
+    pub(super) fn block(&self, index: u32) -> Vec<u8> {
         format!("{:016x}{index:08}", self.nonce).into_bytes()
     }
 
-    fn content_type(&self) -> &'static str {
+    pub(super) fn content_type(&self) -> &'static str {
         match self.format {
             FileFormat::Ndjson => "application/x-ndjson",
             FileFormat::Avro => "avro/binary",
@@ -92,7 +103,20 @@ impl NewFile {
 }
 
 impl FileStore {
-    /// Stores a block, which begins at this byte of the file.
+    /// Whether blocks are kept until their file is complete.
+    pub(super) const fn keeps_blocks(&self) -> bool {
+        matches!(self, Self::Bucket { .. })
+    }
+
+    /// How much of them may be kept, in bytes.
+    pub(super) const fn memory(&self) -> usize {
+        match self {
+            Self::Bucket { memory, .. } => *memory,
+            Self::Blobs(_) | Self::Folder { .. } => usize::MAX,
+        }
+    }
+
+    /// Stores a block, which begins at this byte of the file, unless it is [kept](Self::keeps_blocks).
     pub(super) async fn store_block(
         &self,
         file: &Arc<NewFile>,
@@ -105,6 +129,7 @@ impl FileStore {
                 let stored = container.stage(&file.name, &file.block(index), content).await;
                 stored.map_err(|error| of_store(&error))
             }
+            Self::Bucket { .. } => Ok(()),
             Self::Folder { root, .. } => {
                 let (root, file) = (Arc::clone(root), Arc::clone(file));
                 on_disk(move || {
@@ -116,15 +141,22 @@ impl FileStore {
         }
     }
 
-    /// Gives a file its name, all blocks being stored.
+    /// Gives a file its name, all blocks being stored, or kept.
     pub(super) async fn give_name(
         &self,
         file: &Arc<NewFile>,
         blocks: u32,
+        kept: &Arc<KeptBlocks>,
         span: Span,
     ) -> Result<(), SendError> {
         match self {
-            Self::Blobs(container) => commit(container, file, blocks, span).await,
+            Self::Blobs(container) => {
+                settle(&BlobOfBlocks { container, file, blocks, span }, file, span).await
+            }
+            Self::Bucket { bucket, requests, .. } => {
+                let _one = requests.acquire().await;
+                settle(&ObjectOfBlocks { bucket, file, kept, span }, file, span).await
+            }
             Self::Folder { root, lock } => {
                 let (root, lock, file) = (Arc::clone(root), Arc::clone(lock), Arc::clone(file));
                 on_disk(move || {
@@ -171,8 +203,14 @@ where
         };
         failures += 1;
         let is_wanted = !file.is_discarded.load(Ordering::Relaxed);
-        match policy.delay_after(failures, file.id) {
-            Some(delay) if error.class == ErrorClass::Retryable && is_wanted => {
+        let asked = match error.class {
+            ErrorClass::Retryable => Some(Duration::ZERO),
+            ErrorClass::Throttled { retry_after } => Some(retry_after),
+            ErrorClass::Fatal | ErrorClass::TooLarge => None,
+        };
+        match policy.delay_after(failures, file.id).zip(asked) {
+            Some((delay, asked)) if is_wanted => {
+                let delay = delay.max(asked);
                 tracing::debug!(%error, "a file of the archive is tried again");
                 tokio::time::sleep(delay).await;
             }
@@ -181,52 +219,20 @@ where
     }
 }
 
-/// Makes a blob of its blocks.
-async fn commit(container: &Container, file: &NewFile, blocks: u32, span: Span) -> Result<(), SendError> {
-    let metadata = || {
-        let pairs = [
-            (FIRST, span.first.to_string()),
-            (LAST, span.last.to_string()),
-            (COUNT, span.count.to_string()),
-            (ENQUEUED, span.enqueued_ms.to_string()),
-        ];
-        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-    };
-    let mut before: Option<BlobProperties> = None;
-    for _ in 0..COMMITS_MAX {
-        let condition = match &before {
-            None => Condition::Absent,
-            Some(blob) => Condition::Unchanged(&blob.etag),
-        };
-        let list = (0..blocks).map(|index| file.block(index)).collect();
-        let committed = container.commit(&file.name, list, metadata(), file.content_type(), condition).await;
-        if committed.map_err(|error| of_store(&error))? {
-            return Ok(());
-        }
-        before = container.properties(&file.name).await.map_err(|error| of_store(&error))?;
-        let Some(blob) = &before else { continue };
-        let number = |name: &str| blob.metadata.get(name).and_then(|text| text.parse::<i64>().ok());
-        if (number(FIRST), number(ENQUEUED)) != (Some(span.first), Some(span.enqueued_ms)) {
-            return Err(different(&file.name));
-        }
-        if number(LAST).is_some_and(|last| last >= span.last) {
-            return Ok(());
-        }
-    }
-    Err(SendError {
-        class: ErrorClass::Retryable,
-        condition: "archive:contended".to_owned(),
-        description: format!("others write `{}`, too", file.name),
-    })
+async fn on_disk(work: impl FnOnce() -> Result<(), SendError> + Send + 'static) -> Result<(), SendError> {
+    let done = on_another_thread(work).await;
+    done.unwrap_or_else(|| Err(of_disk(Path::new(""), &ErrorKind::Interrupted.into())))
 }
 
-async fn on_disk(work: impl FnOnce() -> Result<(), SendError> + Send + 'static) -> Result<(), SendError> {
+/// None if the runtime ends before.
+pub(super) async fn on_another_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
+        Ok(done) => Some(done),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends.
-            Err(_) => Err(of_disk(Path::new(""), &ErrorKind::Interrupted.into())),
+            Err(_) => None,
         },
     }
 }
@@ -319,15 +325,6 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn of_store(error: &StoreError) -> SendError {
-    let (class, condition) = match error {
-        StoreError::Unavailable { .. } => (ErrorClass::Retryable, "archive:blob"),
-        StoreError::NoContainer { .. } => (ErrorClass::Fatal, NO_CONTAINER),
-        _ => (ErrorClass::Fatal, "archive:blob"),
-    };
-    SendError { class, condition: condition.to_owned(), description: words(error) }
-}
-
 fn of_disk(path: &Path, error: &io::Error) -> SendError {
     SendError {
         class: ErrorClass::Retryable,
@@ -336,25 +333,13 @@ fn of_disk(path: &Path, error: &io::Error) -> SendError {
     }
 }
 
-fn different(name: &str) -> SendError {
+pub(super) fn different(name: &str) -> SendError {
     SendError {
         class: ErrorClass::Fatal,
         condition: DIFFERENT_CONTENT.to_owned(),
         description: format!("`{name}` is there and does not begin with the same event"),
     }
 }
-
-/// The container is gone, and with it all that is to be stored.
-pub(super) const NO_CONTAINER: &str = "ContainerNotFound";
-
-/// Metadata of blobs.
-const FIRST: &str = "first";
-const LAST: &str = "last";
-const COUNT: &str = "count";
-const ENQUEUED: &str = "enqueued";
-
-/// Each time somebody else was faster.
-const COMMITS_MAX: u32 = 5;
 
 /// The time of the first event in a file of lines.
 const TIME: &[u8] = b",\"enqueued_time\":";

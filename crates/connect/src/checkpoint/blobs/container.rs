@@ -35,6 +35,7 @@ use super::options::BlobStoreOptions;
 use super::shared_key::SharedKeyPolicy;
 use super::transport::HyperTransport;
 use crate::checkpoint::{ETag, StoreError};
+use crate::hyper_client::causes;
 
 /// A container of blobs.
 #[derive(Clone)]
@@ -282,6 +283,7 @@ impl Container {
 
     fn failed(&self, error: &azure_core::Error) -> StoreError {
         let place = &self.place;
+        // Signatures travel in URLs, which none of these errors shows.
         let Some(status) = error.http_status() else {
             let reason = format!("{place}: {}", causes(error));
             return match error.kind() {
@@ -332,21 +334,6 @@ fn code(error: &azure_core::Error) -> Option<&str> {
         ErrorKind::HttpResponse { error_code, .. } => error_code.as_deref(),
         _ => None,
     }
-}
-
-/// An error with its causes. Signatures travel in URLs, which none of these errors shows.
-fn causes(error: &azure_core::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// An ETag has quotes in headers and none in listings.

@@ -4,7 +4,6 @@
 //! needs is little: empty requests, short replies, connections that stay open, and an end to waiting.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,18 +12,14 @@ use azure_core::http::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::{ClientConfig, RootCertStore};
 
 use crate::certificates;
+use crate::hyper_client::{HyperClient, hyper_client};
 
 /// Sends requests over connections that it keeps.
 #[derive(Debug)]
 pub(super) struct HyperTransport {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: HyperClient<Full<Bytes>>,
     timeout: Duration,
 }
 
@@ -35,30 +30,11 @@ impl HyperTransport {
         certificate_authority: Option<&Path>,
         timeout: Duration,
     ) -> Result<Self, String> {
-        let roots = match tls {
-            true => certificates::trusted(certificate_authority)?,
-            false => RootCertStore::empty(),
+        let tls = match tls {
+            true => certificates::client_config(certificate_authority)?,
+            false => certificates::trusting_nobody()?,
         };
-        // The provider is named, so that another crate's choice of features cannot make it ambiguous.
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(timeout));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(config)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(connector);
+        let client = hyper_client(&tls, timeout);
         Ok(Self { client, timeout })
     }
 
@@ -109,9 +85,6 @@ fn to_http(request: &Request) -> Result<http::Request<Full<Bytes>>, Error> {
         .body(Full::new(body))
         .map_err(|error| Error::with_error(ErrorKind::Other, error, "the request can't be written"))
 }
-
-/// Services close idle connections after minutes; we do before them.
-const IDLE: Duration = Duration::from_secs(50);
 
 /// A page of a listing has at most 5,000 blobs, of some 700 bytes each.
 const LONGEST_REPLY: usize = 16 << 20;

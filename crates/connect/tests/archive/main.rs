@@ -1,6 +1,9 @@
-//! Archives of events: in containers of the embedded service, of which each can fail as a test says, and in folders.
+//! Archives of events: in containers of the embedded service, of which each can fail as a test says, in folders, and in buckets (`buckets`).
 
 #![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
+
+mod bucket_server;
+mod buckets;
 
 use std::future::poll_fn;
 use std::path::Path;
