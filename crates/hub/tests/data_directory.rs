@@ -389,7 +389,7 @@ fn served(namespace: &Namespace) -> Vec<(String, u64)> {
         let count = end - stats.begin_sequence_number;
         served.push((hub.name().to_owned(), count));
     }
-    for entity in namespace.queues().map_or_else(Vec::new, |queues| queues.entities()) {
+    for entity in namespace.queues().entities() {
         match entity {
             Entity::Queue(queue) => served.push((queue.name().to_owned(), queue.counts().active)),
             Entity::Topic(topic) => served.extend(topic.subscriptions().iter().map(|each| {

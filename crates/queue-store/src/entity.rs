@@ -31,7 +31,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Entity {
     state: Mutex<EntityState>,
     deadlines: Arc<Deadlines>,
-    pub(super) status: EntityStatus,
     /// Whether the forwarder is waiting for notifications.
     pub(super) notifies_forwarder: AtomicBool,
 }
@@ -40,8 +39,10 @@ pub(super) struct Entity {
 #[derive(Debug)]
 pub(super) struct EntityState {
     pub(super) queues: Vec<QueueState>,
-    /// The rules of a topic's subscriptions.
+    /// The rules of a topic's subscriptions, vacant where one was deleted.
     pub(super) rules: Vec<SubscriptionRules>,
+    /// How many subscriptions there are.
+    subscriptions: u64,
     pub(super) is_topic: bool,
     pub(super) size_limit: u64,
     pub(super) effects: Effects,
@@ -55,13 +56,8 @@ pub(super) struct EntityState {
 }
 
 impl Entity {
-    pub(super) fn new(state: EntityState, status: EntityStatus, deadlines: Arc<Deadlines>) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::new(state),
-            deadlines,
-            status,
-            notifies_forwarder: AtomicBool::new(true),
-        })
+    pub(super) fn new(state: EntityState, deadlines: Arc<Deadlines>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(state), deadlines, notifies_forwarder: AtomicBool::new(true) })
     }
 
     /// Does what is due, then `work`, and makes it whole. The commit is that of all of it.
@@ -138,19 +134,11 @@ impl EntityState {
     ) -> Self {
         let mut states = Vec::with_capacity(queues.len() * QUEUES_OF_ONE);
         for (options, name) in &queues {
-            let mut add = |policy: Policy, window: Option<i64>| {
-                let queue = states.len() as u32;
-                let history = window.map(History::new);
-                states.push(QueueState::new(queue, policy, history));
-            };
-            let policy = Policy::of(options);
-            add(policy, options.duplicate_detection.map(milliseconds));
-            let forwards = options.forward_dead_lettered_messages_to.is_some();
-            add(Policy::of_dead_letters(options, name, forwards), None);
-            add(Policy::of_dead_letters(options, name, false), None);
+            states.extend(queues_of_one(states.len(), options, name));
         }
         Self {
             queues: states,
+            subscriptions: rules.len() as u64,
             rules,
             is_topic,
             size_limit,
@@ -170,7 +158,7 @@ impl EntityState {
 
     /// How many copies there will be of a message that waits in here, if each subscription takes one.
     pub(super) fn copies(&self) -> u64 {
-        (self.rules.len() as u64).max(1)
+        self.subscriptions.max(1)
     }
 
     /// Makes it durable, from now on.
@@ -178,6 +166,90 @@ impl EntityState {
         self.journal = Some(journal);
         self.effects = Effects::new(true);
         self.next_deadline = self.queues.iter().map(QueueState::next_deadline).min().unwrap_or(NEVER);
+    }
+
+    /// Whether messages may be sent, and whether they may be received, as far as it is about the entity as a whole.
+    pub(super) fn status(&self) -> EntityStatus {
+        self.queues[0].ledger.policy.status
+    }
+
+    /// Adds a subscription, whose path is `path` and for which the journal has `name`. The place of its rules.
+    pub(super) fn add_subscription(
+        &mut self,
+        options: &QueueOptions,
+        (path, name): (&Arc<str>, String),
+        rules: SubscriptionRules,
+    ) -> usize {
+        // What is still to be written of the queue that was there must not be taken for news of the one to come.
+        let may_reuse = self.effects.changes.list.is_empty();
+        let vacant = self.rules.iter().position(SubscriptionRules::is_vacant).filter(|_| may_reuse);
+        let place = vacant.unwrap_or(self.rules.len());
+        let first = (place + 1) * QUEUES_OF_ONE;
+        let states = queues_of_one(first, options, path);
+        match vacant {
+            Some(place) => {
+                self.rules[place] = rules;
+                for (vacant, state) in self.queues[first..].iter_mut().zip(states) {
+                    *vacant = state;
+                }
+            }
+            None => {
+                self.rules.push(rules);
+                self.queues.extend(states);
+            }
+        }
+        self.subscriptions += 1;
+        if let Some(journal) = &mut self.journal {
+            journal.add_subscription(first, name, &mut self.effects.changes);
+        }
+        place
+    }
+
+    /// Removes the subscription whose rules are at `place`, with its messages.
+    pub(super) fn remove_subscription(&mut self, place: usize, name: &str) {
+        self.rules[place] = SubscriptionRules::vacant();
+        self.subscriptions -= 1;
+        let first = (place + 1) * QUEUES_OF_ONE;
+        for queue in &mut self.queues[first..first + QUEUES_OF_ONE] {
+            queue.vacate(&mut self.effects);
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.remove_subscription(name, &mut self.effects.changes);
+        }
+    }
+
+    /// Removes everything that is in it.
+    pub(super) fn retire(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            journal.retire();
+        }
+        for queue in &mut self.queues {
+            queue.vacate(&mut self.effects);
+        }
+        self.effects.changes = super::changes::Changes::default();
+    }
+
+    /// Gives the queue at `place` and its dead letters these options, and has everyone look who waits there.
+    pub(super) fn set_options(&mut self, place: usize, options: QueueOptions) {
+        let options = Arc::new(options);
+        for beside in 0..QUEUES_OF_ONE {
+            let queue = &mut self.queues[place + beside];
+            let source = queue.ledger.policy.dead_letter_source.take();
+            queue.ledger.policy = Policy::beside(beside, &options, source);
+            queue.options = options_beside(beside, &options);
+            queue.ledger.waiters.wake_everyone(&mut self.effects.wakers);
+        }
+        let window = options.duplicate_detection.map(milliseconds);
+        if let (Some(history), Some(window)) = (&mut self.queues[place].ledger.history, window) {
+            history.set_window(window);
+        }
+        if place == 0 {
+            self.size_limit = options.size_limit.bytes();
+            // What holds for a topic holds for its subscriptions.
+            for queue in &mut self.queues[QUEUES_OF_ONE..] {
+                queue.ledger.waiters.wake_everyone(&mut self.effects.wakers);
+            }
+        }
     }
 
     /// Why nothing can be done at present, if it can't.
@@ -259,9 +331,60 @@ impl EntityState {
     }
 }
 
+/// A queue that is the first of its three at `first`, its dead letters, and those that can't be forwarded.
+fn queues_of_one(first: usize, options: &QueueOptions, name: &Arc<str>) -> [QueueState; QUEUES_OF_ONE] {
+    let options = Arc::new(options.clone());
+    std::array::from_fn(|beside| {
+        let window = options.duplicate_detection.filter(|_| beside == 0);
+        let source = (beside > 0).then(|| Arc::clone(name));
+        QueueState::new(
+            (first + beside) as u32,
+            Policy::beside(beside, &options, source),
+            window.map(milliseconds).map(History::new),
+            options_beside(beside, &options),
+        )
+    })
+}
+
+/// What of these options applies to the queue, or to a dead-letter queue of it.
+fn options_beside(beside: usize, options: &Arc<QueueOptions>) -> Arc<QueueOptions> {
+    if beside == 0 {
+        return Arc::clone(options);
+    }
+    Arc::new(QueueOptions {
+        maximum_delivery_count: u32::MAX,
+        default_time_to_live: None,
+        dead_lettering_on_expiration: false,
+        requires_session: false,
+        duplicate_detection: None,
+        forward_to: None,
+        forward_dead_lettered_messages_to: None,
+        ..QueueOptions::clone(options)
+    })
+}
+
+impl QueueState {
+    /// Drops what is in it, and has everyone look who waits there.
+    fn vacate(&mut self, effects: &mut Effects) {
+        self.ledger.waiters.wake_everyone(&mut effects.wakers);
+        let policy = Policy { forwards: false, ..self.ledger.policy.clone() };
+        *self = Self::new(self.ledger.queue, policy, None, Arc::clone(&self.options));
+    }
+}
+
 impl Policy {
+    /// That of a queue with these options, or of its dead letters, whose source is `source`.
+    fn beside(beside: usize, options: &QueueOptions, source: Option<Arc<str>>) -> Self {
+        let forwards = beside == DEAD_LETTERS && options.forward_dead_lettered_messages_to.is_some();
+        match source {
+            None => Self::of(options),
+            Some(source) => Self::of_dead_letters(options, source, forwards),
+        }
+    }
+
     fn of(options: &QueueOptions) -> Self {
         Self {
+            status: options.status,
             lock_duration: milliseconds(options.lock_duration),
             maximum_delivery_count: options.maximum_delivery_count,
             time_to_live: options.default_time_to_live.map_or(NEVER, milliseconds),
@@ -273,14 +396,15 @@ impl Policy {
     }
 
     /// Dead letters stay until somebody settles them.
-    fn of_dead_letters(options: &QueueOptions, source: &Arc<str>, forwards: bool) -> Self {
+    fn of_dead_letters(options: &QueueOptions, source: Arc<str>, forwards: bool) -> Self {
         Self {
+            status: options.status,
             lock_duration: milliseconds(options.lock_duration),
             maximum_delivery_count: u32::MAX,
             time_to_live: NEVER,
             dead_letters_expired: false,
             requires_session: false,
-            dead_letter_source: Some(Arc::clone(source)),
+            dead_letter_source: Some(source),
             forwards,
         }
     }

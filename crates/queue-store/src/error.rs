@@ -59,6 +59,9 @@ pub enum QueueError {
     /// The owner has switched it off: `com.microsoft:entity-disabled`.
     #[error("the entity is not enabled for this: its status is {0:?}")]
     Disabled(EntityStatus),
+    /// It was deleted while it was in use: `amqp:not-found`.
+    #[error("the messaging entity could not be found: it was deleted")]
+    Deleted,
     /// Nobody sends to dead-letter queues or subscriptions: `amqp:not-allowed`.
     #[error("messages can't be sent to a dead-letter queue or to a subscription")]
     SendingNotAllowed,

@@ -26,8 +26,10 @@ use std::time::Duration;
 /// What takes messages from one queue to another entity.
 #[derive(Debug)]
 pub(super) struct Forwarder {
+    /// The queue, or its dead letters.
     source: Arc<Queue>,
-    target: String,
+    /// Whose options say where they go.
+    owner: Arc<Queue>,
     /// Sent on, and not yet known to be safe there.
     under_way: Vec<(Vec<LockToken>, CommitNumber)>,
     /// How many messages are sent on at once: fewer after they were refused.
@@ -38,28 +40,51 @@ pub(super) struct Forwarder {
 impl Forwarder {
     /// The forwarders of a queue and of its dead letters.
     pub(super) fn of(queue: &Arc<Queue>) -> impl Iterator<Item = Self> {
-        let options = queue.options();
-        let own = options.forward_to.clone().map(|to| (Arc::clone(queue), to));
-        let to = options.forward_dead_lettered_messages_to.clone();
-        let dead_letters = queue.dead_letters().cloned().zip(to);
-        own.into_iter().chain(dead_letters).map(|(source, target)| Self {
+        let dead_letters = queue.dead_letters().cloned();
+        let forwarders = [Some(Arc::clone(queue)), dead_letters].into_iter().flatten().map(|source| Self {
             source,
-            target,
+            owner: Arc::clone(queue),
             under_way: Vec::new(),
             batch: BATCH,
             deliveries: Deliveries::new(),
-        })
+        });
+        forwarders.filter(|forwarder| forwarder.target().is_some())
+    }
+
+    /// Whether it takes messages from the same queue.
+    pub(super) fn has_source_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.source, &other.source)
+    }
+
+    /// Whether there is something for it to do, now or later.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.source.is_deleted() && (!self.under_way.is_empty() || self.target().is_some())
+    }
+
+    /// Where messages go now.
+    fn target(&self) -> Option<String> {
+        let options = self.owner.options();
+        match Arc::ptr_eq(&self.source, &self.owner) {
+            true => options.forward_to.clone(),
+            false => options.forward_dead_lettered_messages_to.clone(),
+        }
     }
 
     /// Forwards all messages that can be forwarded. Returns when to try again, in milliseconds.
     pub(super) fn run(&mut self, store: &QueueStore, committer: Option<&Committer>, now: UnixTime) -> i64 {
         let again = now.milliseconds();
         self.complete(committer, now);
+        let Some(target) = self.target() else {
+            return match self.under_way.is_empty() {
+                true => NEVER,
+                false => again.saturating_add(RECHECK_MS),
+            };
+        };
         let source = Arc::clone(&self.source);
         let notifies = &source.entity.notifies_forwarder;
         notifies.store(false, Ordering::Relaxed);
         loop {
-            match self.forward(store, committer, now) {
+            match self.forward(store, &target, committer, now) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(_refused) => return again.saturating_add(RETRY_MS),
@@ -77,6 +102,7 @@ impl Forwarder {
     fn forward(
         &mut self,
         store: &QueueStore,
+        target: &str,
         committer: Option<&Committer>,
         now: UnixTime,
     ) -> Result<usize, QueueError> {
@@ -84,7 +110,7 @@ impl Forwarder {
         deliveries.clear();
         let wanted = Wanted { mode: ReceiveMode::PeekLock, messages: self.batch, bytes: BATCH_BYTES };
         let place = self.source.place;
-        self.source.entity.operate(now, |state, now| {
+        self.source.operate(now, |state, now| {
             state.queues[place].receive(now, wanted, &mut deliveries, &mut state.effects);
             Ok(())
         })?;
@@ -104,7 +130,7 @@ impl Forwarder {
             self.deliveries = deliveries;
             return Ok(count);
         }
-        let sent = self.send(store, now, &deliveries);
+        let sent = send(store, target, now, &deliveries);
         self.deliveries = deliveries;
         match sent {
             Ok(enqueued) => {
@@ -132,52 +158,12 @@ impl Forwarder {
     /// Moves messages to where those are that can't be forwarded.
     fn give_up(&self, now: UnixTime, tokens: &[LockToken], texts: (&str, &str)) -> Result<(), QueueError> {
         let place = self.source.place;
-        let ((), _commit) = self.source.entity.operate(now, |state, now| {
+        let ((), _commit) = self.source.operate(now, |state, now| {
             let EntityState { queues, effects, .. } = state;
             queues[place].refuse_forwarding(now, tokens, texts, effects);
             Ok(())
         })?;
         Ok(())
-    }
-
-    fn send(
-        &self,
-        store: &QueueStore,
-        now: UnixTime,
-        deliveries: &Deliveries,
-    ) -> Result<Enqueued, QueueError> {
-        let target = store.entity(&self.target).ok_or(QueueError::SendingNotAllowed)?;
-        let going: Vec<(u8, Delivery<'_>)> = deliveries
-            .heads
-            .iter()
-            .map(|head| head.hops)
-            .zip(deliveries.iter())
-            .filter(|(hops, _)| *hops < MAXIMUM_HOPS)
-            .collect();
-        let identities: Vec<Identity> = going.iter().map(|(_, delivery)| identity(*delivery)).collect();
-        let sections: Vec<[&[u8]; 1]> = going.iter().map(|(_, delivery)| [delivery.sections]).collect();
-        let messages: Vec<NewMessage<'_>> = going
-            .iter()
-            .zip(&identities)
-            .zip(&sections)
-            .map(|(((hops, delivery), identity), sections)| NewMessage {
-                sections,
-                annotation_count: delivery.annotation_count,
-                annotations: delivery.annotations,
-                message_id: identity.message_id.as_deref(),
-                session_id: identity.session_id.as_deref(),
-                time_to_live: delivery.time_to_live.map(|time| left(delivery, time, now)),
-                scheduled_enqueue_time: None,
-                forwarded: Some(Forwarded {
-                    enqueue_sequence_number: delivery.enqueue_sequence_number,
-                    hops: hops + 1,
-                }),
-            })
-            .collect();
-        match target {
-            Entity::Queue(queue) => queue.enqueue(now, &messages),
-            Entity::Topic(topic) => topic.enqueue(now, &messages),
-        }
     }
 
     /// Completes here what is safe there.
@@ -198,6 +184,47 @@ impl Forwarder {
             let _ = source.settle(now, tokens, &settlement);
             false
         });
+    }
+}
+
+/// Sends messages on to the entity of this name.
+fn send(
+    store: &QueueStore,
+    target: &str,
+    now: UnixTime,
+    deliveries: &Deliveries,
+) -> Result<Enqueued, QueueError> {
+    let target = store.entity(target).ok_or(QueueError::SendingNotAllowed)?;
+    let going: Vec<(u8, Delivery<'_>)> = deliveries
+        .heads
+        .iter()
+        .map(|head| head.hops)
+        .zip(deliveries.iter())
+        .filter(|(hops, _)| *hops < MAXIMUM_HOPS)
+        .collect();
+    let identities: Vec<Identity> = going.iter().map(|(_, delivery)| identity(*delivery)).collect();
+    let sections: Vec<[&[u8]; 1]> = going.iter().map(|(_, delivery)| [delivery.sections]).collect();
+    let messages: Vec<NewMessage<'_>> = going
+        .iter()
+        .zip(&identities)
+        .zip(&sections)
+        .map(|(((hops, delivery), identity), sections)| NewMessage {
+            sections,
+            annotation_count: delivery.annotation_count,
+            annotations: delivery.annotations,
+            message_id: identity.message_id.as_deref(),
+            session_id: identity.session_id.as_deref(),
+            time_to_live: delivery.time_to_live.map(|time| left(delivery, time, now)),
+            scheduled_enqueue_time: None,
+            forwarded: Some(Forwarded {
+                enqueue_sequence_number: delivery.enqueue_sequence_number,
+                hops: hops + 1,
+            }),
+        })
+        .collect();
+    match target {
+        Entity::Queue(queue) => queue.enqueue(now, &messages),
+        Entity::Topic(topic) => topic.enqueue(now, &messages),
     }
 }
 

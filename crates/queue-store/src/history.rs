@@ -21,6 +21,11 @@ impl History {
         Self { window_ms, numbers: HashMap::new(), order: VecDeque::new() }
     }
 
+    /// Sets how long identifiers are known, those that were seen already as well.
+    pub(super) fn set_window(&mut self, window_ms: i64) {
+        self.window_ms = window_ms;
+    }
+
     /// Forgets what is older than the window.
     pub(super) fn forget(&mut self, now: i64) {
         while let Some((seen, digest)) = self.order.front()

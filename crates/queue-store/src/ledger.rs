@@ -7,6 +7,7 @@ use super::changes::{Change, Effects, Evicted};
 use super::counters::QueueCounters;
 use super::entity::{DEAD_LETTERS, QUEUES_OF_ONE, TRANSFER_DEAD_LETTERS};
 use super::history::History;
+use super::options::EntityStatus;
 use super::page::{NO_SESSION, Page, Slot, Stage};
 use super::properties::with_properties;
 use super::sessions::Sessions;
@@ -49,6 +50,8 @@ pub(super) struct Policy {
     pub(super) dead_letter_source: Option<Arc<str>>,
     /// Its messages go on to another entity.
     pub(super) forwards: bool,
+    /// What may be done at present.
+    pub(super) status: EntityStatus,
 }
 
 /// Where a message is: its page, its position in that, its number.

@@ -1,7 +1,7 @@
 //! A queue as its users have it: send, receive, settle, peek.
 
 use super::counters::QueueCounters;
-use super::entity::{DEAD_LETTERS, Entity, EntityState, TRANSFER_DEAD_LETTERS};
+use super::entity::{DEAD_LETTERS, Entity, EntityState, QUEUES_OF_ONE, TRANSFER_DEAD_LETTERS};
 use super::error::QueueError;
 use super::lock_token::LockToken;
 use super::message::{Deliveries, NewMessage};
@@ -10,13 +10,14 @@ use super::page::Stage;
 use super::requests::{ReceiveRequest, Settlement};
 use super::sending::LARGEST_BATCH;
 use super::session_lock::SessionLock;
-use super::state::Wanted;
+use super::state::{NEVER_USED, Wanted};
 use super::waiter::Waiter;
 use super::waiters::Waiters;
 use partition_log::Subscriber;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A queue, the queue of a subscription, or the dead-letter queue of either.
 ///
@@ -35,8 +36,9 @@ pub struct Queue {
     /// Its place within the entity.
     pub(super) place: usize,
     pub(super) name: Arc<str>,
-    pub(super) options: QueueOptions,
     pub(super) role: Role,
+    /// It is no more. Set under the lock of the entity, so that what is done under it is exact.
+    is_deleted: AtomicBool,
     pub(super) dead_letters: Option<Arc<Self>>,
     pub(super) transfer_dead_letters: Option<Arc<Self>>,
 }
@@ -112,8 +114,29 @@ impl Queue {
 
     /// Its options; a dead-letter queue has those of its queue as far as they apply to it.
     #[must_use]
-    pub fn options(&self) -> &QueueOptions {
-        &self.options
+    pub fn options(&self) -> Arc<QueueOptions> {
+        Arc::clone(&self.entity.lock().queues[self.place].options)
+    }
+
+    /// Whether it was deleted. Whoever holds it gets [`Deleted`](QueueError::Deleted) from then on.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Relaxed)
+    }
+
+    /// When a client last sent to it, received from it or looked at its messages; `None` if none ever did. Somebody who waits for a
+    /// message uses it now.
+    #[must_use]
+    pub fn used_at(&self, now: UnixTime) -> Option<UnixTime> {
+        self.look(|state| {
+            let queues = &state.queues[self.place..];
+            let own = &queues[..queues.len().min(QUEUES_OF_ONE)];
+            if own.iter().any(|queue| queue.ledger.waiters.is_anyone_waiting()) {
+                return Some(now);
+            }
+            let used_at = own.iter().map(|queue| queue.used_at).max();
+            used_at.filter(|at| *at != NEVER_USED).map(UnixTime::from_milliseconds)
+        })
     }
 
     /// Where its dead letters are; `None` if it is a dead-letter queue itself.
@@ -135,8 +158,10 @@ impl Queue {
     /// [`SessionIdMissing`](QueueError::SessionIdMissing), [`SendingNotAllowed`](QueueError::SendingNotAllowed),
     /// [`Disabled`](QueueError::Disabled) or [`Unavailable`](QueueError::Unavailable).
     pub fn enqueue(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Enqueued, QueueError> {
-        self.check_sending()?;
-        let (sent, commit) = self.entity.operate(now, |state, now| state.send(now, messages, None))?;
+        let (sent, commit) = self.operate(now, |state, now| {
+            self.check_sending(state)?;
+            state.send(now, messages, None)
+        })?;
         Ok(Enqueued { count: sent.count, duplicates: sent.duplicates, commit })
     }
 
@@ -145,10 +170,11 @@ impl Queue {
     /// # Errors
     /// As [`enqueue`](Self::enqueue).
     pub fn schedule(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Scheduled, QueueError> {
-        self.check_sending()?;
         let mut sequence_numbers = Vec::with_capacity(messages.len());
-        let (_sent, commit) =
-            self.entity.operate(now, |state, now| state.send(now, messages, Some(&mut sequence_numbers)))?;
+        let (_sent, commit) = self.operate(now, |state, now| {
+            self.check_sending(state)?;
+            state.send(now, messages, Some(&mut sequence_numbers))
+        })?;
         Ok(Scheduled { sequence_numbers, commit })
     }
 
@@ -161,7 +187,7 @@ impl Queue {
         now: UnixTime,
         sequence_numbers: &[u64],
     ) -> Result<CommitNumber, QueueError> {
-        let ((), commit) = self.entity.operate(now, |state, _now| {
+        let ((), commit) = self.operate(now, |state, _now| {
             state.queues[self.place].cancel_scheduled(sequence_numbers, &mut state.effects)
         })?;
         Ok(commit)
@@ -180,9 +206,9 @@ impl Queue {
         request: &ReceiveRequest<'_>,
         deliveries: &mut Deliveries,
     ) -> Result<CommitNumber, QueueError> {
-        self.check_receiving()?;
         let wanted = Wanted::of(request);
-        let ((), commit) = self.entity.operate(now, |state, now| {
+        let ((), commit) = self.operate(now, |state, now| {
+            self.check_receiving(state)?;
             let session = self.session(state, now, request)?;
             let EntityState { queues, effects, .. } = state;
             let queue = &mut queues[self.place];
@@ -210,9 +236,9 @@ impl Queue {
         request: &ReceiveRequest<'_>,
         deliveries: &mut Deliveries,
     ) -> Result<CommitNumber, QueueError> {
-        self.check_receiving()?;
         let wanted = Wanted::of(request);
-        let ((), commit) = self.entity.operate(now, |state, now| {
+        let ((), commit) = self.operate(now, |state, now| {
+            self.check_receiving(state)?;
             let session = self.session(state, now, request)?;
             let EntityState { queues, effects, .. } = state;
             queues[self.place].receive_deferred(now, session, sequence_numbers, wanted, deliveries, effects)
@@ -234,7 +260,7 @@ impl Queue {
         settlement: &Settlement<'_>,
     ) -> Result<Settled, QueueError> {
         let mut refused = Vec::new();
-        let (count, commit) = self.entity.operate(now, |state, now| {
+        let (count, commit) = self.operate(now, |state, now| {
             if settlement.adds_much() {
                 state.check_room(state.queues[self.place].growth(tokens, settlement)?)?;
             }
@@ -247,7 +273,7 @@ impl Queue {
     /// Locks messages for another lock duration from now: until when, for each token in its place, or its error.
     /// Messages of sessions are locked as long as their session is.
     pub fn renew_locks(&self, now: UnixTime, tokens: &[LockToken]) -> Vec<Result<UnixTime, QueueError>> {
-        let renewed = self.entity.operate(now, |state, now| Ok(state.queues[self.place].renew(now, tokens)));
+        let renewed = self.operate(now, |state, now| Ok(state.queues[self.place].renew(now, tokens)));
         match renewed {
             Ok((renewed, _commit)) => renewed,
             Err(error) => vec![Err(error); tokens.len()],
@@ -265,8 +291,8 @@ impl Queue {
         now: UnixTime,
         session_id: Option<&str>,
     ) -> Result<Option<SessionLock>, QueueError> {
-        self.check_receiving()?;
-        let (lock, _commit) = self.entity.operate(now, |state, now| {
+        let (lock, _commit) = self.operate(now, |state, now| {
+            self.check_receiving(state)?;
             state.queues[self.place].accept_session(now, session_id, &mut state.effects)
         })?;
         Ok(lock)
@@ -275,7 +301,7 @@ impl Queue {
     /// Lets go of a session, and of the messages locked with it, which counts as no failed delivery.
     pub fn release_session(&self, now: UnixTime, lock: &SessionLock) {
         // Without the disk it ends by itself, later.
-        let _ = self.entity.operate(now, |state, _now| {
+        let _ = self.operate(now, |state, _now| {
             state.queues[self.place].release_session(lock, &mut state.effects);
             Ok(())
         });
@@ -286,7 +312,7 @@ impl Queue {
     /// # Errors
     /// [`SessionLockLost`](QueueError::SessionLockLost): nobody has locked it.
     pub fn renew_session_lock(&self, now: UnixTime, session_id: &str) -> Result<UnixTime, QueueError> {
-        let (until, _commit) = self.entity.operate(now, |state, now| {
+        let (until, _commit) = self.operate(now, |state, now| {
             state.queues[self.place].renew_session(now, session_id, &mut state.effects)
         })?;
         Ok(until)
@@ -298,7 +324,7 @@ impl Queue {
     /// [`SessionLockLost`](QueueError::SessionLockLost): nobody has locked it.
     pub fn session_state(&self, now: UnixTime, session_id: &str) -> Result<Option<Vec<u8>>, QueueError> {
         let (session_state, _commit) =
-            self.entity.operate(now, |state, now| state.queues[self.place].session_state(now, session_id))?;
+            self.operate(now, |state, now| state.queues[self.place].session_state(now, session_id))?;
         Ok(session_state)
     }
 
@@ -312,7 +338,7 @@ impl Queue {
         session_id: &str,
         session_state: Option<&[u8]>,
     ) -> Result<CommitNumber, QueueError> {
-        let ((), commit) = self.entity.operate(now, |state, now| {
+        let ((), commit) = self.operate(now, |state, now| {
             let place = state.queues[self.place].locked_session(now, session_id)?;
             // Clients clear a state by setting an empty one.
             let session_state = session_state.filter(|state| !state.is_empty());
@@ -334,7 +360,7 @@ impl Queue {
     /// The sessions that have messages or a state, in the order of their names: `top` of them after the first `skip`.
     #[must_use]
     pub fn sessions(&self, skip: usize, top: usize) -> Vec<String> {
-        self.entity.lock().queues[self.place].session_names(skip, top)
+        self.look(|state| state.queues[self.place].session_names(skip, top))
     }
 
     /// The sessions that have a state which was set after `after`, in the order of their names: `top` of them after the
@@ -342,7 +368,7 @@ impl Queue {
     #[must_use]
     pub fn sessions_by_state(&self, after: UnixTime, skip: usize, top: usize) -> Vec<String> {
         let after = after.milliseconds();
-        self.entity.lock().queues[self.place].names_by_state(after, skip, top)
+        self.look(|state| state.queues[self.place].names_by_state(after, skip, top))
     }
 
     /// Adds messages to `deliveries` as they are, whatever their state, in the order of their numbers: up to `messages`
@@ -358,15 +384,17 @@ impl Queue {
         deliveries: &mut Deliveries,
     ) {
         // The disk does not matter for looking, so neither does whether it takes what was due.
-        let _ = self.entity.operate(now, |_state, _now| Ok(()));
-        let state = self.entity.lock();
-        state.queues[self.place].peek(from, messages, bytes, session_id, deliveries);
+        let _ = self.operate(now, |_state, _now| Ok(()));
+        self.look(|state| state.queues[self.place].peek(from, messages, bytes, session_id, deliveries));
     }
 
     /// How many messages there are.
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
-        let state = self.entity.lock();
+        self.look(|state| self.counts_of(state))
+    }
+
+    fn counts_of(&self, state: &EntityState) -> QueueCounts {
         let ledger = &state.queues[self.place].ledger;
         let locked = ledger.count(Stage::Locked);
         let own = QueueCounts {
@@ -394,7 +422,7 @@ impl Queue {
     /// What has become of its messages since the start.
     #[must_use]
     pub fn lifecycle_counters(&self) -> QueueCounters {
-        self.entity.lock().queues[self.place].ledger.counters
+        self.look(|state| state.queues[self.place].ledger.counters)
     }
 
     /// Registers a receiver, which gets `key` reported when what it waits for has come.
@@ -404,31 +432,35 @@ impl Queue {
         Waiter::new(Arc::clone(self), slot)
     }
 
+    /// Gives it other options. Whether it can have them was looked at.
+    pub(super) fn set_options(&self, now: UnixTime, options: QueueOptions) -> Result<(), QueueError> {
+        let ((), _commit) = self.entity.operate(now, |state, _now| match self.is_deleted() {
+            true => Err(QueueError::Deleted),
+            false => {
+                state.set_options(self.place, options);
+                Ok(())
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Marks it and its dead-letter queues as deleted. The lock of the entity is held.
+    pub(super) fn mark_deleted(&self) {
+        let beside = [&self.dead_letters, &self.transfer_dead_letters];
+        for queue in beside.into_iter().flatten().map(|queue| &**queue).chain([self]) {
+            queue.is_deleted.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The queue of an entity at `place`, with its dead-letter queues.
-    pub(super) fn new(
-        entity: &Arc<Entity>,
-        place: usize,
-        name: &str,
-        options: QueueOptions,
-        role: Role,
-    ) -> Arc<Self> {
-        let dead_letter_options = QueueOptions {
-            maximum_delivery_count: u32::MAX,
-            default_time_to_live: None,
-            dead_lettering_on_expiration: false,
-            requires_session: false,
-            duplicate_detection: None,
-            forward_to: None,
-            forward_dead_lettered_messages_to: None,
-            ..options.clone()
-        };
+    pub(super) fn new(entity: &Arc<Entity>, place: usize, name: &str, role: Role) -> Arc<Self> {
         let beside = |suffix: &str, beside: usize| {
             Some(Arc::new(Self {
                 entity: Arc::clone(entity),
                 place: place + beside,
                 name: format!("{name}{suffix}").into(),
-                options: dead_letter_options.clone(),
                 role: Role::DeadLetters,
+                is_deleted: AtomicBool::new(false),
                 dead_letters: None,
                 transfer_dead_letters: None,
             }))
@@ -439,23 +471,49 @@ impl Queue {
             name: name.into(),
             dead_letters: beside("/$DeadLetterQueue", DEAD_LETTERS),
             transfer_dead_letters: beside("/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTERS),
-            options,
             role,
+            is_deleted: AtomicBool::new(false),
         })
     }
 
-    /// Changes the registered waiters.
-    pub(super) fn registered<R>(&self, change: impl FnOnce(&mut Waiters) -> R) -> R {
-        change(&mut self.entity.lock().queues[self.place].ledger.waiters)
+    /// As [`Entity::operate`], unless it was deleted.
+    pub(super) fn operate<R>(
+        &self,
+        now: UnixTime,
+        work: impl FnOnce(&mut EntityState, i64) -> Result<R, QueueError>,
+    ) -> Result<(R, CommitNumber), QueueError> {
+        self.entity.operate(now, |state, now| {
+            // Its place may be another one's by now.
+            if self.is_deleted() {
+                return Err(QueueError::Deleted);
+            }
+            state.queues[self.place].used_at = now;
+            work(state, now)
+        })
+    }
+
+    /// Looks at the state as it is; at nothing, if it was deleted.
+    fn look<R: Default>(&self, look: impl FnOnce(&EntityState) -> R) -> R {
+        let state = self.entity.lock();
+        match self.is_deleted() {
+            true => R::default(),
+            false => look(&state),
+        }
+    }
+
+    /// Changes the registered waiters, unless it was deleted.
+    pub(super) fn registered<R>(&self, change: impl FnOnce(&mut Waiters) -> R) -> Option<R> {
+        let mut state = self.entity.lock();
+        (!self.is_deleted()).then(|| change(&mut state.queues[self.place].ledger.waiters))
     }
 
     /// Whether something is available.
     pub(super) fn has_ready(&self) -> bool {
-        self.entity.lock().queues[self.place].ledger.count(Stage::Ready) > 0
+        self.look(|state| state.queues[self.place].ledger.count(Stage::Ready) > 0)
     }
 
-    fn check_sending(&self) -> Result<(), QueueError> {
-        let status = self.entity.status;
+    fn check_sending(&self, state: &EntityState) -> Result<(), QueueError> {
+        let status = state.status();
         match self.role {
             Role::Subscription | Role::DeadLetters => Err(QueueError::SendingNotAllowed),
             Role::Queue if !status.may_send() => Err(QueueError::Disabled(status)),
@@ -463,20 +521,18 @@ impl Queue {
         }
     }
 
-    fn check_receiving(&self) -> Result<(), QueueError> {
-        for status in [self.options.status, self.entity.status] {
+    fn check_receiving(&self, state: &EntityState) -> Result<(), QueueError> {
+        let policy = &state.queues[self.place].ledger.policy;
+        for status in [policy.status, state.status()] {
             if !status.may_receive() {
                 return Err(QueueError::Disabled(status));
             }
         }
-        match self.is_forwarding() {
+        // Dead letters that go on can be received as long as they are there.
+        match policy.forwards && self.role != Role::DeadLetters {
             true => Err(QueueError::ReceivingNotAllowed),
             false => Ok(()),
         }
-    }
-
-    fn is_forwarding(&self) -> bool {
-        self.options.forward_to.is_some()
     }
 
     /// The session that is received from, where there are some.

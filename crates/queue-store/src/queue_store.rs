@@ -2,6 +2,7 @@
 
 use super::deadlines::Deadlines;
 use super::entity::{Entity as Inner, EntityState, QUEUES_OF_ONE};
+use super::error::QueueError;
 use super::forwarding::Forwarder;
 use super::journal::{Journal, JournalPlace};
 use super::options::{QueueOptions, TopicOptions};
@@ -40,7 +41,7 @@ pub struct QueueStore {
 struct Disk {
     path: PathBuf,
     /// The journals that were there at the start.
-    present: HashSet<OsString>,
+    present: Mutex<HashSet<OsString>>,
     committer: Arc<Committer>,
     pool: Arc<BlockPool>,
     slack: ByteSize,
@@ -95,6 +96,9 @@ pub enum CreateError {
     /// What is kept of it is not what is to be made.
     #[error("{0}")]
     Contradiction(Box<dyn std::error::Error + Send + Sync>),
+    /// What it is to belong to, or what is to be changed, takes no change.
+    #[error(transparent)]
+    Unavailable(#[from] QueueError),
 }
 
 impl QueueStore {
@@ -104,12 +108,12 @@ impl QueueStore {
         Arc::default()
     }
 
-    /// The store that is kept in the directory at `path`, which is made if it is not there; its parent must exist.
+    /// The store that is kept in the directory at `path`, which is made with the first entity; its parent must exist.
     /// Entities find what they held when they are made again under their names. `committer` is that of the service, and
     /// what it promises is promised here: see [`disk`](partition_log::disk).
     ///
     /// # Errors
-    /// The directory can't be made or listed.
+    /// The directory can't be listed.
     pub fn open(path: &Path, committer: Arc<Committer>, pool: Arc<BlockPool>) -> io::Result<Arc<Self>> {
         Self::open_with(path, committer, pool, JOURNAL_SLACK)
     }
@@ -121,11 +125,13 @@ impl QueueStore {
         pool: Arc<BlockPool>,
         slack: ByteSize,
     ) -> io::Result<Arc<Self>> {
-        let files = committer.files();
-        files.create_directory(path)?;
+        let present = match committer.files().list(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            listed => listed?,
+        };
         let disk = Disk {
             path: path.to_owned(),
-            present: files.list(path)?.into_iter().collect(),
+            present: Mutex::new(present.into_iter().collect()),
             committer: Arc::clone(&committer),
             pool,
             slack,
@@ -145,8 +151,8 @@ impl QueueStore {
             let size_limit = options.size_limit.bytes();
             let mut state = EntityState::new(queues, false, Vec::new(), size_limit);
             self.keep(name, &[String::new()], &mut state)?;
-            let entity = Inner::new(state, options.status, Arc::clone(&self.deadlines));
-            let queue = Queue::new(&entity, 0, name, options.clone(), Role::Queue);
+            let entity = Inner::new(state, Arc::clone(&self.deadlines));
+            let queue = Queue::new(&entity, 0, name, Role::Queue);
             Ok((Entity::Queue(Arc::clone(&queue)), queue))
         })
     }
@@ -163,28 +169,19 @@ impl QueueStore {
     ) -> Result<Arc<Topic>, CreateError> {
         check_name(name)?;
         for (index, subscription) in subscriptions.iter().enumerate() {
-            check_name(&subscription.name)?;
-            check_options(&subscription.options)?;
+            subscription.check()?;
             let is_same = |other: &NewSubscription| other.name.eq_ignore_ascii_case(&subscription.name);
             if subscriptions[..index].iter().any(is_same) {
                 return Err(CreateError::Exists { name: subscription.name.clone() });
             }
         }
-        let own = QueueOptions {
-            default_time_to_live: options.default_time_to_live,
-            duplicate_detection: options.duplicate_detection,
-            size_limit: options.size_limit,
-            status: options.status,
-            ..QueueOptions::default()
-        };
+        let own = own_options(&options);
         check_options(&own)?;
-        let path = |subscription: &str| format!("{name}/Subscriptions/{subscription}");
         self.create(name, || {
             let first = [(own.clone(), name.into())];
-            let further = subscriptions.iter().map(|subscription| {
-                let options = QueueOptions { duplicate_detection: None, ..subscription.options.clone() };
-                (options, path(&subscription.name).into())
-            });
+            let further = subscriptions
+                .iter()
+                .map(|subscription| (subscription.options(), subscription.path(name).into()));
             let queues = first.into_iter().chain(further).collect();
             let size_limit = options.size_limit.bytes();
             let rules = subscriptions
@@ -196,23 +193,14 @@ impl QueueStore {
             let names = subscriptions.iter().map(|subscription| subscription.name.to_ascii_lowercase());
             let names: Vec<String> = own_name.chain(names).collect();
             self.keep(name, &names, &mut state)?;
-            let entity = Inner::new(state, options.status, Arc::clone(&self.deadlines));
-            let made = subscriptions.iter().enumerate().map(|(place, subscription)| {
-                let queue = Queue::new(
-                    &entity,
-                    (place + 1) * QUEUES_OF_ONE,
-                    &path(&subscription.name),
-                    subscription.options.clone(),
-                    Role::Subscription,
-                );
-                Arc::new(Subscription { name: subscription.name.clone(), queue, place })
-            });
+            let entity = Inner::new(state, Arc::clone(&self.deadlines));
+            let made = subscriptions.iter().enumerate();
+            let made = made.map(|(place, subscription)| subscription.made(&entity, name, place)).collect();
             let topic = Arc::new(Topic {
-                subscriptions: made.collect(),
-                queue: Queue::new(&entity, 0, name, own.clone(), Role::Queue),
+                subscriptions: RwLock::new(Arc::new(made)),
+                queue: Queue::new(&entity, 0, name, Role::Queue),
                 entity,
                 name: name.into(),
-                options: options.clone(),
             });
             Ok((Entity::Topic(Arc::clone(&topic)), topic))
         })
@@ -229,18 +217,139 @@ impl QueueStore {
             return Err(CreateError::Exists { name: name.to_owned() });
         }
         let (entity, created) = create()?;
-        let queues: Vec<Arc<Queue>> = match &entity {
-            Entity::Queue(queue) => vec![Arc::clone(queue)],
-            Entity::Topic(topic) => {
-                let subscriptions = topic.subscriptions.iter();
-                subscriptions.map(|each| Arc::clone(&each.queue)).collect()
-            }
-        };
-        self.forwarders().extend(queues.iter().flat_map(Forwarder::of));
+        let queues = entity.queues();
         let deadline = entity.inner().lock().next_deadline();
         entities.insert(key, entity);
+        drop(entities);
+        queues.iter().for_each(|queue| self.forward_from(queue));
         self.deadlines.note(deadline);
         Ok(created)
+    }
+
+    /// Adds a subscription to a topic, for the messages that are sent from now on.
+    ///
+    /// # Errors
+    /// The name is taken or none, an option makes no sense, or the topic was deleted.
+    pub fn create_subscription(
+        &self,
+        topic: &Topic,
+        subscription: NewSubscription,
+        now: UnixTime,
+    ) -> Result<Arc<Subscription>, CreateError> {
+        subscription.check()?;
+        let mut subscriptions = topic.subscriptions.write().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |there: &Arc<Subscription>| there.name.eq_ignore_ascii_case(&subscription.name);
+        if let Some(there) = subscriptions.iter().find(|there| is_same(there)) {
+            return Err(CreateError::Exists { name: there.name.clone() });
+        }
+        let path = subscription.path(&topic.name).into();
+        let rules = SubscriptionRules::configured(subscription.rules.clone());
+        let name = subscription.name.to_ascii_lowercase();
+        let (place, _commit) = topic.queue.operate(now, |state, _now| {
+            Ok(state.add_subscription(&subscription.options(), (&path, name), rules))
+        })?;
+        let made = subscription.made(&topic.entity, &topic.name, place);
+        Arc::make_mut(&mut subscriptions).push(Arc::clone(&made));
+        drop(subscriptions);
+        self.forward_from(&made.queue);
+        Ok(made)
+    }
+
+    /// Removes the subscription of this name, whatever the letter case, with its messages; `None` if there is none. Whoever
+    /// receives from it gets [`Deleted`](QueueError::Deleted).
+    ///
+    /// # Errors
+    /// The disk does not take it at present.
+    pub fn delete_subscription(
+        &self,
+        topic: &Topic,
+        name: &str,
+        now: UnixTime,
+    ) -> Result<Option<Arc<Subscription>>, QueueError> {
+        let mut subscriptions = topic.subscriptions.write().unwrap_or_else(PoisonError::into_inner);
+        let place = subscriptions.iter().position(|each| each.name.eq_ignore_ascii_case(name));
+        let Some(place) = place else {
+            return Ok(None);
+        };
+        let found = Arc::clone(&subscriptions[place]);
+        let name = found.name.to_ascii_lowercase();
+        topic.queue.operate(now, |state, _now| {
+            found.queue.mark_deleted();
+            state.remove_subscription(found.place, &name);
+            Ok(())
+        })?;
+        Arc::make_mut(&mut subscriptions).remove(place);
+        Ok(Some(found))
+    }
+
+    /// Gives a queue, or that of a subscription, other options, which hold at once; everyone who waits there looks again. What is
+    /// locked or waits keeps its end.
+    ///
+    /// # Errors
+    /// An option makes no sense, or can't be changed; or the queue was deleted, or its disk takes nothing at present.
+    pub fn update_queue(
+        &self,
+        queue: &Arc<Queue>,
+        options: QueueOptions,
+        now: UnixTime,
+    ) -> Result<(), CreateError> {
+        check_options(&options)?;
+        check_change(&queue.options(), &options)?;
+        queue.set_options(now, options)?;
+        self.forward_from(queue);
+        Ok(())
+    }
+
+    /// The same for a topic.
+    ///
+    /// # Errors
+    /// As those of [`update_queue`](Self::update_queue).
+    pub fn update_topic(
+        &self,
+        topic: &Topic,
+        options: &TopicOptions,
+        now: UnixTime,
+    ) -> Result<(), CreateError> {
+        self.update_queue(&topic.queue, own_options(options), now)
+    }
+
+    /// Removes the entity of this name, whatever the letter case, with its messages; `None` if there is none. Whoever holds it gets
+    /// [`Deleted`](QueueError::Deleted). Its folder is still there, and must be gone before the name is used again.
+    pub fn delete(&self, name: &str) -> Option<Entity> {
+        let mut entities = self.entities.write().unwrap_or_else(PoisonError::into_inner);
+        let entity = entities.remove(&name.to_ascii_lowercase())?;
+        drop(entities);
+        // No subscription comes in between.
+        let subscriptions = match &entity {
+            Entity::Queue(_) => None,
+            Entity::Topic(topic) => Some(topic.subscriptions.write().unwrap_or_else(PoisonError::into_inner)),
+        };
+        let mut state = entity.inner().lock();
+        match &entity {
+            Entity::Queue(queue) => queue.mark_deleted(),
+            Entity::Topic(topic) => topic.queue.mark_deleted(),
+        }
+        for subscription in subscriptions.iter().flat_map(|subscriptions| subscriptions.iter()) {
+            subscription.queue.mark_deleted();
+        }
+        state.retire();
+        let wakers = std::mem::take(&mut state.effects.wakers);
+        drop((state, subscriptions));
+        wakers.wake();
+        if let Some(disk) = &self.disk {
+            disk.present().remove(OsStr::new(&Self::folder(name)));
+        }
+        Some(entity)
+    }
+
+    /// Lets messages of a queue and of its dead letters be forwarded, if they are to be.
+    fn forward_from(&self, queue: &Arc<Queue>) {
+        let mut forwarders = self.forwarders();
+        for forwarder in Forwarder::of(queue) {
+            if !forwarders.iter().any(|there| there.has_source_of(&forwarder)) {
+                forwarders.push(forwarder);
+            }
+        }
     }
 
     /// Opens the journal of an entity, where there are journals, and puts into it what that tells.
@@ -248,8 +357,10 @@ impl QueueStore {
         let Some(disk) = &self.disk else {
             return Ok(());
         };
+        let made = disk.committer.files().create_directory(&disk.path);
+        made.map_err(|error| CreateError::Journal(Box::new(error)))?;
         let folder = Self::folder(name);
-        let presence = match disk.present.contains(OsStr::new(&folder)) {
+        let presence = match disk.present().contains(OsStr::new(&folder)) {
             true => Presence::Present,
             false => Presence::Absent,
         };
@@ -307,9 +418,12 @@ impl QueueStore {
             self.deadlines.plan(entity.inner().advance(now));
         }
         let committer = self.disk.as_ref().map(|disk| &*disk.committer);
-        for forwarder in &mut *self.forwarders() {
+        let mut forwarders = self.forwarders();
+        forwarders.retain(Forwarder::is_needed);
+        for forwarder in &mut *forwarders {
             self.deadlines.plan(forwarder.run(self, committer, now));
         }
+        drop(forwarders);
         match self.deadlines.planned() {
             NEVER => None,
             planned => Some(UnixTime::from_milliseconds(planned)),
@@ -332,11 +446,85 @@ impl Entity {
         }
     }
 
+    /// Whether it was deleted.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        match self {
+            Self::Queue(queue) => queue.is_deleted(),
+            Self::Topic(topic) => topic.is_deleted(),
+        }
+    }
+
+    /// Its queue, or those of its subscriptions.
+    fn queues(&self) -> Vec<Arc<Queue>> {
+        match self {
+            Self::Queue(queue) => vec![Arc::clone(queue)],
+            Self::Topic(topic) => topic.subscriptions().iter().map(|each| Arc::clone(&each.queue)).collect(),
+        }
+    }
+
     fn inner(&self) -> &Arc<Inner> {
         match self {
             Self::Queue(queue) => &queue.entity,
             Self::Topic(topic) => &topic.entity,
         }
+    }
+}
+
+impl NewSubscription {
+    fn check(&self) -> Result<(), CreateError> {
+        check_name(&self.name)?;
+        check_options(&self.options)
+    }
+
+    /// The options of its queue: the topic detects duplicates.
+    fn options(&self) -> QueueOptions {
+        QueueOptions { duplicate_detection: None, ..self.options.clone() }
+    }
+
+    fn path(&self, topic: &str) -> String {
+        format!("{topic}/Subscriptions/{}", self.name)
+    }
+
+    /// The subscription whose rules are at `place` within the entity.
+    fn made(&self, entity: &Arc<Inner>, topic: &str, place: usize) -> Arc<Subscription> {
+        let first = (place + 1) * QUEUES_OF_ONE;
+        let queue = Queue::new(entity, first, &self.path(topic), Role::Subscription);
+        Arc::new(Subscription { name: self.name.clone(), queue, place })
+    }
+}
+
+impl Disk {
+    fn present(&self) -> MutexGuard<'_, HashSet<OsString>> {
+        // Locked sections look, or remove one name.
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a topic has of its own, as the options of a queue.
+fn own_options(options: &TopicOptions) -> QueueOptions {
+    QueueOptions {
+        default_time_to_live: options.default_time_to_live,
+        duplicate_detection: options.duplicate_detection,
+        size_limit: options.size_limit,
+        status: options.status,
+        ..QueueOptions::default()
+    }
+}
+
+/// Whether a queue with the options `before` can have others. Its messages belong to sessions or they don't, and identifiers were
+/// noted or they weren't.
+fn check_change(before: &QueueOptions, options: &QueueOptions) -> Result<(), CreateError> {
+    let checks = [
+        (before.requires_session == options.requires_session, "requires_session"),
+        (
+            before.duplicate_detection.is_some() == options.duplicate_detection.is_some(),
+            "duplicate_detection",
+        ),
+    ];
+    match checks.into_iter().find(|(holds, _)| !holds) {
+        None => Ok(()),
+        Some((_, option)) => Err(CreateError::Option { option, allowed: "as it was when it was created" }),
     }
 }
 

@@ -6,11 +6,13 @@ use super::error::QueueError;
 use super::history::{History, MessageIdDigest};
 use super::ledger::{Ledger, Place, Policy};
 use super::message::{Deliveries, DeliveryHead, MessageState, NewMessage};
+use super::options::QueueOptions;
 use super::page::{NEVER, NO_SESSION, Page, Payload, Slot, Stage, Stored};
 use super::pages::{Pages, join, split};
 use super::requests::{ReceiveMode, ReceiveRequest};
 use amqp::codec::write;
 use std::collections::HashSet;
+use std::sync::Arc;
 use units::ByteSize;
 
 /// See the module.
@@ -18,6 +20,10 @@ use units::ByteSize;
 pub(super) struct QueueState {
     pub(super) pages: Pages,
     pub(super) ledger: Ledger,
+    /// What its owner has chosen.
+    pub(super) options: Arc<QueueOptions>,
+    /// When it was last sent to, received from or looked at by a client; [`NEVER_USED`] before.
+    pub(super) used_at: i64,
 }
 
 /// How much to receive, and what becomes of it.
@@ -45,8 +51,19 @@ struct Taking<'a> {
 }
 
 impl QueueState {
-    pub(super) fn new(queue: u32, policy: Policy, history: Option<History>) -> Self {
-        Self { pages: Pages::new(FIRST_SEQUENCE_NUMBER), ledger: Ledger::new(queue, policy, history) }
+    /// The queue at this place within its entity.
+    pub(super) fn new(
+        queue: u32,
+        policy: Policy,
+        history: Option<History>,
+        options: Arc<QueueOptions>,
+    ) -> Self {
+        Self {
+            pages: Pages::new(FIRST_SEQUENCE_NUMBER),
+            ledger: Ledger::new(queue, policy, history),
+            options,
+            used_at: NEVER_USED,
+        }
     }
 
     /// Adds a message that a client sends.
@@ -435,6 +452,9 @@ impl Deliveries {
 pub(super) fn milliseconds(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(NEVER)
 }
+
+/// Before any time.
+pub(super) const NEVER_USED: i64 = i64::MIN;
 
 /// Numbers begin with 1, so that 0 can stand for "from the first one on".
 const FIRST_SEQUENCE_NUMBER: u64 = 1;

@@ -18,6 +18,8 @@ pub(super) struct SubscriptionRules {
     is_changed: bool,
     /// The journal has rules that count no longer.
     has_stale: bool,
+    /// There is no subscription here (any longer).
+    is_vacant: bool,
 }
 
 /// What a journal tells of the rules of a subscription.
@@ -35,7 +37,23 @@ impl SubscriptionRules {
     /// Those of the configuration.
     pub(super) fn configured(set: RuleSet) -> Self {
         let rules: Vec<Box<[u8]>> = set.rules().iter().map(encoded).collect();
-        Self { configured: md5(&rules.join(SEPARATOR)), set, is_changed: false, has_stale: false }
+        Self {
+            configured: md5(&rules.join(SEPARATOR)),
+            set,
+            is_changed: false,
+            has_stale: false,
+            is_vacant: false,
+        }
+    }
+
+    /// Those of no subscription: nothing matches.
+    pub(super) fn vacant() -> Self {
+        Self { is_vacant: true, ..Self::configured(RuleSet::empty()) }
+    }
+
+    /// Whether there is no subscription here.
+    pub(super) const fn is_vacant(&self) -> bool {
+        self.is_vacant
     }
 
     pub(super) fn set(&self) -> &RuleSet {
@@ -55,6 +73,17 @@ impl SubscriptionRules {
     pub(super) fn add(&mut self, queue: u32, rule: Rule, changes: &mut Changes) -> Result<(), RuleError> {
         let change = Change::RulePut { queue, rule: encoded(&rule) };
         self.set.add(rule)?;
+        self.note(queue, change, changes);
+        Ok(())
+    }
+
+    /// Puts a rule in the place of the one that has its name.
+    pub(super) fn replace(&mut self, queue: u32, rule: Rule, changes: &mut Changes) -> Result<(), RuleError> {
+        let change = Change::RulePut { queue, rule: encoded(&rule) };
+        let mut set = self.set.clone();
+        set.remove(&rule.name)?;
+        set.add(rule)?;
+        self.set = set;
         self.note(queue, change, changes);
         Ok(())
     }

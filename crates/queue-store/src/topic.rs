@@ -8,9 +8,11 @@ use super::options::TopicOptions;
 use super::queue::{Enqueued, Queue, Scheduled};
 use super::rules::{Rule, RuleError};
 use super::subscription_rules::SubscriptionRules;
+use super::waiter::Waiter;
+use partition_log::Subscriber;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A topic: what is sent to it is copied to each subscription whose rules say so.
 ///
@@ -19,8 +21,7 @@ use std::sync::Arc;
 pub struct Topic {
     pub(super) entity: Arc<Entity>,
     pub(super) name: Arc<str>,
-    pub(super) options: TopicOptions,
-    pub(super) subscriptions: Vec<Arc<Subscription>>,
+    pub(super) subscriptions: RwLock<Arc<Vec<Arc<Subscription>>>>,
     /// What the topic itself has: scheduled messages.
     pub(super) queue: Arc<Queue>,
 }
@@ -54,20 +55,46 @@ impl Topic {
 
     /// Its options.
     #[must_use]
-    pub fn options(&self) -> &TopicOptions {
-        &self.options
+    pub fn options(&self) -> TopicOptions {
+        let own = self.queue.options();
+        TopicOptions {
+            default_time_to_live: own.default_time_to_live,
+            duplicate_detection: own.duplicate_detection,
+            size_limit: own.size_limit,
+            status: own.status,
+        }
+    }
+
+    /// Whether it was deleted.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.queue.is_deleted()
+    }
+
+    /// As [`Queue::used_at`], of what is sent to it.
+    #[must_use]
+    pub fn used_at(&self, now: UnixTime) -> Option<UnixTime> {
+        self.queue.used_at(now)
+    }
+
+    /// Registers a sender, which gets `key` reported when the topic is deleted.
+    #[must_use]
+    pub fn waiter(&self, subscriber: &Arc<Subscriber>, key: u64) -> Waiter {
+        self.queue.waiter(subscriber, key)
     }
 
     /// The subscription of this name, whatever the letter case.
     #[must_use]
-    pub fn subscription(&self, name: &str) -> Option<&Arc<Subscription>> {
-        self.subscriptions.iter().find(|subscription| subscription.name.eq_ignore_ascii_case(name))
+    pub fn subscription(&self, name: &str) -> Option<Arc<Subscription>> {
+        let subscriptions = self.subscriptions();
+        let mut subscriptions = subscriptions.iter();
+        subscriptions.find(|subscription| subscription.name.eq_ignore_ascii_case(name)).cloned()
     }
 
-    /// All subscriptions, in the order of their creation.
+    /// All subscriptions as they are now, in the order of their creation.
     #[must_use]
-    pub fn subscriptions(&self) -> &[Arc<Subscription>] {
-        &self.subscriptions
+    pub fn subscriptions(&self) -> Arc<Vec<Arc<Subscription>>> {
+        Arc::clone(&self.subscriptions.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// As [`Queue::enqueue`]; the count is that of the messages sent, however many subscriptions take them.
@@ -128,7 +155,10 @@ impl Subscription {
     #[must_use]
     pub fn rules(&self) -> Vec<Rule> {
         let state = self.queue.entity.lock();
-        state.rules[self.place].set().rules().to_vec()
+        match self.queue.is_deleted() {
+            true => Vec::new(),
+            false => state.rules[self.place].set().rules().to_vec(),
+        }
     }
 
     /// Adds a rule, for the messages that are sent from now on. It outlives the process, where messages do, for as long as
@@ -138,6 +168,16 @@ impl Subscription {
     /// Its name is taken or none, or there are too many; or the disk does not take it.
     pub fn add_rule(&self, now: UnixTime, rule: Rule) -> Result<CommitNumber, RuleChangeError> {
         let ((), commit) = self.change_rules(now, |rules, queue, changes| rules.add(queue, rule, changes))?;
+        Ok(commit)
+    }
+
+    /// Puts a rule in the place of the one that has its name, with the same durability.
+    ///
+    /// # Errors
+    /// There is none of its name, or it can't be one; or the disk does not take it.
+    pub fn replace_rule(&self, now: UnixTime, rule: Rule) -> Result<CommitNumber, RuleChangeError> {
+        let ((), commit) =
+            self.change_rules(now, |rules, queue, changes| rules.replace(queue, rule, changes))?;
         Ok(commit)
     }
 
@@ -154,7 +194,7 @@ impl Subscription {
         now: UnixTime,
         change: impl FnOnce(&mut SubscriptionRules, u32, &mut Changes) -> Result<R, RuleError>,
     ) -> Result<(R, CommitNumber), RuleChangeError> {
-        let (changed, commit) = self.queue.entity.operate(now, |state, _now| {
+        let (changed, commit) = self.queue.operate(now, |state, _now| {
             let rules = &mut state.rules[self.place];
             let changes = &mut state.effects.changes;
             Ok(change(rules, self.queue.place as u32, changes))

@@ -16,7 +16,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Waiter {
     queue: Arc<Queue>,
-    slot: usize,
+    /// `None` if the queue was deleted before.
+    slot: Option<usize>,
 }
 
 /// What a receiver waits for.
@@ -43,15 +44,17 @@ pub enum Found {
 }
 
 impl Waiter {
-    pub(super) fn new(queue: Arc<Queue>, slot: usize) -> Self {
+    pub(super) fn new(queue: Arc<Queue>, slot: Option<usize>) -> Self {
         Self { queue, slot }
     }
 
     /// Asks to be woken when there is what is awaited, once. If there is already, says so instead.
     #[must_use]
     pub fn arm(&mut self, now: UnixTime, awaited: Awaited<'_>) -> Found {
-        let slot = self.slot;
-        let found = self.queue.entity.operate(now, |state, now| {
+        let Some(slot) = self.slot else {
+            return Found::Something;
+        };
+        let found = self.queue.operate(now, |state, now| {
             let queue = &mut state.queues[self.queue.place];
             Ok(queue.arm(now, slot, awaited))
         });
@@ -71,7 +74,9 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.queue.registered(|waiters| waiters.remove(self.slot));
+        if let Some(slot) = self.slot {
+            self.queue.registered(|waiters| waiters.remove(slot));
+        }
     }
 }
 

@@ -92,6 +92,23 @@ impl Waiters {
         }
     }
 
+    /// Whether anyone waits for something.
+    pub(super) fn is_anyone_waiting(&self) -> bool {
+        self.slots.iter().flatten().any(|slot| slot.armed != Armed::Nothing)
+    }
+
+    /// Wakes everyone who is registered, whatever they wait for: what they may do is another now.
+    #[cold]
+    pub(super) fn wake_everyone(&mut self, wakers: &mut Wakers) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.armed = Armed::Nothing;
+            if let Some(waker) = slot.subscriber.mark_ready(slot.key) {
+                wakers.push(waker);
+            }
+        }
+        (self.for_message, self.for_session) = (0, 0);
+    }
+
     #[cold]
     fn wake_all(&mut self, armed: Armed, wakers: &mut Wakers) {
         for slot in self.slots.iter_mut().flatten() {

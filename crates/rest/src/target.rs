@@ -68,11 +68,15 @@ impl<'a> Target<'a> {
         Some(Self { path, query })
     }
 
-    /// The value of a parameter of the query, as it came.
+    /// The value of a parameter of the query, as it came. Its name may be encoded: `%24skip` is `$skip`.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'a str> {
+        let is_named = |key: &str| match key.contains('%') {
+            false => key.eq_ignore_ascii_case(name),
+            true => percent_decode_str(key).decode_utf8_lossy().eq_ignore_ascii_case(name),
+        };
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        pairs.into_iter().find(|(key, _)| is_named(key)).map(|(_, value)| value)
     }
 }
 

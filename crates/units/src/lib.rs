@@ -10,7 +10,7 @@
 //! | [`std::time::Duration`], through [`duration`] | `250us`, `10 ms`, `5 s`, `1 min` | the exact amount in its largest unit |
 //! | [`Rate`] | `10000/s`, `0.5/s`, `10000` | `10000/s` |
 //!
-//! [`date`] writes and reads points in time.
+//! [`date`] writes and reads points in time, [`iso_duration`] durations as ISO 8601 has them.
 //!
 //! [`Random`] is a seeded generator, and [`mix`] a pure function of a seed and two numbers: whatever is decided
 //! by them is decided the same way again, in another process and after a restart. [`partition_key`] is such a decision
@@ -21,6 +21,7 @@
 mod byte_size;
 pub mod date;
 pub mod duration;
+pub mod iso_duration;
 pub mod md5;
 pub mod partition_key;
 mod quantity;

@@ -231,10 +231,10 @@ const fn default_maximum_connections() -> NonZeroU32 {
 }
 
 /// The configuration is handed to other processes of ours, which need the key.
-fn reveal<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn reveal<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(secret.reveal())
 }
 
-fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+pub(super) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
     String::deserialize(deserializer).map(Secret::from)
 }

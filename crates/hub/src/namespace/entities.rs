@@ -193,8 +193,12 @@ impl Entities {
         config: &HubConfig,
         pool: &Arc<BlockPool>,
         now: UnixTime,
+        is_queue: impl FnOnce(&str) -> bool,
     ) -> Result<Arc<Hub>, EntityError> {
         let mut storage = self.begin_change();
+        if is_queue(&config.name) {
+            return Err(EntityError::NameTaken { name: config.name.clone() });
+        }
         let mut hubs = Hubs::clone(&self.snapshot());
         if let Some(there) = hubs.find(&config.name) {
             return Err(EntityError::HubExists { name: there.name().to_owned() });
@@ -397,7 +401,8 @@ impl Entities {
         debug_assert!(is_first, "there is one observer");
     }
 
-    fn begin_change(&self) -> MutexGuard<'_, Option<Storage>> {
+    /// Begins a change of what there is; there is one at a time.
+    pub(super) fn begin_change(&self) -> MutexGuard<'_, Option<Storage>> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -22,9 +22,7 @@ impl Collector for NamespaceMetrics {
         let Self(namespace) = self;
         let mut metrics = MetricsWriter::new(encoder);
         partitions(&namespace.hubs(), &mut metrics)?;
-        if let Some(queues) = namespace.queues() {
-            queue_metrics::encode(queues, &mut metrics)?;
-        }
+        queue_metrics::encode(namespace.queues(), &mut metrics)?;
         if let Some(profile) = namespace.profile() {
             profile_figures(&profile.counters(), &mut metrics)?;
         }

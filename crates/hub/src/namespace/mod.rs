@@ -4,12 +4,14 @@
 //! go while it serves, keys stay. Links hold the hubs and partitions themselves, so nothing is looked up per message.
 //! [`Claims`] hold what one connection has proven to be allowed.
 
+mod administration;
 mod authorization;
 mod capture;
 mod config;
 mod consumer_group;
 mod entities;
 mod error;
+mod facts;
 mod hub;
 mod metrics;
 mod queue_config;
@@ -20,6 +22,7 @@ mod record_times;
 mod storage;
 mod watchers;
 
+pub use administration::AdministrationError;
 pub use authorization::{AuthorizationError, Claim, Claims};
 pub use capture::CaptureConfig;
 pub use config::{DEFAULT_PARTITIONS, HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
@@ -27,6 +30,7 @@ pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub(crate) use entities::DeletionObserver;
 pub use entities::{EntityError, Hubs};
 pub use error::NamespaceError;
+pub use facts::{EntityFacts, KeptKey, Wishes};
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
 pub(crate) use metrics::NamespaceMetrics;
 pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
@@ -40,16 +44,18 @@ use crate::counters::CounterValues;
 use crate::profile::ServiceProfile;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
+use facts::Facts;
 use hub::Creation;
 use partition_log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
 use partition_log::{BlockPool, LogLimits, UnixTime};
 use queue_store::{Entity, QueueStore};
 use queues::MakeError;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{CoordinatorLog, Storage};
+use tokio::sync::Notify;
 
 /// The entities and keys of one service.
 #[derive(Debug)]
@@ -58,8 +64,10 @@ pub struct Namespace {
     signatures: SignaturePolicy,
     rules: Vec<AuthorizationRule>,
     entities: Entities,
-    /// `None` where there is no queue and no topic.
-    queues: Option<Arc<QueueStore>>,
+    queues: Arc<QueueStore>,
+    facts: Facts,
+    /// Something has come that is deleted when nobody uses it.
+    idle_news: Notify,
     queue_configs: Vec<QueueConfig>,
     topic_configs: Vec<TopicConfig>,
     largest_message: u64,
@@ -71,6 +79,7 @@ pub struct Namespace {
     profile: Option<Arc<ServiceProfile>>,
     creates_topics: bool,
     clock: WallClock,
+    created_at: UnixTime,
 }
 
 impl Namespace {
@@ -104,6 +113,8 @@ impl Namespace {
         let hub_names = || config.hubs.iter().map(|hub| hub.name.as_str());
         if config.storage.as_ref().is_none_or(StorageConfig::is_new) {
             queue_config::check(hub_names(), &config.queues, &config.topics)?;
+            let names = entity_names(&config.queues, &config.topics);
+            queue_config::check_forwarding(names, &config.queues, &config.topics)?;
         }
         let pool = BlockPool::new(config.idle_blocks);
         let (mut queue_configs, mut topic_configs) = (config.queues.clone(), config.topics.clone());
@@ -115,6 +126,8 @@ impl Namespace {
                 let hub_names = hub_names().chain(storage.hub_names());
                 queue_config::check(hub_names, &queue_configs, &topic_configs)
                     .map_err(|error| config.blame(error, &queue_configs, &topic_configs))?;
+                let names = entity_names(&queue_configs, &topic_configs);
+                queue_config::check_forwarding(names, &config.queues, &config.topics)?;
                 let queues = (&queue_configs[..], &topic_configs[..]);
                 let hubs = storage.open_hubs(&config.hubs, queues, &pool, now)?;
                 (hubs, Some(storage))
@@ -125,23 +138,23 @@ impl Namespace {
         for hub in made {
             hubs.insert(hub).expect("neither what is kept nor what is declared has a name twice");
         }
-        let queues = match (&storage, queue_configs.len() + topic_configs.len()) {
-            (_, 0) => None,
-            (None, _) => Some(QueueStore::in_memory()),
-            (Some(storage), _) => {
-                let opened = storage.open_queues(&pool);
-                Some(opened.map_err(|cause| NamespaceError::DataDirectory { index: None, cause })?)
-            }
+        let queues = match &storage {
+            None => QueueStore::in_memory(),
+            Some(storage) => storage
+                .open_queues(&pool)
+                .map_err(|cause| NamespaceError::DataDirectory { index: None, cause })?,
         };
-        if let Some(store) = &queues {
-            queues::make(store, &queue_configs, &topic_configs).map_err(|error| match error {
-                MakeError::Config(error) => config.blame(error, &queue_configs, &topic_configs),
-                MakeError::Journal(reason) => NamespaceError::DataDirectory {
-                    index: None,
-                    cause: DataDirectoryError::Unusable { path: config.storage_directory(), reason },
-                },
-            })?;
-        }
+        queues::make(&queues, &queue_configs, &topic_configs).map_err(|error| match error {
+            MakeError::Config(error) => config.blame(error, &queue_configs, &topic_configs),
+            MakeError::Journal(reason) => NamespaceError::DataDirectory {
+                index: None,
+                cause: DataDirectoryError::Unusable { path: config.storage_directory(), reason },
+            },
+        })?;
+        let facts = match &storage {
+            Some(storage) => storage.facts(),
+            None => facts_in_memory(&queue_configs, &topic_configs, now),
+        };
         let committer = storage.as_ref().map(|storage| Arc::clone(storage.committer()));
         Ok(Self {
             host: config.host.clone(),
@@ -149,6 +162,8 @@ impl Namespace {
             rules,
             entities: Entities::new(hubs, storage),
             queues,
+            facts: Facts::new(facts),
+            idle_news: Notify::new(),
             queue_configs,
             topic_configs,
             largest_message: config.largest_message.bytes(),
@@ -159,6 +174,7 @@ impl Namespace {
             profile,
             creates_topics: config.creates_topics,
             clock: WallClock::default(),
+            created_at: now,
         })
     }
 
@@ -178,6 +194,12 @@ impl Namespace {
     #[must_use]
     pub fn idle_timeout(&self) -> Duration {
         self.idle_timeout
+    }
+
+    /// When it began to be served.
+    #[must_use]
+    pub const fn created_at(&self) -> UnixTime {
+        self.created_at
     }
 
     /// The clock by which tokens expire.
@@ -293,13 +315,13 @@ impl Namespace {
         self.hub_above(path).is_some() || possible_names(path).any(|name| self.queue_or_topic(name).is_some())
     }
 
-    /// The queues and topics; `None` where there is none.
+    /// The queues and topics.
     #[must_use]
-    pub fn queues(&self) -> Option<&Arc<QueueStore>> {
-        self.queues.as_ref()
+    pub const fn queues(&self) -> &Arc<QueueStore> {
+        &self.queues
     }
 
-    /// The queues, with their options: those of the configuration in its order, then those that were kept besides.
+    /// The queues of the start, with their options: those of the configuration in its order, then those that were kept besides.
     #[must_use]
     pub fn queue_configs(&self) -> &[QueueConfig] {
         &self.queue_configs
@@ -314,7 +336,7 @@ impl Namespace {
     /// The queue or the topic of this name, whatever the letter case.
     #[must_use]
     pub fn queue_or_topic(&self, name: &str) -> Option<Entity> {
-        self.queues.as_ref()?.entity(name)
+        self.queues.entity(name)
     }
 
     /// Largest message or batch that queues and topics take, in bytes.
@@ -328,8 +350,7 @@ impl Namespace {
     /// # Errors
     /// There is one of that name, or it is none that the service takes. Nothing has changed then.
     pub fn create_hub(&self, config: &HubConfig, now: UnixTime) -> Result<Arc<Hub>, EntityError> {
-        self.check_name(&config.name)?;
-        self.entities.create_hub(config, &self.pool, now)
+        self.entities.create_hub(config, &self.pool, now, |name| self.queue_or_topic(name).is_some())
     }
 
     /// Whether such a hub could be created.
@@ -469,6 +490,25 @@ impl Namespace {
             }
         }
     }
+}
+
+/// The names of queues and topics.
+fn entity_names<'a>(queues: &'a [QueueConfig], topics: &'a [TopicConfig]) -> impl Iterator<Item = &'a str> {
+    let queues = queues.iter().map(|queue| queue.name.as_str());
+    queues.chain(topics.iter().map(|topic| topic.name.as_str()))
+}
+
+/// Those of queues, topics and subscriptions that are made at `now`, by their paths in lower case.
+fn facts_in_memory(
+    queues: &[QueueConfig],
+    topics: &[TopicConfig],
+    now: UnixTime,
+) -> HashMap<String, EntityFacts> {
+    let subscriptions = topics.iter().flat_map(|topic| {
+        topic.subscriptions.iter().map(|each| facts::subscription_path(&topic.name, &each.name))
+    });
+    let paths = entity_names(queues, topics).map(str::to_owned).chain(subscriptions);
+    paths.map(|path| (path.to_ascii_lowercase(), EntityFacts::of(now))).collect()
 }
 
 fn hubs_in_memory(

@@ -9,6 +9,9 @@ use queue_store::{Entity, Queue, QueueCounters, QueueCounts, QueueStore};
 /// Writes what there is of each queue and each subscription of `store`, by the name that clients use for it.
 pub(super) fn encode(store: &QueueStore, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
     let queues = queues(store);
+    if queues.is_empty() {
+        return Ok(());
+    }
     let counts: Vec<QueueCounts> = queues.iter().map(|queue| queue.counts()).collect();
     let counters: Vec<QueueCounters> = queues.iter().map(|queue| queue.lifecycle_counters()).collect();
     let messages = queues.iter().zip(&counts).flat_map(|(queue, counts)| {

@@ -203,9 +203,7 @@ impl Service {
                 }
             }
         }
-        if let Some(store) = namespace.queues() {
-            tasks.spawn(queues::drive(Arc::clone(store), stopped.clone()));
-        }
+        tasks.spawn(queues::drive(Arc::clone(&namespace), stopped.clone()));
         let (watched, stop_watching) = (Arc::clone(&namespace), stopped.clone());
         tasks.spawn(async move { watched.clock().report_jumps(stop_watching).await });
         tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));

@@ -1,4 +1,5 @@
-//! The passing of time for queues: locks end, messages expire or become visible, whether anyone is connected or not.
+//! The passing of time for queues: locks end, messages expire or become visible, and what nobody uses is deleted, whether anyone is
+//! connected or not.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -7,13 +8,19 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use partition_log::UnixTime;
-use queue_store::QueueStore;
 
-/// Lets everything happen that is due in `store`, when it is due, until `stop` becomes true.
-pub(super) async fn drive(store: Arc<QueueStore>, mut stop: watch::Receiver<bool>) {
+use crate::namespace::Namespace;
+
+/// Lets everything happen that is due in the queues of `namespace`, when it is due, until `stop` becomes true.
+pub(super) async fn drive(namespace: Arc<Namespace>, mut stop: watch::Receiver<bool>) {
+    let store = namespace.queues();
+    let mut idle_due = Some(UnixTime::MIN);
     loop {
         let now = UnixTime::from(SystemTime::now());
-        let due = store.advance(now);
+        if idle_due.is_some_and(|due| due <= now) {
+            idle_due = namespace.delete_idle(now);
+        }
+        let due = [store.advance(now), idle_due].into_iter().flatten().min();
         let at_due = async {
             match due {
                 Some(due) => tokio::time::sleep(between(now, due)).await,
@@ -23,6 +30,7 @@ pub(super) async fn drive(store: Arc<QueueStore>, mut stop: watch::Receiver<bool
         tokio::select! {
             () = at_due => {}
             () = poll_fn(|cx| store.poll_earlier(cx)) => {}
+            () = namespace.idle_news() => idle_due = Some(UnixTime::MIN),
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! * `events`: sending to hubs, and how readers of AMQP and Kafka get it.
 //! * `messages`: sending, receiving and settling.
-//! * `reads`: what is told of entities.
+//! * `reads`: what is told of entities; `administration`: how they come, change and go.
 //! * `ports`: one address for all protocols, and HTTP/2.
 //! * `refusals`: whoever may not, or asks for what is not there.
 //! * `shaped`: what a service profile makes of requests.
@@ -12,6 +12,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
+mod administration;
 mod client;
 mod events;
 mod faults;

@@ -23,6 +23,7 @@ pub(super) use recover::JournalPlace;
 pub(super) use recover::SKIPPED_NUMBERS;
 
 use super::changes::{Change, Changes};
+use super::entity::QUEUES_OF_ONE;
 use super::page::Page;
 use super::pages::{join, split};
 use super::sessions::Sessions;
@@ -87,6 +88,30 @@ impl Journal {
     /// What everything that was written has to wait for.
     pub(super) fn last_commit(&self) -> CommitNumber {
         self.last_commit
+    }
+
+    /// Gives the queues from `place` on, within the entity, to the subscription of this name, which is new.
+    pub(super) fn add_subscription(&mut self, place: usize, name: String, changes: &mut Changes) {
+        let id = self.queues.next_id;
+        self.queues.next_id += 1;
+        self.queues.ids.push((id, name));
+        let ids = (0..QUEUES_OF_ONE as u32).map(|beside| id * QUEUES_OF_ONE as u32 + beside);
+        match self.ids.get_mut(place..place + QUEUES_OF_ONE) {
+            Some(vacant) => vacant.iter_mut().zip(ids).for_each(|(vacant, id)| *vacant = id),
+            None => self.ids.extend(ids),
+        }
+        changes.push(Change::Queues(self.queues.clone()));
+    }
+
+    /// Forgets the queues of the subscription of this name. Its messages are not told of any longer.
+    pub(super) fn remove_subscription(&mut self, name: &str, changes: &mut Changes) {
+        self.queues.ids.retain(|(_, kept)| kept != name);
+        changes.push(Change::Queues(self.queues.clone()));
+    }
+
+    /// Writes nothing any longer: its entity was deleted.
+    pub(super) fn retire(&self) {
+        self.log.retire();
     }
 
     /// The number of the oldest record that is there.
@@ -176,7 +201,7 @@ impl Encoding<'_, '_> {
         match change {
             Change::Put { queue, first, last } => {
                 let id = self.id(*queue);
-                let QueueState { pages, ledger } = &mut queues[*queue as usize];
+                let QueueState { pages, ledger, .. } = &mut queues[*queue as usize];
                 let mut next = from.unwrap_or(*first);
                 while next <= *last {
                     if self.length >= LONGEST_BATCH {

@@ -170,7 +170,7 @@ fn dead_letters_that_come_back_as_dead_letters_end_as_well() {
     let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
     topic.enqueue(at(0), &[message]).unwrap();
     settle_down(&store);
-    let queue = topic.subscription("s").unwrap().queue();
+    let queue = &Arc::clone(topic.subscription("s").unwrap().queue());
     let expected = [("of no session".to_owned(), TOO_FAR.to_owned())];
     assert_eq!(stranded(queue), expected);
     assert_eq!(queue.lifecycle_counters().dead_lettered, 5);

@@ -1,5 +1,6 @@
 //! Queues and topics in memory and on disk, by what their users see.
 
+mod administration;
 mod counting;
 mod durable;
 mod expiry;

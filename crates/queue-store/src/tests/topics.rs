@@ -62,14 +62,14 @@ fn each_subscription_gets_what_its_rules_say_and_settles_for_itself() {
     assert_eq!(texts(&red), ["b", &long]);
     // Numbers are each subscription's own; the topic's is kept beside.
     assert_eq!((red[0].number, red[1].number), (1, 2));
-    let queue = topic.subscription("red").unwrap().queue();
+    let queue = &Arc::clone(topic.subscription("red").unwrap().queue());
     assert_eq!(queue.name(), "news/Subscriptions/red");
     let deliveries = peek(queue, 0);
     let numbers: Vec<_> = deliveries.iter().map(|delivery| delivery.enqueue_sequence_number).collect();
     assert_eq!(numbers, [2, 3]);
     assert_eq!(received(&topic, "none", 0), []);
     settle(queue, 0, &red, &Settlement::Complete);
-    let all_queue = topic.subscription("all").unwrap().queue();
+    let all_queue = &Arc::clone(topic.subscription("all").unwrap().queue());
     assert_eq!(all_queue.counts().locked, 3);
     let hopeless = Settlement::DeadLetter { reason: Some("no"), description: None, properties: &[] };
     settle(all_queue, 0, &all[..1], &hopeless);
@@ -155,7 +155,7 @@ fn what_is_scheduled_waits_in_the_topic_and_is_judged_at_its_time() {
     let scheduled = topic.schedule(at(0), &[message, message]).unwrap();
     topic.cancel_scheduled(at(0), &scheduled.sequence_numbers[1..]).unwrap();
     assert_eq!(topic.scheduled(), 1);
-    let queue = topic.subscription("s").unwrap().queue();
+    let queue = &Arc::clone(topic.subscription("s").unwrap().queue());
     assert!(peek(queue, 9).is_empty());
     let deliveries = peek(queue, 12);
     let delivery = deliveries.iter().next().unwrap();
@@ -191,7 +191,7 @@ fn a_message_without_session_is_a_dead_letter_where_sessions_are_required() {
     };
     let (_store, topic) = topic(TopicOptions::default(), vec![with_sessions]);
     publish(&topic, 0, &[colored("a", "red")]).unwrap();
-    let queue = topic.subscription("sessions").unwrap().queue();
+    let queue = &Arc::clone(topic.subscription("sessions").unwrap().queue());
     let expected = [("a".to_owned(), "Session ID is null".to_owned())];
     assert_eq!(dead_letters(queue, 0), expected);
     let sections = colored("b", "red");
@@ -219,7 +219,7 @@ fn the_topic_drops_duplicates_for_all() {
 #[test]
 fn nothing_is_sent_to_a_subscription() {
     let (_store, topic) = topic(TopicOptions::default(), vec![subscription("s", RuleSet::default())]);
-    let queue = topic.subscription("s").unwrap().queue();
+    let queue = &Arc::clone(topic.subscription("s").unwrap().queue());
     let refused = send_with(queue, 0, &["a"], |message| message);
     assert_eq!(refused, Err(QueueError::SendingNotAllowed));
 }

@@ -5,7 +5,7 @@ use partition_log::Subscriber;
 use std::task::{Context, Poll, Waker};
 
 /// The keys that were reported since the last time.
-fn keys(subscriber: &Subscriber) -> Vec<u64> {
+pub(super) fn keys(subscriber: &Subscriber) -> Vec<u64> {
     let mut keys = Vec::new();
     let _ = subscriber.poll_ready(&mut Context::from_waker(Waker::noop()), &mut keys);
     keys

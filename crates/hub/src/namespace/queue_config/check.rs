@@ -1,10 +1,11 @@
 //! What may be wrong with queues and topics that is not wrong with their types.
 
+use super::super::facts::subscription_path;
 use super::circles::check_for_circles;
 use super::{QueueConfig, QueueConfigError, TopicConfig};
 use queue_store::QueueOptions;
 use queue_store::rules::RuleError;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 use units::{ByteSize, duration};
@@ -21,12 +22,7 @@ pub(in crate::namespace) fn check<'a>(
     let mut names: HashMap<String, Kind> =
         hubs.into_iter().map(|name| (name.to_ascii_lowercase(), Kind::Hub)).collect();
     let mut check_name = |path: String, name: &str, kind: Kind| {
-        if !is_name(name, MAXIMUM_NAME_LENGTH, b"_.-/") || has_reserved_part(name) {
-            let reason = format!(
-                "{name:?} is not a valid name for a {kind}; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any \
-                 of _ . - / between them, and no part between slashes that addresses use themselves (such as \
-                 Subscriptions)"
-            );
+        if let Some(reason) = name_mistake(name, kind) {
             return Err(QueueConfigError { path, reason });
         }
         match names.insert(name.to_ascii_lowercase(), kind) {
@@ -44,19 +40,81 @@ pub(in crate::namespace) fn check<'a>(
     }
     for (index, queue) in queues.iter().enumerate() {
         let place = format!("queues[{index}]");
-        check_options(&place, &queue.name, &queue.options, &names)?;
+        check_values(&place, &queue.options)?;
     }
     for (index, topic) in topics.iter().enumerate() {
-        check_topic(&format!("topics[{index}]"), topic, &names)?;
+        check_topic(&format!("topics[{index}]"), topic)?;
+    }
+    Ok(())
+}
+
+/// Whether what `queues` and `topics` forward goes to one of all queues and topics, of which these are the names, and not in a circle.
+/// Clients may delete what others forward to, and the service lets them forward in circles; so this holds for what is declared
+/// alone.
+///
+/// # Errors
+/// The first that forwards to nothing or in a circle, with its place.
+pub(in crate::namespace) fn check_forwarding<'a>(
+    names: impl Iterator<Item = &'a str>,
+    queues: &[QueueConfig],
+    topics: &[TopicConfig],
+) -> Result<(), QueueConfigError> {
+    let names: HashSet<String> = names.map(str::to_ascii_lowercase).collect();
+    let check = |place: &str, path: &str, options: &QueueOptions| {
+        for (field, target) in targets(options) {
+            if target.eq_ignore_ascii_case(path) {
+                let reason = format!("{target:?} would forward to itself");
+                return Err(QueueConfigError { path: format!("{place}.{field}"), reason });
+            }
+            if !names.contains(&target.to_ascii_lowercase()) {
+                let reason = format!("there is no queue or topic {target:?}");
+                return Err(QueueConfigError { path: format!("{place}.{field}"), reason });
+            }
+        }
+        Ok(())
+    };
+    for (index, queue) in queues.iter().enumerate() {
+        check(&format!("queues[{index}]"), &queue.name, &queue.options)?;
+    }
+    for (index, topic) in topics.iter().enumerate() {
+        for (number, subscription) in topic.subscriptions.iter().enumerate() {
+            let path = subscription_path(&topic.name, &subscription.name);
+            check(&format!("topics[{index}].subscriptions[{number}]"), &path, &subscription.options)?;
+        }
     }
     check_for_circles(queues, topics)
 }
 
-fn check_topic(
-    place: &str,
-    topic: &TopicConfig,
-    names: &HashMap<String, Kind>,
-) -> Result<(), QueueConfigError> {
+/// Why something of this kind can't have this name, if it can't.
+pub(in crate::namespace) fn name_mistake(name: &str, kind: Kind) -> Option<String> {
+    let is_valid = match kind {
+        Kind::Subscription => is_name(name, MAXIMUM_SUBSCRIPTION_NAME_LENGTH, b"_.-"),
+        Kind::Hub | Kind::Queue | Kind::Topic => {
+            is_name(name, MAXIMUM_NAME_LENGTH, b"_.-/") && !has_reserved_part(name)
+        }
+    };
+    let allowed = match kind {
+        _ if is_valid => return None,
+        Kind::Subscription => format!(
+            "1 to {MAXIMUM_SUBSCRIPTION_NAME_LENGTH} letters and digits, with any of _ . - between them"
+        ),
+        Kind::Hub | Kind::Queue | Kind::Topic => format!(
+            "1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any of _ . - / between them, and no part between slashes \
+             that addresses use themselves (such as Subscriptions)"
+        ),
+    };
+    Some(format!("{name:?} is not a valid name for a {kind}; allowed are {allowed}"))
+}
+
+fn targets(options: &QueueOptions) -> impl Iterator<Item = (&'static str, &String)> {
+    let targets = [
+        ("forward_to", &options.forward_to),
+        ("forward_dead_lettered_messages_to", &options.forward_dead_lettered_messages_to),
+    ];
+    targets.into_iter().filter_map(|(field, target)| Some((field, target.as_ref()?)))
+}
+
+fn check_topic(place: &str, topic: &TopicConfig) -> Result<(), QueueConfigError> {
     check_positive(place, "default_time_to_live", topic.options.default_time_to_live)?;
     check_positive(place, "duplicate_detection", topic.options.duplicate_detection)?;
     if topic.options.size_limit == ByteSize::ZERO {
@@ -71,19 +129,14 @@ fn check_topic(
         let name = &subscription.name;
         let mistake =
             |field: &str, reason: String| QueueConfigError { path: format!("{place}.{field}"), reason };
-        if !is_name(name, MAXIMUM_SUBSCRIPTION_NAME_LENGTH, b"_.-") {
-            let reason = format!(
-                "{name:?} is not a valid name for a subscription; allowed are 1 to {MAXIMUM_SUBSCRIPTION_NAME_LENGTH} letters \
-                 and digits, with any of _ . - between them"
-            );
+        if let Some(reason) = name_mistake(name, Kind::Subscription) {
             return Err(mistake("name", reason));
         }
         if subscriptions.insert(name.to_ascii_lowercase(), index).is_some() {
             let reason = format!("the topic has another subscription with the name {name:?}");
             return Err(mistake("name", reason));
         }
-        let source = format!("{}/Subscriptions/{name}", topic.name);
-        check_options(&place, &source, &subscription.options, names)?;
+        check_values(&place, &subscription.options)?;
         if let Err((index, error)) = subscription.rule_set() {
             let field = match error {
                 RuleError::Filter { .. } => "filter",
@@ -96,11 +149,13 @@ fn check_topic(
     Ok(())
 }
 
-fn check_options(
+/// Whether the options of a queue at `place` make sense by themselves.
+///
+/// # Errors
+/// The first that does not, with its place.
+pub(in crate::namespace) fn check_values(
     place: &str,
-    name: &str,
     options: &QueueOptions,
-    names: &HashMap<String, Kind>,
 ) -> Result<(), QueueConfigError> {
     check_positive(place, "lock_duration", Some(options.lock_duration))?;
     check_positive(place, "default_time_to_live", options.default_time_to_live)?;
@@ -113,22 +168,6 @@ fn check_options(
     if options.size_limit == ByteSize::ZERO {
         let reason = "the size limit must be above 0".to_owned();
         return Err(mistake("size_limit", reason));
-    }
-    for (field, target) in [
-        ("forward_to", &options.forward_to),
-        ("forward_dead_lettered_messages_to", &options.forward_dead_lettered_messages_to),
-    ] {
-        let Some(target) = target else { continue };
-        if target.eq_ignore_ascii_case(name) {
-            return Err(mistake(field, format!("{target:?} would forward to itself")));
-        }
-        match names.get(&target.to_ascii_lowercase()) {
-            Some(Kind::Queue | Kind::Topic) => {}
-            Some(Kind::Hub) | None => {
-                let reason = format!("there is no queue or topic {target:?}");
-                return Err(mistake(field, reason));
-            }
-        }
     }
     if options.requires_session && options.forward_to.is_some() {
         let reason = "messages of sessions can't be forwarded".to_owned();
@@ -163,10 +202,11 @@ fn has_reserved_part(name: &str) -> bool {
 
 /// What a name belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(in crate::namespace) enum Kind {
     Hub,
     Queue,
     Topic,
+    Subscription,
 }
 
 impl fmt::Display for Kind {
@@ -175,6 +215,7 @@ impl fmt::Display for Kind {
             Self::Hub => "hub",
             Self::Queue => "queue",
             Self::Topic => "topic",
+            Self::Subscription => "subscription",
         })
     }
 }
@@ -233,18 +274,15 @@ mod tests {
             [queue, QueueConfig::new("Other")]
         };
         check([], &forwarding("other"), &[]).unwrap();
-        assert_eq!(
-            mistake(&forwarding("nowhere"), &[]),
-            "queues[0].forward_to: there is no queue or topic \"nowhere\""
-        );
-        assert_eq!(
-            mistake(&forwarding("events"), &[]),
-            "queues[0].forward_to: there is no queue or topic \"events\""
-        );
-        assert_eq!(
-            mistake(&forwarding("Orders"), &[]),
-            "queues[0].forward_to: \"Orders\" would forward to itself"
-        );
+        let missing =
+            |target: &str| check_forwarding(["Orders", "OTHER"].into_iter(), &forwarding(target), &[]);
+        assert_eq!(missing("other"), Ok(()));
+        for target in ["nowhere", "events"] {
+            let expected = format!("queues[0].forward_to: there is no queue or topic {target:?}");
+            assert_eq!(missing(target).unwrap_err().to_string(), expected);
+        }
+        let itself = missing("orders").unwrap_err().to_string();
+        assert_eq!(itself, "queues[0].forward_to: \"orders\" would forward to itself");
     }
 
     #[test]

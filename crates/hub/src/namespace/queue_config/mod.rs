@@ -4,7 +4,7 @@ mod check;
 mod circles;
 mod fields;
 
-pub(super) use check::check;
+pub(super) use check::{Kind, check, check_forwarding, check_values, name_mistake};
 
 use fields::{QueueFields, SubscriptionFields, TopicFields};
 use queue_store::rules::{Rule, RuleError, RuleSet};

@@ -263,6 +263,36 @@ impl DataDirectory {
         }
     }
 
+    /// Removes the folder of a queue or topic that a client has deleted, and says whether it is gone.
+    pub(super) fn remove_queue_folder(&self, name: &str) -> bool {
+        let is_gone = self.remove(&self.queues().join(QueueStore::folder(name)));
+        // Another one may have the name next, and must not find what is in there, whatever happens to the machine.
+        is_gone && partition_log::durable_file::sync_folder(&self.queues()).is_ok()
+    }
+
+    /// Removes what deletions of queues and topics have left which did not come to their end. Those of `manifest` that are gone are
+    /// forgotten.
+    ///
+    /// # Errors
+    /// A folder can't be removed.
+    pub(super) fn remove_queue_leftovers(&self, manifest: &mut Manifest) -> Result<(), DataDirectoryError> {
+        let queues = self.queues();
+        for name in names_in(&queues).unwrap_or_default() {
+            if name.starts_with(DELETED) {
+                self.remove(&queues.join(name));
+            }
+        }
+        for name in manifest.deleted_queues() {
+            if queues.join(QueueStore::folder(name)).is_dir() && !self.remove_queue_folder(name) {
+                let what =
+                    format!("{QUEUES}/{}, which was deleted, can't be removed", QueueStore::folder(name));
+                return Err(self.unusable(&what, &"see the warning before this"));
+            }
+        }
+        manifest.forget_deleted_queues(|_| true);
+        Ok(())
+    }
+
     /// Whether all folders with messages are of one of these queues and topics.
     ///
     /// # Errors
@@ -289,7 +319,7 @@ impl DataDirectory {
         let known: HashSet<String> = names.map(QueueStore::folder).collect();
         for name in folders {
             let folder = queues.join(&name);
-            if known.contains(&name) || !folder.is_dir() {
+            if known.contains(&name) || name.starts_with(DELETED) || !folder.is_dir() {
                 continue;
             }
             let is_empty = is_empty(&folder)
@@ -392,7 +422,7 @@ impl DataDirectory {
         match fs::remove_dir_all(&condemned) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // It is no hub's any longer, so the next start tries again.
-                tracing::warn!(folder = %condemned.display(), %error, "the folder of a deleted hub can't be removed");
+                tracing::warn!(folder = %condemned.display(), %error, "the folder of something that was deleted can't be removed");
                 false
             }
             _ => true,
@@ -472,7 +502,7 @@ const HUBS: &str = "hubs";
 const QUEUES: &str = "queues";
 const COORDINATORS: &str = "kafka";
 
-/// What the folders of deleted hubs begin with; no hub's folder does, since no name begins with an underscore.
+/// What the folders of deleted hubs and queues begin with; no other folder does, since no name begins with an underscore.
 const DELETED: &str = "_deleted-";
 
 /// What is in the topmost directory of some file systems.

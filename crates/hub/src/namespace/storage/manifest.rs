@@ -4,18 +4,20 @@
 //! old or the new one is there. A folder with data that it does not name proves that it is not the manifest that this
 //! directory had last; so hubs whose deletion was granted stay in it until their folders are gone.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::namespace::facts::subscription_path;
 use crate::namespace::hub::Creation;
-use crate::namespace::{HubConfig, QueueConfig, SubscriptionConfig, TopicConfig};
+use crate::namespace::{EntityFacts, HubConfig, QueueConfig, SubscriptionConfig, TopicConfig};
 use partition_log::LogLimits;
 use partition_log::UnixTime;
 use partition_log::durable_file;
+use queue_store::{QueueOptions, TopicOptions};
 
 /// The entities of a data directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,23 @@ pub(super) struct Manifest {
     queues: Vec<QueueConfig>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     topics: Vec<TopicConfig>,
+    /// What is known of queues, topics and subscriptions besides, by their paths in lower case.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    facts: BTreeMap<String, KeptFacts>,
+    /// The names of queues and topics that clients have deleted, and whose folders may still be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    deleted_queues: Vec<String>,
+}
+
+/// What is known of a queue, a topic or a subscription besides its options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct KeptFacts {
+    #[serde(flatten)]
+    facts: EntityFacts,
+    /// Its options before clients changed them. As with hubs: what they have changed holds for as long as the declaration does
+    /// not change itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    declared: Option<QueueOptions>,
 }
 
 /// A hub as it is kept.
@@ -149,7 +168,28 @@ impl Manifest {
             declared.any(|queue| queue.name.eq_ignore_ascii_case(&kept.name))
         };
         let kept = self.queues.iter().filter(|kept| !is_declared(kept));
-        declared.iter().chain(kept).cloned().collect()
+        let mut queues: Vec<QueueConfig> = declared.iter().chain(kept).cloned().collect();
+        if self.has_changed_options() {
+            let known: HashMap<String, &QueueConfig> =
+                self.queues.iter().map(|queue| (queue.name.to_ascii_lowercase(), queue)).collect();
+            for queue in &mut queues[..declared.len()] {
+                let path = queue.name.to_ascii_lowercase();
+                if let Some(kept) = known.get(&path).filter(|_| self.is_declared_as(&path, &queue.options)) {
+                    queue.options = kept.options.clone();
+                }
+            }
+        }
+        queues
+    }
+
+    /// Whether clients have changed the options of anything.
+    fn has_changed_options(&self) -> bool {
+        self.facts.values().any(|facts| facts.declared.is_some())
+    }
+
+    /// Whether what is at this path, in lower case, was declared so when clients changed it.
+    fn is_declared_as(&self, path: &str, options: &QueueOptions) -> bool {
+        self.facts.get(path).is_some_and(|facts| facts.declared.as_ref() == Some(options))
     }
 
     /// The topics in the same way, and so with the subscriptions of each.
@@ -161,6 +201,18 @@ impl Manifest {
                 topics.push(kept.clone());
                 continue;
             };
+            let path = topic.name.to_ascii_lowercase();
+            if self.is_declared_as(&path, &as_queue_options(&topic.options)) {
+                topic.options = kept.options.clone();
+            }
+            for subscription in &mut topic.subscriptions {
+                let mut kept = kept.subscriptions.iter();
+                let kept = kept.find(|kept| kept.name.eq_ignore_ascii_case(&subscription.name));
+                let path = subscription_path(&path, &subscription.name).to_ascii_lowercase();
+                if let Some(kept) = kept.filter(|_| self.is_declared_as(&path, &subscription.options)) {
+                    subscription.options = kept.options.clone();
+                }
+            }
             let is_declared = |kept: &&SubscriptionConfig| {
                 let mut declared = topic.subscriptions.iter();
                 declared.any(|each| each.name.eq_ignore_ascii_case(&kept.name))
@@ -178,10 +230,155 @@ impl Manifest {
         queues.chain(self.topics.iter().map(|topic| topic.name.as_str()))
     }
 
-    /// Sets the queues and topics.
-    pub(super) fn set_queues(&mut self, queues: &[QueueConfig], topics: &[TopicConfig]) {
+    /// Sets the queues and topics. Those that are new are made at `now`.
+    pub(super) fn set_queues(&mut self, queues: &[QueueConfig], topics: &[TopicConfig], now: UnixTime) {
+        let before: HashMap<String, QueueOptions> = options_by_path(&self.queues, &self.topics).collect();
+        let mut facts = BTreeMap::new();
+        for (path, options) in options_by_path(queues, topics) {
+            let mut kept = self
+                .facts
+                .remove(&path)
+                .unwrap_or_else(|| KeptFacts { facts: EntityFacts::of(now), declared: None });
+            // It is declared otherwise now, and that is what counts.
+            if before.get(&path) != Some(&options) {
+                kept.declared = None;
+            }
+            facts.insert(path, kept);
+        }
+        self.facts = facts;
         self.queues = queues.to_vec();
         self.topics = topics.to_vec();
+    }
+
+    /// What is known of queues, topics and subscriptions besides their options, by their paths in lower case.
+    pub(super) fn facts(&self) -> impl Iterator<Item = (&String, &EntityFacts)> {
+        self.facts.iter().map(|(path, kept)| (path, &kept.facts))
+    }
+
+    /// Adds a queue, or changes the one of its name.
+    pub(super) fn put_queue(&mut self, config: &QueueConfig, facts: &EntityFacts) {
+        let known = self.queues.iter_mut().find(|queue| queue.name.eq_ignore_ascii_case(&config.name));
+        let before = match known {
+            Some(queue) => Some(std::mem::replace(&mut queue.options, config.options.clone())),
+            None => {
+                self.queues.push(config.clone());
+                None
+            }
+        };
+        self.note(&config.name, before, facts);
+    }
+
+    /// Adds a topic.
+    pub(super) fn put_topic(&mut self, config: &TopicConfig, facts: &EntityFacts) {
+        self.topics.push(config.clone());
+        self.note(&config.name, None, facts);
+        for subscription in &config.subscriptions {
+            let path = subscription_path(&config.name, &subscription.name);
+            self.note(&path, None, &EntityFacts::of(facts.created_at()));
+        }
+    }
+
+    /// Changes the options of a topic.
+    pub(super) fn set_topic_options(&mut self, name: &str, options: &TopicOptions, facts: &EntityFacts) {
+        if let Some(topic) = self.topic_mut(name) {
+            let before = std::mem::replace(&mut topic.options, options.clone());
+            self.note(name, Some(as_queue_options(&before)), facts);
+        }
+    }
+
+    /// Adds a subscription to a topic.
+    pub(super) fn put_subscription(&mut self, topic: &str, config: &SubscriptionConfig, facts: &EntityFacts) {
+        if let Some(topic) = self.topic_mut(topic) {
+            let path = subscription_path(&topic.name, &config.name);
+            topic.subscriptions.push(config.clone());
+            self.note(&path, None, facts);
+        }
+    }
+
+    /// Changes the options of a subscription.
+    pub(super) fn set_subscription_options(
+        &mut self,
+        topic: &str,
+        name: &str,
+        options: &QueueOptions,
+        facts: &EntityFacts,
+    ) {
+        let path = subscription_path(topic, name);
+        if let Some(topic) = self.topic_mut(topic)
+            && let Some(subscription) =
+                topic.subscriptions.iter_mut().find(|each| each.name.eq_ignore_ascii_case(name))
+        {
+            let before = std::mem::replace(&mut subscription.options, options.clone());
+            self.note(&path, Some(before), facts);
+        }
+    }
+
+    /// Removes a queue or topic. Its folder may still be there.
+    pub(super) fn remove_queue_or_topic(&mut self, name: &str) {
+        self.queues.retain(|queue| !queue.name.eq_ignore_ascii_case(name));
+        self.topics.retain(|topic| !topic.name.eq_ignore_ascii_case(name));
+        let path = name.to_ascii_lowercase();
+        self.facts.remove(&path);
+        let beneath = subscription_path(&path, "").to_ascii_lowercase();
+        self.facts.retain(|path, _| !path.starts_with(&beneath));
+        self.deleted_queues.push(path);
+    }
+
+    /// Removes a subscription of a topic.
+    pub(super) fn remove_subscription(&mut self, topic: &str, name: &str) {
+        self.facts.remove(&subscription_path(topic, name).to_ascii_lowercase());
+        if let Some(topic) = self.topic_mut(topic) {
+            topic.subscriptions.retain(|each| !each.name.eq_ignore_ascii_case(name));
+        }
+    }
+
+    /// The names, in lower case, of queues and topics whose folders are to be removed.
+    pub(super) fn deleted_queues(&self) -> &[String] {
+        &self.deleted_queues
+    }
+
+    /// The folders of deleted queues and topics are gone.
+    pub(super) fn forget_deleted_queues(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.deleted_queues.retain(|name| !is_gone(name));
+    }
+
+    /// Notes what is known of the entity at `path`, whose options were `before` if they are others now.
+    fn note(&mut self, path: &str, before: Option<QueueOptions>, facts: &EntityFacts) {
+        let path = path.to_ascii_lowercase();
+        let declared = self.facts.remove(&path).and_then(|kept| kept.declared).or(before);
+        self.facts.insert(path, KeptFacts { facts: facts.clone(), declared });
+    }
+
+    fn topic_mut(&mut self, name: &str) -> Option<&mut TopicConfig> {
+        self.topics.iter_mut().find(|topic| topic.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// The options of all queues, topics and subscriptions by their paths in lower case.
+fn options_by_path(
+    queues: &[QueueConfig],
+    topics: &[TopicConfig],
+) -> impl Iterator<Item = (String, QueueOptions)> {
+    let queues = queues.iter().map(|queue| (queue.name.to_ascii_lowercase(), queue.options.clone()));
+    let topics = topics.iter().flat_map(|topic| {
+        let own = (topic.name.to_ascii_lowercase(), as_queue_options(&topic.options));
+        let subscriptions = topic.subscriptions.iter().map(|subscription| {
+            let path = subscription_path(&topic.name, &subscription.name);
+            (path.to_ascii_lowercase(), subscription.options.clone())
+        });
+        std::iter::once(own).chain(subscriptions)
+    });
+    queues.chain(topics)
+}
+
+/// The options of a topic as those of a queue, so that there is one form of them.
+fn as_queue_options(options: &TopicOptions) -> QueueOptions {
+    QueueOptions {
+        default_time_to_live: options.default_time_to_live,
+        duplicate_detection: options.duplicate_detection,
+        size_limit: options.size_limit,
+        status: options.status,
+        ..QueueOptions::default()
     }
 }
 

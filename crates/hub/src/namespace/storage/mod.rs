@@ -21,8 +21,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::config::HubConfig;
+use super::facts::EntityFacts;
 use super::hub::Hub;
-use super::queue_config::{QueueConfig, TopicConfig};
+use super::queue_config::{QueueConfig, SubscriptionConfig, TopicConfig};
 use directory::DataDirectory;
 pub use directory::{DataDirectoryError, verify};
 use manifest::KeptHub;
@@ -32,7 +33,7 @@ use partition_log::disk::{
     Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
 };
 use partition_log::{BlockPool, LogLimits, PartitionLog, WhenFull};
-use queue_store::QueueStore;
+use queue_store::{QueueOptions, QueueStore, TopicOptions};
 use units::ByteSize;
 
 /// Where a namespace keeps its hubs, and how.
@@ -83,6 +84,9 @@ pub(crate) struct CoordinatorLog {
     /// Whether the directory may hold it already.
     pub(super) is_admitted: bool,
 }
+
+/// Whether the data directory took a change; if not, nothing has changed.
+type Changed = Result<(), DataDirectoryError>;
 
 /// Why a declared hub does not come to be.
 #[derive(Debug)]
@@ -155,6 +159,7 @@ impl Storage {
         let leftovers = leftovers.map_err(of_directory)?;
         let queue_names = queues.iter().map(|queue| queue.name.as_str());
         let topic_names = topics.iter().map(|topic| topic.name.as_str());
+        self.directory.remove_queue_leftovers(&mut manifest).map_err(of_directory)?;
         self.directory.check_queue_folders(queue_names.chain(topic_names)).map_err(of_directory)?;
         let directories = manifest.hubs().iter().flat_map(|kept| self.directories(kept, &folders)).collect();
         let mut opened = opening::open_logs(directories, pool).into_iter();
@@ -173,7 +178,7 @@ impl Storage {
             !names.any(|name| KeptHub::number_of_folder(name) == Some(number))
         };
         manifest.forget_deleted(is_gone);
-        manifest.set_queues(queues, topics);
+        manifest.set_queues(queues, topics, now);
         self.directory.save_first(manifest).map_err(of_directory)?;
         self.directory.remove_leftovers(&leftovers);
         Ok(hubs)
@@ -243,6 +248,100 @@ impl Storage {
             // It is on disk with the next change.
             self.directory.manifest.forget_deleted(|number| number == hub.number());
         }
+    }
+
+    /// What is known of queues, topics and subscriptions besides their options, by their paths in lower case.
+    pub(super) fn facts(&self) -> HashMap<String, EntityFacts> {
+        let facts = self.directory.manifest.facts();
+        facts.map(|(path, facts)| (path.clone(), facts.clone())).collect()
+    }
+
+    /// Keeps a queue: a new one, or the options that one has now.
+    pub(super) fn keep_queue(&mut self, config: &QueueConfig, facts: &EntityFacts) -> Changed {
+        self.make_room_for(&config.name)?;
+        self.change(|manifest| manifest.put_queue(config, facts))
+    }
+
+    /// Keeps a topic that is new.
+    pub(super) fn keep_topic(&mut self, config: &TopicConfig, facts: &EntityFacts) -> Changed {
+        self.make_room_for(&config.name)?;
+        self.change(|manifest| manifest.put_topic(config, facts))
+    }
+
+    /// Keeps the options that a topic has now.
+    pub(super) fn keep_topic_options(
+        &mut self,
+        name: &str,
+        options: &TopicOptions,
+        facts: &EntityFacts,
+    ) -> Changed {
+        self.change(|manifest| manifest.set_topic_options(name, options, facts))
+    }
+
+    /// Keeps a subscription that is new.
+    pub(super) fn keep_subscription(
+        &mut self,
+        topic: &str,
+        config: &SubscriptionConfig,
+        facts: &EntityFacts,
+    ) -> Changed {
+        self.change(|manifest| manifest.put_subscription(topic, config, facts))
+    }
+
+    /// Keeps the options that a subscription has now.
+    pub(super) fn keep_subscription_options(
+        &mut self,
+        topic: &str,
+        name: &str,
+        options: &QueueOptions,
+        facts: &EntityFacts,
+    ) -> Changed {
+        self.change(|manifest| manifest.set_subscription_options(topic, name, options, facts))
+    }
+
+    /// Forgets a queue or a topic. Its files are still there: [`remove_queue_files`](Self::remove_queue_files).
+    pub(super) fn forget_queue_or_topic(&mut self, name: &str) -> Changed {
+        self.change(|manifest| manifest.remove_queue_or_topic(name))
+    }
+
+    /// Forgets a subscription of a topic.
+    pub(super) fn forget_subscription(&mut self, topic: &str, name: &str) -> Changed {
+        self.change(|manifest| manifest.remove_subscription(topic, name))
+    }
+
+    /// Removes the files of a queue or topic that was forgotten and whose journal is retired.
+    pub(super) fn remove_queue_files(&mut self, name: &str) {
+        if self.directory.remove_queue_folder(name) {
+            // It is on disk with the next change.
+            let manifest = &mut self.directory.manifest;
+            manifest.forget_deleted_queues(|deleted| deleted.eq_ignore_ascii_case(name));
+        }
+    }
+
+    /// What had this name and was deleted must be gone before something else has it.
+    fn make_room_for(&mut self, name: &str) -> Changed {
+        let is_deleted = |storage: &Self| {
+            let mut deleted = storage.directory.manifest.deleted_queues().iter();
+            deleted.any(|deleted| deleted.eq_ignore_ascii_case(name))
+        };
+        if is_deleted(self) {
+            self.remove_queue_files(name);
+        }
+        match is_deleted(self) {
+            false => Ok(()),
+            true => Err(self.directory.unusable(
+                &format!("the folder of '{name}', which was deleted, can't be removed"),
+                &"see the warning before this",
+            )),
+        }
+    }
+
+    /// Changes the manifest, on disk and in here.
+    fn change(&mut self, change: impl FnOnce(&mut manifest::Manifest)) -> Changed {
+        let mut manifest = self.directory.manifest.clone();
+        change(&mut manifest);
+        self.directory.manifest = self.directory.save(manifest)?;
+        Ok(())
     }
 
     /// Lets logs hold batches that bear the stamp of a producer.

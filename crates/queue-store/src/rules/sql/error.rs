@@ -57,6 +57,12 @@ pub enum SqlErrorKind {
     /// `ESCAPE` has something else than a text of one character.
     #[error("ESCAPE must be followed by one character, such as '\\'")]
     Escape,
+    /// A parameter for which no value was given.
+    #[error("there is no value for the parameter `{name}`")]
+    NoParameter {
+        /// Its name, with its `@`.
+        name: String,
+    },
     /// The real service has it, this one has not.
     #[error("{what} not supported here")]
     Unsupported {

@@ -75,6 +75,7 @@ impl Expression {
                 Constant::Integer(number) => Operand::Integer((*number).into()),
                 Constant::Double(number) => Operand::Double(*number),
                 Constant::Text(text) => Operand::Text(text.as_str().into()),
+                Constant::Parameter(_, value) => Operand::of(value),
             },
             Self::Property(property) => property.value(message),
             Self::PropertyNamed(name) => match name.value(message) {

@@ -13,6 +13,8 @@ pub(super) enum Token<'a> {
     Text(String),
     Integer(i64),
     Double(f64),
+    /// A parameter, with its `@`.
+    Parameter(&'a str),
     /// An operator or a punctuation mark.
     Mark(&'static str),
     End,
@@ -69,8 +71,11 @@ impl<'a> Lexer<'a> {
             }
             Some(first) if first.is_ascii_digit() => self.number(rest)?,
             Some('@') => {
-                let what = "parameters (@name) are".to_owned();
-                return Err(self.error(start, SqlErrorKind::Unsupported { what }));
+                let length = rest[1..]
+                    .find(|character: char| !(character.is_alphanumeric() || character == '_'))
+                    .map_or(rest.len(), |length| length + 1);
+                self.offset += length;
+                Token::Parameter(&rest[..length])
             }
             Some(first) => {
                 let Some(mark) = MARKS.into_iter().find(|mark| rest.starts_with(mark)) else {

@@ -18,12 +18,14 @@ mod tests;
 pub use error::{SqlError, SqlErrorKind};
 
 use super::message::MessageProperties;
+use amqp::codec::Value;
 use syntax::{Predicate, Statement};
 
 /// A condition on the properties of a message, such as `color = 'red' AND quantity > 10`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SqlFilter {
     text: String,
+    parameters: Vec<(String, Value)>,
     predicate: Predicate,
     constant: Option<bool>,
 }
@@ -32,6 +34,7 @@ pub struct SqlFilter {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SqlAction {
     text: String,
+    parameters: Vec<(String, Value)>,
     statements: Vec<Statement>,
 }
 
@@ -41,17 +44,34 @@ impl SqlFilter {
     /// # Errors
     /// Where the text is none, what was expected there and what was found.
     pub fn parse(text: impl Into<String>) -> Result<Self, SqlError> {
+        Self::with_parameters(text, Vec::new())
+    }
+
+    /// The same of a condition in which `@name` stands for the value of that name; names are given with their `@`.
+    ///
+    /// # Errors
+    /// As those of [`parse`](Self::parse), and that there is no value for a parameter.
+    pub fn with_parameters(
+        text: impl Into<String>,
+        parameters: Vec<(String, Value)>,
+    ) -> Result<Self, SqlError> {
         let text = text.into();
-        let predicate = parser::predicate(&text)?;
+        let predicate = parser::predicate(&text, &parameters)?;
         let constant =
             predicate.is_constant().then(|| predicate.holds(&MessageProperties::default()) == Some(true));
-        Ok(Self { text, predicate, constant })
+        Ok(Self { text, parameters, predicate, constant })
     }
 
     /// The condition as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// What its parameters stand for.
+    #[must_use]
+    pub fn parameters(&self) -> &[(String, Value)] {
+        &self.parameters
     }
 
     /// Whether the condition is true for a message with these properties, and neither false nor unknown.
@@ -73,9 +93,26 @@ impl SqlAction {
     /// # Errors
     /// Where the text is none, what was expected there and what was found.
     pub fn parse(text: impl Into<String>) -> Result<Self, SqlError> {
+        Self::with_parameters(text, Vec::new())
+    }
+
+    /// As [`SqlFilter::with_parameters`].
+    ///
+    /// # Errors
+    /// As those of [`parse`](Self::parse), and that there is no value for a parameter.
+    pub fn with_parameters(
+        text: impl Into<String>,
+        parameters: Vec<(String, Value)>,
+    ) -> Result<Self, SqlError> {
         let text = text.into();
-        let statements = parser::statements(&text)?;
-        Ok(Self { text, statements })
+        let statements = parser::statements(&text, &parameters)?;
+        Ok(Self { text, parameters, statements })
+    }
+
+    /// What its parameters stand for.
+    #[must_use]
+    pub fn parameters(&self) -> &[(String, Value)] {
+        &self.parameters
     }
 
     /// The action as it was written.
@@ -107,10 +144,10 @@ pub fn check_any_text(text: &str) {
         ],
         ..MessageProperties::default()
     };
-    if let Ok(predicate) = parser::predicate(text) {
+    if let Ok(predicate) = parser::predicate(text, &[]) {
         let _ = predicate.holds(&message);
         if let Some(printed) = within_length(predicate.to_string()) {
-            let again = parser::predicate(&printed).expect("what is printed can be read");
+            let again = parser::predicate(&printed, &[]).expect("what is printed can be read");
             assert_eq!(again, predicate, "{printed}");
         }
     }

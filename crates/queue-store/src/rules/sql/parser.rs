@@ -5,20 +5,21 @@ use super::lexer::{Lexer, Located, Token};
 use super::syntax::{Comparison, Constant, Expression, Operator, Predicate, Property, Statement, is_keyword};
 use super::system::SystemProperty;
 use super::{MAXIMUM_DEPTH, MAXIMUM_STATEMENTS, MAXIMUM_TEXT_LENGTH};
+use amqp::codec::Value;
 
 type Result<T> = std::result::Result<T, SqlError>;
 
 /// Reads a condition.
-pub(super) fn predicate(text: &str) -> Result<Predicate> {
-    let mut parser = Parser::new(text)?;
+pub(super) fn predicate(text: &str, parameters: &[(String, Value)]) -> Result<Predicate> {
+    let mut parser = Parser::new(text, parameters)?;
     let term = parser.disjunction()?;
     parser.end("the end, AND or OR")?;
     parser.condition(term)
 }
 
 /// Reads the statements of an action; there is at least one.
-pub(super) fn statements(text: &str) -> Result<Vec<Statement>> {
-    let mut parser = Parser::new(text)?;
+pub(super) fn statements(text: &str, parameters: &[(String, Value)]) -> Result<Vec<Statement>> {
+    let mut parser = Parser::new(text, parameters)?;
     let mut statements = Vec::new();
     loop {
         let start = parser.current.start;
@@ -48,18 +49,20 @@ struct Parser<'a> {
     lexer: Lexer<'a>,
     /// The token that has not been used yet.
     current: Located<'a>,
+    /// What parameters stand for, by their names with `@`.
+    parameters: &'a [(String, Value)],
     depth: usize,
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a str) -> Result<Self> {
+    fn new(text: &'a str, parameters: &'a [(String, Value)]) -> Result<Self> {
         let mut lexer = Lexer::new(text);
         if text.len() > MAXIMUM_TEXT_LENGTH {
             let bytes = text.len();
             return Err(lexer.error(0, SqlErrorKind::TooLong { bytes }));
         }
         let current = lexer.next()?;
-        Ok(Self { lexer, current, depth: 0 })
+        Ok(Self { lexer, current, parameters, depth: 0 })
     }
 
     /// `a OR b OR …`
@@ -226,6 +229,7 @@ impl<'a> Parser<'a> {
             Token::Text(text) => Some(Constant::Text(text.clone())),
             Token::Integer(number) => Some(Constant::Integer(*number)),
             Token::Double(number) => Some(Constant::Double(*number)),
+            Token::Parameter(name) => Some(self.parameter(name)?),
             Token::Word(word) if word.eq_ignore_ascii_case("NULL") => Some(Constant::Null),
             Token::Word(word) if word.eq_ignore_ascii_case("TRUE") => Some(Constant::Boolean(true)),
             Token::Word(word) if word.eq_ignore_ascii_case("FALSE") => Some(Constant::Boolean(false)),
@@ -247,6 +251,18 @@ impl<'a> Parser<'a> {
             TermKind::Expression(self.property_or_function()?)
         };
         Ok(Term { start, kind })
+    }
+
+    /// What a parameter stands for; letter case makes no difference to its name.
+    fn parameter(&self, name: &str) -> Result<Constant> {
+        let mut parameters = self.parameters.iter();
+        match parameters.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some((_, value)) => Ok(Constant::Parameter(name.to_owned(), value.clone())),
+            None => {
+                let kind = SqlErrorKind::NoParameter { name: name.to_owned() };
+                Err(self.lexer.error(self.current.start, kind))
+            }
+        }
     }
 
     fn property_or_function(&mut self) -> Result<Expression> {

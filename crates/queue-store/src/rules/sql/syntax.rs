@@ -3,6 +3,7 @@
 //! Chains such as `a AND b AND c` are one node however long they are, so that the depth of a tree is the depth of its
 //! parentheses.
 
+use amqp::codec::Value;
 use std::fmt;
 
 use super::system::SystemProperty;
@@ -64,6 +65,8 @@ pub(super) enum Constant {
     Integer(i64),
     Double(f64),
     Text(String),
+    /// A parameter by its name, and what it stands for.
+    Parameter(String, Value),
 }
 
 /// A property of the message.
@@ -303,6 +306,7 @@ impl fmt::Display for Constant {
             // This form always has a point or an exponent.
             Self::Double(number) => write!(f, "{number:?}"),
             Self::Text(text) => write!(f, "'{}'", text.replace('\'', "''")),
+            Self::Parameter(name, _) => f.write_str(name),
         }
     }
 }

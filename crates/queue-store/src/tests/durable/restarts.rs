@@ -213,7 +213,7 @@ fn subscriptions_are_known_by_their_names_whatever_is_declared_beside_them() {
         running.store.create_topic("news", options, subscriptions).unwrap()
     };
     let there = |topic: &Topic, name: &str| {
-        let queue = topic.subscription(name).unwrap().queue();
+        let queue = &Arc::clone(topic.subscription(name).unwrap().queue());
         let seen = seen(&peek(queue, 0));
         seen.into_iter().map(|seen| seen.text).collect::<Vec<_>>()
     };

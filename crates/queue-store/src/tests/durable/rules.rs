@@ -41,7 +41,7 @@ fn names(topic: &Topic, subscription: &str) -> Vec<String> {
 
 /// Sends so much that the journal drops what it began with.
 fn push_through(running: &Running, topic: &Topic) {
-    let queue = topic.subscription("other").unwrap().queue();
+    let queue = &Arc::clone(topic.subscription("other").unwrap().queue());
     let first = |queue: &Queue| queue.entity.lock().journal.as_ref().unwrap().begin();
     let begin = first(queue);
     let sections = body(&"x".repeat(10_000));
@@ -49,7 +49,7 @@ fn push_through(running: &Running, topic: &Topic) {
     while first(queue) == begin {
         topic.enqueue(at(0), &[message; 20]).unwrap();
         for name in ["some", "other"] {
-            let queue = topic.subscription(name).unwrap().queue();
+            let queue = &Arc::clone(topic.subscription(name).unwrap().queue());
             let received = receive(queue, 0, 20);
             settle(queue, 0, &received, &Settlement::Complete);
         }
@@ -69,7 +69,7 @@ fn rules_that_clients_have_changed_are_there_again_however_the_process_ended() {
     let commit = some.add_rule(at(0), correlation("heavy")).unwrap();
     assert_eq!(running.outcome(commit), CommitState::Done);
     let rules = some.rules();
-    drop(news);
+    drop((news, some));
     running.kill();
 
     for (round, end) in [Running::close, Running::kill, Running::kill].into_iter().enumerate() {
@@ -91,7 +91,7 @@ fn rules_that_clients_have_changed_are_there_again_however_the_process_ended() {
         some.remove_rule(at(0), name).unwrap();
     }
     running.safe(some.queue());
-    drop(news);
+    drop((news, some));
     running.kill();
     let running = disk.start();
     assert!(names(&topic(&running, &declared), "some").is_empty());
@@ -106,7 +106,7 @@ fn rules_of_clients_are_forgotten_for_good_when_the_configuration_says_something
     let some = news.subscription("some").unwrap();
     some.add_rule(at(0), sql("red", "color = 'red'")).unwrap();
     running.safe(some.queue());
-    drop(news);
+    drop((news, some));
     running.kill();
 
     let blue = RuleSet::of([sql("blue", "color = 'blue'")]).unwrap();
@@ -133,7 +133,7 @@ fn a_torn_end_leaves_the_rules_of_before_or_after_the_change() {
     some.add_rule(at(0), sql("red", "color = 'red'")).unwrap();
     running.safe(some.queue());
     let whole = disk.bytes("news");
-    drop(news);
+    drop((news, some));
     running.kill();
     cut_at_every_byte(&disk, "news", before, |running, length| {
         let news = topic(running, &declared);
@@ -143,4 +143,60 @@ fn a_torn_end_leaves_the_rules_of_before_or_after_the_change() {
         };
         assert_eq!(names(&news, "some"), expected);
     });
+}
+
+#[test]
+fn subscriptions_that_came_and_went_are_kept_as_they_were_at_the_end() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let store = &running.store;
+    let first = topic(&running, &[("gone", RuleSet::default())]);
+    let publish = |topic: &Topic| {
+        let sections = body("a");
+        let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
+        topic.enqueue(at(0), &[message; 3]).unwrap()
+    };
+    publish(&first);
+    store.delete_subscription(&first, "gone", at(0)).unwrap().unwrap();
+    // It gets the place of the one before, and then one goes whose name comes again.
+    for name in ["some", "again"] {
+        let options = QueueOptions::default();
+        let new = NewSubscription { name: name.to_owned(), options, rules: RuleSet::default() };
+        store.create_subscription(&first, new, at(0)).unwrap();
+    }
+    publish(&first);
+    store.delete_subscription(&first, "again", at(0)).unwrap().unwrap();
+    let some = Arc::clone(first.subscription("some").unwrap().queue());
+    let received = receive(&some, 0, 1);
+    settle(&some, 0, &received, &Settlement::Complete);
+    running.safe(&some);
+    drop((first, some));
+    running.kill();
+    let running = disk.start();
+    let second = topic(&running, &[("again", RuleSet::default()), ("some", RuleSet::default())]);
+    let count = |name: &str| second.subscription(name).unwrap().queue().counts().active;
+    assert_eq!((count("some"), count("again")), (2, 0));
+    publish(&second);
+    assert_eq!((count("some"), count("again")), (5, 3));
+}
+
+#[test]
+fn a_queue_that_was_deleted_leaves_nothing_to_one_of_its_name_once_its_folder_is_gone() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let queue = running.store.create_queue("orders", QueueOptions::default()).unwrap();
+    send(&queue, 0, &["a"]);
+    running.safe(&queue);
+    assert!(!disk.segments("orders").is_empty());
+    running.store.delete("orders").unwrap();
+    fs::remove_dir_all(disk.directory.path().join("queues").join("orders")).unwrap();
+    let again = running.store.create_queue("orders", QueueOptions::default()).unwrap();
+    assert_eq!(again.counts(), QueueCounts::default());
+    send(&again, 0, &["b"]);
+    running.safe(&again);
+    drop((queue, again));
+    running.kill();
+    let running = disk.start();
+    let queue = running.store.create_queue("orders", QueueOptions::default()).unwrap();
+    assert_eq!(texts(&seen(&peek(&queue, 0))), ["b"]);
 }

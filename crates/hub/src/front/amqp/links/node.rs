@@ -306,7 +306,8 @@ impl Node {
             Self::Deliver(link) => link.end_reason(),
             Self::Publish(link) => link.is_deleted().then_some(EndReason::Deleted),
             Self::Receive(link) => link.end_reason().map(EndReason::Error),
-            Self::Send(_) | Self::Held(_) | Self::Requests(_) | Self::Replies(_) => None,
+            Self::Send(link) => link.is_deleted().then_some(EndReason::Deleted),
+            Self::Held(_) | Self::Requests(_) | Self::Replies(_) => None,
         }
     }
 }

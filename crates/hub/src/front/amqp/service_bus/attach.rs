@@ -96,7 +96,8 @@ impl EntityAdmission<'_> {
             max_message_size: Some(self.namespace.largest_message()),
             ..LinkAcceptance::default()
         };
-        Ok(AdmittedEntity::Send(SendLink::new(entity), acceptance))
+        let link = SendLink::watching(entity, self.subscriber, self.link.index() as u64);
+        Ok(AdmittedEntity::Send(link, acceptance))
     }
 
     fn receiver(self, queue: &Arc<Queue>, attach: &Attach) -> Result<AdmittedEntity, Error> {
@@ -141,7 +142,7 @@ impl EntityAdmission<'_> {
             (Some(Entity::Queue(queue)), None) => Some(ManagedEntity::Queue(queue)),
             (Some(Entity::Topic(topic)), None) => Some(ManagedEntity::Topic(topic)),
             (Some(Entity::Topic(topic)), Some(name)) => {
-                topic.subscription(name).cloned().map(ManagedEntity::Subscription)
+                topic.subscription(name).map(ManagedEntity::Subscription)
             }
             (Some(Entity::Queue(_)), Some(_)) | (None, _) => None,
         };

@@ -40,6 +40,7 @@ pub(super) fn condition_of(error: &QueueError) -> ErrorCondition {
         QueueError::MessageLockLost => ErrorCondition::MESSAGE_LOCK_LOST,
         QueueError::MessageNotFound { .. } => ErrorCondition::MESSAGE_NOT_FOUND,
         QueueError::Disabled(_) => ErrorCondition::ENTITY_DISABLED,
+        QueueError::Deleted => ErrorCondition::NOT_FOUND,
         QueueError::Unavailable(_) => ErrorCondition::SERVER_BUSY,
     }
 }
@@ -56,7 +57,7 @@ pub(in crate::front) const fn status_of(error: &QueueError) -> i32 {
         | QueueError::ReceivingNotAllowed => 400,
         QueueError::SessionCannotBeLocked => 409,
         QueueError::SessionLockLost | QueueError::MessageLockLost => 410,
-        QueueError::MessageNotFound { .. } => 404,
+        QueueError::MessageNotFound { .. } | QueueError::Deleted => 404,
         QueueError::Disabled(_) => 403,
         QueueError::Unavailable(_) => 503,
     }

@@ -133,6 +133,10 @@ impl ReceiveLink {
             let window = connection.remote_window(self.session);
             let messages = credit.min(window) as usize;
             if messages == 0 {
+                if self.queue().is_deleted() {
+                    self.ended = Some(QueueError::Deleted);
+                    return Stopped::Over;
+                }
                 // A client without credit has to hear all the same that its session is lost.
                 return match self.arm_for_loss(now) {
                     true => Stopped::Over,

@@ -5,19 +5,22 @@
 //! its own; the messages of a batch share theirs in any case.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use super::conditions;
 use super::incoming::{IncomingMessage, MessageError, MessageIds, each_message};
 use crate::front::amqp::links::node::Stored;
-use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
-use queue_store::{Enqueued, Entity, NewMessage, QueueError};
+use partition_log::{Subscriber, UnixTime};
+use queue_store::{Enqueued, Entity, NewMessage, QueueError, Waiter};
 use units::recycled::emptied;
 
 /// A link through which a client sends.
 #[derive(Debug)]
 pub(crate) struct SendLink {
     entity: Entity,
+    /// Reports the end of the entity, where somebody wants to hear of it.
+    _waiter: Option<Waiter>,
 }
 
 /// What is needed to take in a burst. One for all connections of a thread: a connection at rest is to hold little.
@@ -33,7 +36,21 @@ struct Burst {
 
 impl SendLink {
     pub(crate) const fn new(entity: Entity) -> Self {
-        Self { entity }
+        Self { entity, _waiter: None }
+    }
+
+    /// The same, and `key` is reported to `subscriber` when the entity is deleted.
+    pub(crate) fn watching(entity: Entity, subscriber: &Arc<Subscriber>, key: u64) -> Self {
+        let waiter = match &entity {
+            Entity::Queue(queue) => queue.waiter(subscriber, key),
+            Entity::Topic(topic) => topic.waiter(subscriber, key),
+        };
+        Self { entity, _waiter: Some(waiter) }
+    }
+
+    /// Whether the entity was deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.entity.is_deleted()
     }
 
     /// The name of what it sends to.

@@ -19,12 +19,16 @@ pub(crate) enum Operation {
     RenewLock,
     /// To tell what there is.
     Read,
+    /// To create or change an entity.
+    Put,
+    /// To delete one.
+    Delete,
     /// Nothing that is served.
     Other,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Send,
         Self::PeekLock,
         Self::ReceiveAndDelete,
@@ -32,6 +36,8 @@ impl Operation {
         Self::Abandon,
         Self::RenewLock,
         Self::Read,
+        Self::Put,
+        Self::Delete,
         Self::Other,
     ];
 
@@ -44,6 +50,8 @@ impl Operation {
             Self::Abandon => "abandon",
             Self::RenewLock => "renew-lock",
             Self::Read => "read",
+            Self::Put => "put",
+            Self::Delete => "delete",
             Self::Other => "other",
         }
     }

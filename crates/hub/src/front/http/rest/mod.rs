@@ -3,19 +3,20 @@
 //! ```text
 //!  stream ─▶ http1 ─┬─▶ session: who asks, for what ─┬─▶ event_hubs   ─▶ partition-log
 //!         └▶ http2 ─┘                                ├─▶ service_bus  ─▶ queue-store
+//!                                                    ├─▶ administration   queues, topics, subscriptions, rules
 //!                                                    └─▶ reads        what a person asks with curl
 //! ```
 //!
 //! * `http1` and `http2` bring requests and take replies away. The former reads heads itself: names of properties keep their letter
 //!   case, ambiguous requests are refused, and an event costs no more than its bytes.
 //! * `session` is what a connection has shown and what the service profile makes of it; `route` is where a request leads.
-//! * `event_hubs`, `service_bus` and `reads` carry requests out: each is a call of a store.
+//! * `event_hubs`, `service_bus`, `administration` and `reads` carry requests out: each is a call of a store.
 //! * `reply` and `refusal` are what clients get, `counters` and `metrics` what went through.
 //!
 //! Carrying a request out never waits and ends with a [`Step`]: a reply, or what has to come before it. So nothing of a request is
 //! held while it waits.
 
-mod atom;
+mod administration;
 mod counters;
 mod event_hubs;
 mod http1;

@@ -100,6 +100,12 @@ fn date() -> [u8; 29] {
     text
 }
 
+/// A document of Atom, which is an `entry` or a `feed`.
+pub(super) fn atom(kind: &str, status: u16, document: String) -> Reply {
+    let content_type = format!("application/atom+xml;type={kind};charset=utf-8");
+    Reply { content_type: Some(content_type.into()), body: Bytes::from(document), ..Reply::empty(status) }
+}
+
 pub(super) const XML: &str = "application/xml; charset=utf-8";
 
 #[cfg(test)]

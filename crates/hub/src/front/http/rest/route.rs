@@ -24,6 +24,10 @@ pub(super) enum Route {
     Settle { queue: Arc<Queue>, token: LockToken },
     /// Something is told of what is at this path.
     Read(String),
+    /// What is at this path is created or changed.
+    Put(String),
+    /// What is at this path is deleted.
+    Delete(String),
 }
 
 /// Where events go.
@@ -75,7 +79,9 @@ impl<'a> Asked<'a> {
             (Resource::Other(path), "GET" | "HEAD") => {
                 (path, Operation::Read, &[Right::Manage, Right::Listen, Right::Send])
             }
-            (Resource::Other(_), _) => return Err(Refusal::method("GET, HEAD")),
+            (Resource::Other(path), "PUT") => (path, Operation::Put, &[Right::Manage]),
+            (Resource::Other(path), "DELETE") => (path, Operation::Delete, &[Right::Manage]),
+            (Resource::Other(_), _) => return Err(Refusal::method("GET, HEAD, PUT, DELETE")),
         };
         Ok(Self { operation, entity, rights, resource })
     }
@@ -98,17 +104,22 @@ impl<'a> Asked<'a> {
                     .ok_or_else(|| Refusal::new(404, "The lock token of the message is no UUID."))?;
                 Ok(Route::Settle { queue, token: LockToken::from_bytes(token) })
             }
-            Resource::Other(path) => Ok(Route::Read(path.to_owned())),
+            Resource::Other(path) => Ok(match self.operation {
+                Operation::Put => Route::Put(path.to_owned()),
+                Operation::Delete => Route::Delete(path.to_owned()),
+                _ => Route::Read(path.to_owned()),
+            }),
         }
     }
 }
 
 impl Route {
-    /// Whether it leads to a hub that was deleted since it was found.
+    /// Whether it leads to something that was deleted since it was found.
     pub(super) fn is_stale(&self) -> bool {
         match self {
             // The partitions of a hub are deleted together.
             Self::Events(events) => events.hub.partitions()[0].is_deleted(),
+            Self::Entity(link) => link.is_deleted(),
             _ => false,
         }
     }

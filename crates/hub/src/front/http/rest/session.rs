@@ -90,7 +90,9 @@ impl Session {
             Route::Entity(link) => self.send_messages(&link, request, body, now.into()),
             Route::Receive { queue, path, deletes } => self.receive(request, queue, path, deletes),
             Route::Settle { queue, token } => self.settle(operation, &queue, token, now.into()),
-            Route::Read(path) => self.read(request, &path),
+            Route::Read(path) => self.read(request, &path, now.into()),
+            Route::Put(path) => self.put(request, &path, body, now.into()),
+            Route::Delete(path) => self.delete(request, &path, now.into()),
         });
         (operation, step.unwrap_or_else(|refusal| Step::Done(self.refused(request, refusal))))
     }
@@ -310,7 +312,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The longest body of a request that has none.
+/// The longest body of a request that sends nothing: a description, if any.
 const OTHER_BODY_MAX: usize = 64 * 1024;
 
 const _: () = assert!(OTHER_BODY_MAX < PUBLICATION_MAX);

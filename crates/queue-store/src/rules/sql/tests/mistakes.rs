@@ -31,7 +31,7 @@ fn mistakes_say_where_they_are_and_what_was_expected() {
         ("a = 9223372036854775808", "character 5: the number 9223372036854775808 is out of range"),
         ("a = 1E400", "character 5: the number 1E400 is out of range"),
         ("a LIKE 'b' ESCAPE 'cc'", "character 19: ESCAPE must be followed by one character, such as '\\'"),
-        ("a = @tag", "character 5: parameters (@name) are not supported here"),
+        ("a = @tag", "character 5: there is no value for the parameter `@tag`"),
         ("newid() = a", "character 1: the function `newid` is not supported here"),
         (
             "properties.color = 1",

@@ -48,7 +48,7 @@ fn order() -> MessageProperties {
 /// True, false, or unknown.
 #[track_caller]
 fn truth(text: &str) -> Option<bool> {
-    match parser::predicate(text) {
+    match parser::predicate(text, &[]) {
         Ok(predicate) => predicate.holds(&order()),
         Err(error) => panic!("{text}: {error}"),
     }

@@ -1,0 +1,215 @@
+//! Queues, topics, subscriptions and rules, created, changed and deleted.
+
+use std::time::{Duration, SystemTime};
+
+use hub::namespace::{NamespaceConfig, RightConfig, RuleConfig};
+use hub::service::{Service, ServiceConfig};
+use partition_log::UnixTime;
+use queue_store::Entity;
+
+use crate::client::{Client, namespace, service};
+
+const CHANGE: &str = "If-Match: *\r\n";
+
+fn entry(kind: &str, content: &str) -> Vec<u8> {
+    format!(
+        r#"<?xml version="1.0" encoding="utf-8"?><entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><{kind} xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect" xmlns:i="http://www.w3.org/2001/XMLSchema-instance">{content}</{kind}></content></entry>"#
+    )
+    .into()
+}
+
+fn queue(content: &str) -> Vec<u8> {
+    entry("QueueDescription", content)
+}
+
+/// A namespace whose key `reader` may listen.
+fn with_reader() -> NamespaceConfig {
+    let mut namespace = namespace();
+    namespace.authorization_rules.push(RuleConfig {
+        name: "reader".into(),
+        key: "reader-key".into(),
+        rights: vec![RightConfig::Listen],
+    });
+    namespace
+}
+
+#[tokio::test]
+async fn entities_are_created_changed_told_and_deleted() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let steps = [
+        ("PUT", "/Team%2FNew?api-version=2021-05", "", queue("<MaxDeliveryCount>3</MaxDeliveryCount>"), 201),
+        ("PUT", "/team/new", "", queue(""), 409),
+        ("PUT", "/team/new", "", entry("TopicDescription", ""), 409),
+        ("PUT", "/events", "", queue(""), 409),
+        ("PUT", "/team/new/", CHANGE, queue("<LockDuration>PT5S</LockDuration>"), 200),
+        ("PUT", "/team/other", CHANGE, queue(""), 404),
+        ("PUT", "/papers", "", entry("TopicDescription", ""), 201),
+        ("PUT", "/papers/Subscriptions/all", "", entry("SubscriptionDescription", ""), 201),
+        ("PUT", "/papers/Subscriptions/all", "", entry("SubscriptionDescription", ""), 409),
+        ("PUT", "/nothing/Subscriptions/all", "", entry("SubscriptionDescription", ""), 404),
+        (
+            "PUT",
+            "/papers/Subscriptions/all/Rules/red",
+            "",
+            entry(
+                "RuleDescription",
+                r#"<Filter i:type="SqlFilter"><SqlExpression>a = 1</SqlExpression></Filter>"#,
+            ),
+            201,
+        ),
+        ("PUT", "/papers/Subscriptions/all/Rules/blue", CHANGE, entry("RuleDescription", ""), 404),
+        ("GET", "/papers/subscriptions/ALL/rules/RED", "", vec![], 200),
+        ("DELETE", "/papers/Subscriptions/all/Rules/red", "", vec![], 200),
+        ("DELETE", "/papers/Subscriptions/all/Rules/red", "", vec![], 404),
+        ("GET", "/papers/Subscriptions/all/Rules", "", vec![], 200),
+        ("GET", "/$namespaceinfo", "", vec![], 200),
+        ("DELETE", "/papers", "", vec![], 200),
+        ("GET", "/papers/Subscriptions/all", "", vec![], 404),
+    ];
+    for (method, target, fields, body, status) in steps {
+        let reply = client.ask(method, target, fields, &body).await;
+        assert_eq!(reply.status, status, "{method} {target}: {}", reply.text());
+        if status >= 400 {
+            assert!(
+                reply.text().starts_with(&format!("<Error><Code>{status}</Code><Detail>")),
+                "{}",
+                reply.text()
+            );
+        }
+    }
+    let told = client.ask("GET", "/TEAM/new", "", b"").await;
+    for expected in [
+        "<title type=\"text\">Team/New</title>",
+        "<MaxDeliveryCount>3<",
+        "<LockDuration>PT5S<",
+        "<Status>Active<",
+    ] {
+        assert!(told.text().contains(expected), "{expected}: {}", told.text());
+    }
+    let Some(Entity::Queue(queue)) = service.namespace().queue_or_topic("team/new") else {
+        panic!("no queue")
+    };
+    assert_eq!(queue.options().lock_duration, Duration::from_secs(5));
+    assert_eq!(client.ask("DELETE", "/team/new", "", b"").await.status, 200);
+    assert!(queue.is_deleted());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_and_named() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let deep = "<a>".repeat(100) + &"</a>".repeat(100);
+    let many = "<a/>".repeat(16_000);
+    for (target, body, expected) in [
+        ("/new", b"".to_vec(), "can't be read"),
+        ("/new", b"\xff".to_vec(), "not UTF-8"),
+        ("/new", b"<entry/>".to_vec(), "no Atom entry"),
+        ("/new", queue(&deep), "nested deeper"),
+        ("/new", entry("RelayDescription", ""), "RelayDescription"),
+        ("/new", queue("<LockDuration>PT1H</LockDuration>"), "LockDuration"),
+        ("/new", queue("<LockDuration>soon</LockDuration>"), "LockDuration"),
+        ("/new", queue("<ForwardTo>nowhere</ForwardTo>"), "nowhere"),
+        ("/-new", queue(""), "is not a valid name for a queue"),
+        ("/a//b", queue(""), "is not a valid name for a queue"),
+        (
+            "/news/subscriptions/a:b",
+            entry("SubscriptionDescription", ""),
+            "is not a valid name for a subscription",
+        ),
+        (
+            "/news/subscriptions/all/rules/bad",
+            entry(
+                "RuleDescription",
+                r#"<Filter i:type="SqlFilter"><SqlExpression>a =</SqlExpression></Filter>"#,
+            ),
+            "character 4",
+        ),
+    ] {
+        let reply = client.ask("PUT", target, "", &body).await;
+        assert_eq!(reply.status, 400, "{target} {}", reply.text());
+        assert!(reply.text().contains(expected), "{expected}: {}", reply.text());
+        assert!(reply.text().contains("SubCode=40000"), "{}", reply.text());
+    }
+    assert_eq!(client.ask("GET", "/$Resources/queues?$top=many", "", b"").await.status, 400);
+    assert_eq!(client.ask("PUT", "/$Resources/queues", "", &queue("")).await.status, 405);
+    // What is longer than any description is not even read.
+    let refused = Client::connect(service.amqp_address()).await.ask("PUT", "/new", "", &queue(&many)).await;
+    assert_eq!(refused.status, 413);
+    assert!(service.namespace().queue_or_topic("new").is_none());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn lists_are_told_page_by_page() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    for number in 0..25 {
+        assert_eq!(client.ask("PUT", &format!("/made-{number:02}"), "", &queue("")).await.status, 201);
+    }
+    let (mut target, mut pages, mut entries) = ("/$Resources/queues?%24skip=0&%24top=10".to_owned(), 0, 0);
+    loop {
+        let reply = client.ask("GET", &target, "", b"").await;
+        pages += 1;
+        entries += reply.text().matches("<entry>").count();
+        let Some((_, next)) = reply.text().split_once(r#"<link rel="next" href="http://localhost"#) else {
+            break;
+        };
+        target = next.split_once('"').unwrap().0.replace("&amp;", "&");
+    }
+    // The one of the configuration is among them.
+    assert_eq!((pages, entries), (3, 26));
+    let beyond = client.ask("GET", "/$Resources/queues?$skip=100", "", b"").await;
+    assert!(!beyond.text().contains("<entry>") && beyond.status == 200);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_that_may_listen_sees_and_changes_nothing() {
+    let service = Service::start(ServiceConfig::loopback(with_reader())).await.unwrap();
+    let key = access::SharedAccessKey::new("reader", "reader-key");
+    let token = key.sign("http://localhost/", SystemTime::now() + Duration::from_secs(60));
+    let mut client = Client::connect_with(service.amqp_address(), &token).await;
+    assert_eq!(client.ask("GET", "/orders", "", b"").await.status, 200);
+    for (method, target) in [("PUT", "/new"), ("DELETE", "/orders"), ("DELETE", "/news/subscriptions/all")] {
+        let refused = client.ask(method, target, "", &queue("")).await;
+        assert_eq!(refused.status, 401, "{method}");
+        assert!(refused.text().contains("'Manage' claim(s) are required"), "{}", refused.text());
+    }
+    assert!(service.namespace().queue_or_topic("orders").is_some());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_nobody_uses_for_as_long_as_its_owner_says_is_deleted() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let idle = "<AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle>";
+    for (target, body) in [
+        ("/used", queue(idle)),
+        ("/unused", queue(idle)),
+        ("/kept", queue("")),
+        ("/news/subscriptions/unused", entry("SubscriptionDescription", idle)),
+    ] {
+        assert_eq!(client.ask("PUT", target, "", &body).await.status, 201);
+    }
+    let namespace = service.namespace();
+    let after = |seconds| UnixTime::from(SystemTime::now() + Duration::from_secs(seconds));
+    assert!(namespace.delete_idle(after(290)).is_some());
+    let Some(Entity::Queue(used)) = namespace.queue_or_topic("used") else { panic!("no queue") };
+    let request = queue_store::ReceiveRequest {
+        mode: queue_store::ReceiveMode::PeekLock,
+        session: None,
+        messages: 1,
+        bytes: 1,
+    };
+    used.receive(after(200), &request, &mut queue_store::Deliveries::new()).unwrap();
+    let next = namespace.delete_idle(after(310)).unwrap();
+    assert!(next > after(490) && next < after(510));
+    assert!(namespace.queue_or_topic("unused").is_none() && !used.is_deleted());
+    assert!(namespace.subscription("news", "unused").is_err());
+    assert_eq!(namespace.delete_idle(after(600)), None);
+    assert!(used.is_deleted() && namespace.queue_or_topic("kept").is_some());
+    service.stop().await;
+}
