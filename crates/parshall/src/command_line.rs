@@ -6,6 +6,10 @@
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::administration::queue::QueueArguments;
+use crate::administration::rule::RuleArguments;
+use crate::administration::subscription::SubscriptionArguments;
+use crate::administration::topic::TopicArguments;
 use crate::check::CheckArguments;
 use crate::compare::CompareArguments;
 use crate::hub::HubArguments;
@@ -63,6 +67,14 @@ pub(crate) enum Command {
     Serve(Box<ServeArguments>),
     /// Create, list, show and delete the hubs of a running service
     Hub(HubArguments),
+    /// Create, list, show, change and delete the queues of a running service
+    Queue(Box<QueueArguments>),
+    /// Create, list, show, change and delete the topics of a running service
+    Topic(Box<TopicArguments>),
+    /// Create, list, show, change and delete the subscriptions of a topic
+    Subscription(Box<SubscriptionArguments>),
+    /// Create, list, change and delete the rules of a subscription
+    Rule(RuleArguments),
     /// Send the lines of a file or of standard input to a hub, queue or topic
     Send(Box<SendArguments>),
     /// Print the events of a hub, topic, queue, subscription or dead-letter queue, and go on with what comes

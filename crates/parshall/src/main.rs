@@ -1,6 +1,7 @@
 //! The `parshall` binary: reads the command line, runs one command, prints its error if it has one, and picks the exit
 //! status. Everything else is in the libraries.
 
+mod administration;
 mod check;
 mod command_line;
 mod compare;
@@ -16,6 +17,7 @@ mod listening;
 mod logging;
 mod open_telemetry;
 mod output;
+mod printed;
 mod progress;
 mod relay;
 mod role;
@@ -49,6 +51,10 @@ fn main() -> ExitCode {
         Command::Role(arguments) => role::execute(arguments),
         Command::Serve(arguments) => serve::execute(*arguments, quiet),
         Command::Hub(arguments) => hub::execute(arguments),
+        Command::Queue(arguments) => administration::queue::execute(*arguments),
+        Command::Topic(arguments) => administration::topic::execute(*arguments),
+        Command::Subscription(arguments) => administration::subscription::execute(*arguments),
+        Command::Rule(arguments) => administration::rule::execute(arguments),
         Command::Send(arguments) => send::execute(*arguments, quiet),
         Command::Tail(arguments) => tail::execute(*arguments),
         Command::Peek(arguments) => tail::execute_peek(*arguments),

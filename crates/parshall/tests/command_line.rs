@@ -45,6 +45,13 @@ fn help_describes_every_command_and_option() {
     insta::assert_snapshot!("help_peek", anywhere(&["peek", "--help"]));
     insta::assert_snapshot!("help_check", anywhere(&["check", "--help"]));
     insta::assert_snapshot!("help_hub_create", anywhere(&["hub", "create", "--help"]));
+    insta::assert_snapshot!("help_queue", anywhere(&["queue", "--help"]));
+    insta::assert_snapshot!("help_queue_create", anywhere(&["queue", "create", "--help"]));
+    insta::assert_snapshot!("help_topic", anywhere(&["topic", "--help"]));
+    insta::assert_snapshot!("help_subscription", anywhere(&["subscription", "--help"]));
+    insta::assert_snapshot!("help_subscription_create", anywhere(&["subscription", "create", "--help"]));
+    insta::assert_snapshot!("help_rule", anywhere(&["rule", "--help"]));
+    insta::assert_snapshot!("help_rule_create", anywhere(&["rule", "create", "--help"]));
     insta::assert_snapshot!("help_completions", anywhere(&["completions", "--help"]));
     insta::assert_snapshot!("help_man", anywhere(&["man", "--help"]));
 }

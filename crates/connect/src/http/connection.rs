@@ -29,6 +29,7 @@ pub(crate) struct HttpConnection {
     filled: usize,
     response: Option<Response>,
     body: Vec<u8>,
+    body_max: usize,
     is_over: bool,
     /// What a refusal stands for.
     judge: fn(&Refusal<'_>) -> ServiceError,
@@ -91,9 +92,21 @@ impl HttpConnection {
             filled: 0,
             response: None,
             body: Vec::new(),
+            body_max: BODY_BYTES_MAX,
             is_over: false,
             judge,
         }
+    }
+
+    /// The same where the bodies of responses may be longer.
+    #[must_use]
+    pub(crate) fn with_longest_body(self, bytes: usize) -> Self {
+        Self { body_max: bytes, ..self }
+    }
+
+    /// The body of the last response.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
     }
 
     /// Whether it is of no use for a further request.
@@ -222,7 +235,7 @@ impl HttpConnection {
                     code: code.map(Box::from),
                     rest: match head.framing {
                         Some(Framing::Length(length)) => Rest::Bytes(length),
-                        Some(Framing::Chunked) => Rest::Chunks(chunked::Decoder::new(BODY_BYTES_MAX)),
+                        Some(Framing::Chunked) => Rest::Chunks(chunked::Decoder::new(self.body_max)),
                         None => Rest::UntilTheEnd,
                     },
                     keeps_alive: head.keeps_alive,
@@ -249,8 +262,8 @@ impl HttpConnection {
                 (input.len(), false)
             }
         };
-        if self.body.len() > BODY_BYTES_MAX {
-            return Err(format!("it is longer than {BODY_BYTES_MAX} bytes"));
+        if self.body.len() > self.body_max {
+            return Err(format!("it is longer than {} bytes", self.body_max));
         }
         self.take(used);
         Ok(if is_done { self.response.take() } else { None })
@@ -323,7 +336,7 @@ const INPUT_BYTES: usize = 4 * 1024;
 /// What a response's head may be, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// What a response's body may be, in bytes: it is empty, or says why.
+/// What a response's body may be, in bytes, where it is empty or says why.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //!   the locks of those that take long, and tells the service what is to become of each.
 //! * [`ServiceBusSink`] sends to a queue or topic: message by message without waiting, or in batches.
 //! * [`Browser`] looks at messages without locking them.
+//! * [`AdministrationClient`] creates, changes and deletes what there is, over HTTP.
 //!
 //! How they connect is in [`service`](crate::service). Both make a broken link or connection again by themselves, with a
 //! growing delay; a token that is refused, or an entity that is gone, ends them.
@@ -16,7 +17,9 @@
 //! | `delivered` | what is where in a received message |
 //! | `sink` | the sink |
 //! | `browser` | looking without locks |
+//! | `administration` | queues, topics, subscriptions and rules |
 
+pub mod administration;
 mod browser;
 mod delivered;
 mod locks;
@@ -25,6 +28,7 @@ mod options;
 mod sink;
 mod source;
 
+pub use administration::AdministrationClient;
 pub use browser::{BrowsedMessage, Browser};
 pub use options::{Entity, ReceiveOptions};
 pub use sink::ServiceBusSink;

@@ -8,7 +8,7 @@ use connect::service::ServiceError;
 use serde_json::{Value, json};
 use units::date::iso_date;
 
-use super::Printed;
+use crate::printed::{Printed, table};
 
 /// One hub with everything about it.
 #[derive(Debug)]
@@ -145,29 +145,4 @@ fn last_enqueued(partition: &PartitionProperties) -> Option<String> {
 fn instant(unix_ms: i64) -> String {
     let since = Duration::from_millis(unix_ms.max(0).cast_unsigned());
     iso_date(UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH))
-}
-
-/// Columns as wide as they need to be; the first and the last lean to the left, numbers between them to the right.
-fn table<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut lines = vec![heading.map(str::to_owned)];
-    lines.extend(rows);
-    let mut widths = [0; N];
-    for line in &lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for line in lines {
-        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
-            let written = match column {
-                0 => write!(text, "{cell:width$}"),
-                last if last + 1 == N => write!(text, "  {cell}"),
-                _ => write!(text, "  {cell:>width$}"),
-            };
-            written.expect("a string takes everything");
-        }
-        text.push('\n');
-    }
-    text
 }

@@ -6,10 +6,11 @@
 mod listing;
 mod target;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use crate::exit::{CommandError, Exit};
 use crate::output;
+use crate::printed::{Format, Printed, json};
 use listing::{Deleted, HubDescription};
 use target::{Target, TargetArguments};
 
@@ -99,15 +100,6 @@ struct CommonArguments {
     format: Format,
 }
 
-/// Forms of a result.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// For a person
-    Table,
-    /// For a program
-    Json,
-}
-
 /// Connects, does it, and prints what came of it.
 pub(crate) fn execute(arguments: HubArguments) -> Result<Exit, CommandError> {
     let runtime =
@@ -164,26 +156,4 @@ impl Action {
     const fn is_azures(&self) -> bool {
         matches!(self, Self::Show { .. })
     }
-}
-
-/// A result in either form.
-trait Printed {
-    /// For a person, with a line feed at the end.
-    fn table(&self) -> String;
-
-    /// For a program.
-    fn json(&self) -> serde_json::Value;
-}
-
-impl Format {
-    fn text(self, result: &impl Printed) -> String {
-        match self {
-            Self::Table => result.table(),
-            Self::Json => json(&result.json()),
-        }
-    }
-}
-
-fn json(value: &serde_json::Value) -> String {
-    format!("{value:#}\n")
 }

@@ -1,0 +1,103 @@
+//! Which service is meant, and how its refusals are told.
+
+use std::env::{self, VarError};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use access::{ConnectionString, ServiceAddress};
+use clap::Args;
+use connect::service::error::UNREACHABLE;
+use connect::service::{ClientOptions, ServiceError};
+use connect::service_bus::AdministrationClient;
+
+use crate::connection_advice::ConnectionSettings;
+use crate::exit::CommandError;
+
+/// Where the service is and how to get in.
+#[derive(Debug, Args)]
+pub(super) struct TargetArguments {
+    /// The service's connection string, with a key that has the Manage right [default: the variable
+    /// SERVICE_BUS_CONNECTION_STRING, otherwise that of `parshall serve` on this machine]
+    ///
+    /// Example: --connection-string 'Endpoint=sb://localhost;SharedAccessKeyName=…;SharedAccessKey=…;UseDevelopmentEmulator=true'
+    #[arg(long, value_name = "TEXT", help_heading = "Service")]
+    connection_string: Option<String>,
+
+    /// The certificate authorities (PEM) to trust instead of the system's, such as the ca.pem of `serve --amqps`
+    ///
+    /// Example: --certificate-authority parshall-tls/ca.pem
+    #[arg(long, value_name = "FILE", help_heading = "Service")]
+    certificate_authority: Option<PathBuf>,
+}
+
+/// The service that is meant.
+#[derive(Debug)]
+pub(super) struct Target {
+    options: ClientOptions,
+}
+
+impl Target {
+    /// The service that the arguments or the environment name.
+    ///
+    /// # Errors
+    /// The connection string can't be read.
+    pub(super) fn of(arguments: &TargetArguments) -> Result<Self, CommandError> {
+        let (origin, text) = match &arguments.connection_string {
+            Some(text) => ("--connection-string", text.clone()),
+            None => match env::var(VARIABLE) {
+                Ok(text) => (VARIABLE, text),
+                Err(VarError::NotPresent) => ("the default", EMULATOR.to_owned()),
+                Err(VarError::NotUnicode(_)) => return Err(unreadable(VARIABLE, &"it is not UTF-8 text")),
+            },
+        };
+        let connection_string: ConnectionString = text.parse().map_err(|error| unreadable(origin, &error))?;
+        Ok(Self {
+            options: ClientOptions {
+                certificate_authority: arguments.certificate_authority.clone(),
+                connect_timeout: PATIENCE,
+                ..ClientOptions::new(connection_string, "")
+            },
+        })
+    }
+
+    /// Connects to it.
+    ///
+    /// # Errors
+    /// It can't be reached.
+    pub(super) async fn connect(&self) -> Result<AdministrationClient, CommandError> {
+        AdministrationClient::connect(self.options.clone()).await.map_err(|error| self.refusal(&error))
+    }
+
+    /// What the service, or the way to it, has against it.
+    pub(super) fn refusal(&self, error: &ServiceError) -> CommandError {
+        let ServiceAddress { host, .. } = self.options.connection_string.amqp_address();
+        let ServiceError { condition, description, .. } = error;
+        let message = if condition == UNREACHABLE {
+            format!("the service can't be reached: {description}")
+        } else if condition.starts_with("connection:") {
+            format!("the service at {host} can't be used: {description}")
+        } else {
+            format!("the service at {host} refuses: {description}")
+        };
+        let settings = ConnectionSettings {
+            connection_string: "the connection string".to_owned(),
+            certificate_authority: "--certificate-authority".to_owned(),
+            transport: None,
+        };
+        CommandError::Refused { message, advice: settings.advice(condition) }
+    }
+}
+
+fn unreadable(origin: &str, reason: &dyn std::fmt::Display) -> CommandError {
+    CommandError::Usage { message: format!("{origin}: {reason}"), advice: None }
+}
+
+/// The variable that scenarios and pipelines of the documentation use for queues as well.
+const VARIABLE: &str = "SERVICE_BUS_CONNECTION_STRING";
+
+/// That of the emulator, and of `parshall serve` without arguments.
+const EMULATOR: &str = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=RootManageSharedAccessKey;\
+     SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true";
+
+/// A person waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
