@@ -19,7 +19,11 @@ KEY = "SAS_KEY_VALUE"
 ACCOUNT = "devstoreaccount1"
 # The key that everyone knows.
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-USES = ("parshall_amqp_connections_accepted_total", "parshall_blob_requests_total")
+USES = (
+    "parshall_amqp_connections_accepted_total",
+    "parshall_rest_connections_accepted_total",
+    "parshall_blob_requests_total",
+)
 START_SECONDS = 30
 STOP_SECONDS = 10
 
@@ -48,7 +52,7 @@ class Service:
         command = [binary(), "serve", "--config", config, "--tls-directory", self.directory / "tls"]
         command += ["--amqp", f"{self.address}:0", "--http", f"{self.address}:0", "--blob", f"{self.address}:10000"]
         command += ["--blob-tls", f"{self.address}:10443"]
-        command += ["--amqps", f"{self.address}:5671", "--websocket-tls", f"{self.address}:443"]
+        command += ["--amqps", f"{self.address}:5671", "--http-ingress-tls", f"{self.address}:443"]
         with open(self.directory / "service.log", "w") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         for line in self._process.stdout:

@@ -2,6 +2,7 @@
 start. A test asks for all of them before it connects."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -62,6 +63,40 @@ class Entities:
 
 
 entities = Entities()
+
+
+# Whether the running test is one of administration.
+is_administered = False
+
+
+@contextlib.contextmanager
+def administered():
+    """While a test of administration runs. Its clients have keys: those for identities take the same from a service of tokens."""
+    global is_administered
+    is_administered = True
+    try:
+        yield
+    finally:
+        is_administered = False
+
+
+def shared_key(is_async: bool):
+    """The credential of the namespace's key."""
+    if is_async:
+        from azure.servicebus.aio._base_handler_async import ServiceBusSharedKeyCredential
+    else:
+        from azure.servicebus._base_handler import ServiceBusSharedKeyCredential
+    return ServiceBusSharedKeyCredential(service.KEY_NAME, service.KEY)
+
+
+def namespace_arguments() -> dict[str, str]:
+    """What tests of administration ask for."""
+    return {
+        "servicebus_connection_str": served.connection_string(),
+        "servicebus_fully_qualified_namespace": served.address,
+        "servicebus_sas_policy": service.KEY_NAME,
+        "servicebus_sas_key": service.KEY,
+    }
 
 
 class EventHubs:

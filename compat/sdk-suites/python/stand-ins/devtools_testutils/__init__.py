@@ -108,13 +108,38 @@ RandomNameResourceGroupPreparer = CachedResourceGroupPreparer = ResourceGroupPre
 
 
 class PowerShellPreparer:
-    """Of the tests of administration over HTTP, which are not run."""
+    """Of the tests of administration: a namespace with nothing in it, and what it takes to get in."""
 
-    def __init__(self, *_, **__):
-        pass
+    def __init__(self, _prefix, **recorded):
+        self._recorded = recorded
 
     def __call__(self, test):
-        return test
+        accepted = inspect.signature(test).parameters
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
+
+        def prepared():
+            management.entities.clear()
+            management.entities.serve()
+            given = self._recorded | management.namespace_arguments()
+            return {key: value for key, value in given.items() if takes_all or key in accepted}
+
+        if inspect.iscoroutinefunction(test):
+
+            @functools.wraps(test)
+            async def wrapper(instance):
+                with management.administered():
+                    await test(instance, **prepared())
+
+        else:
+
+            @functools.wraps(test)
+            def wrapper(instance):
+                with management.administered():
+                    test(instance, **prepared())
+
+        # So that the arguments are not looked for among the fixtures.
+        wrapper.__signature__ = inspect.Signature([next(iter(accepted.values()))])
+        return wrapper
 
 
 def recorded_by_proxy(test):
@@ -126,6 +151,8 @@ def get_region_override(default):
 
 
 def get_credential(is_async=False, **_):
+    if management.is_administered:
+        return management.shared_key(is_async)
     return management.AsyncSharedAccess() if is_async else management.SharedAccess()
 
 
