@@ -12,7 +12,7 @@ CLIENT_SUITES = test-java test-python test-javascript test-azurite test-promethe
 # Of the packages that carry the program; the one for Rust is of the workspace, and tested with it.
 PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
-FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery rest_request rest_response sidecar sql_filter structured_message
+FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery rest_request rest_response sidecar sql_filter structured_message bearer_token
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-rust test-clients $(CLIENT_SUITES) test-packages $(PACKAGE_SUITES) packages test-go test-sdk-suites bench bench-kafka bench-mirror bench-send lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send

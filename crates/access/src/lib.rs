@@ -1,4 +1,4 @@
-//! Shared access: who may do what with which entity of a namespace.
+//! Access: who may do what with which entity of a namespace.
 //!
 //! Both sides of the wire need the same few rules, so they live here once: the service verifies what a client
 //! presents, the client signs what it presents.
@@ -11,6 +11,7 @@
 //!   and port do not matter, and a resource covers everything beneath it.
 //! * [`storage`] is the same for the blobs of a storage account, which sign the request itself.
 //! * [`Rights`] are send, listen and manage.
+//! * [`token`] has the bearer tokens of Microsoft Entra ID and of issuers like it.
 //!
 //! Nothing here reads a clock: the present time is always an argument. Nothing here prints a secret: `Debug` of
 //! every type that holds one is redacted, and the only ways to see it are named `reveal`.
@@ -24,6 +25,7 @@ mod secret;
 mod shared_access_key;
 mod signature;
 pub mod storage;
+pub mod token;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 

@@ -68,6 +68,13 @@ impl StorageRights {
         self
     }
 
+    /// The rights of both.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.levels.iter_mut().zip(other.levels).for_each(|(own, other)| *own |= other);
+        self
+    }
+
     /// The same with what the letters say on each of `levels`. Letters of rights to what is not here (tags, versions,
     /// queues) are passed over.
     pub(super) fn with_letters(self, levels: &[StorageLevel], letters: &str) -> Self {
