@@ -58,10 +58,15 @@ class Service {
       { stdio: ["ignore", "pipe", fs.openSync(path.join(this.directory, "service.log"), "a")] },
     );
     this.told = {};
+    // With --dev-identity: what a command of `serve` has in its environment.
+    this.identity = {};
     const strings = [];
     for await (const line of readline.createInterface({ input: this.process.stdout })) {
       if (line === "Ready.") {
         break;
+      } else if (/^ {2}(IDENTITY|AZURE)_/.test(line)) {
+        const [, name, value] = /^ {2}(\w+)=(.*)$/.exec(line);
+        this.identity[name] = value;
       } else if (line.includes("Endpoint=")) {
         strings.push(line.trim().split(" ").at(-1));
       } else if (line.length > LABEL_WIDTH) {

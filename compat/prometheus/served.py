@@ -108,7 +108,7 @@ class Served:
         ready = self.folder / "ready.json"
         any_port = "127.0.0.1:0"
         arguments = ["serve", "--config", "namespace.yaml", "--data-dir", "data", "--format", "json"]
-        for option in ("--amqp", "--amqps", "--http", "--kafka", "--blob"):
+        for option in ("--amqp", "--amqps", "--http", "--kafka", "--blob", "--dev-identity"):
             arguments += [option, any_port]
         self._start("service", [*arguments, "--ready-file", str(ready)], stdout=subprocess.DEVNULL)
         wait_for(ready.exists, "the service is not ready")

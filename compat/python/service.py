@@ -32,10 +32,14 @@ class Service:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
         told = {}
         strings = []
+        identity = {}
         for line in self._process.stdout:
             if line == "Ready.\n":
                 break
-            if "Endpoint=" in line:
+            if line.startswith(("  IDENTITY_", "  AZURE_")):
+                name, value = line.strip().split("=", 1)
+                identity[name] = value
+            elif "Endpoint=" in line:
                 strings.append(line.split()[-1])
             elif line[:19].strip() and len(line) > 19:
                 told[line[:19].strip()] = line[19:].strip()
@@ -55,6 +59,8 @@ class Service:
         self.tls_connection_string = next(
             string for string in strings if string not in plain and "EntityPath" not in string
         )
+        # With `--dev-identity` and `--dev-identity-tls` among the arguments: what a command of `serve` has in its environment.
+        self.identity = identity
         # With `--blob` and `--blob-tls` among the arguments.
         self.storage_connection_string = next((string for string in strings if "BlobEndpoint=http:" in string), None)
         self.storage_tls_connection_string = next((string for string in strings if "BlobEndpoint=https:" in string), None)

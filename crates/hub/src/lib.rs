@@ -6,6 +6,7 @@
 //! * [`front`] is what clients connect to: AMQP, blobs over HTTP, and health and metrics for operators.
 //! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
 //! * [`profile`] makes it as slow, stingy and unreliable as the real one, if asked to.
+//! * [`identity`] verifies bearer tokens of Microsoft Entra ID and the like, and issues some for development.
 //! * `groups` are the consumer groups of Kafka's clients, `transactions` those of its producers; both write to `journal`.
 //! * `convert` turns events of one protocol into those of another, for readers that speak that.
 //! * [`clock`] tells the time of day, and when it jumps.
@@ -20,6 +21,7 @@ mod convert;
 pub mod counters;
 pub mod front;
 mod groups;
+pub mod identity;
 mod journal;
 pub mod namespace;
 pub mod profile;

@@ -1,10 +1,13 @@
 //! What a connection may do, and how it proves it.
 //!
-//! A client proves itself by a token (`$cbs`) or by a key's name and value (SASL PLAIN). Either becomes a
-//! [`Claim`], and a connection collects its claims in [`Claims`]. A token's claim is for the resource that was
-//! *signed*, not for the audience it was presented for: clients sign a hub and then name single partitions.
+//! A client proves itself by a token (`$cbs`) or by a key's name and value (SASL PLAIN). Either becomes one or several
+//! [`Claim`]s, and a connection collects its claims in [`Claims`]. A token's claim is for the resource that was
+//! *signed*, not for the audience it was presented for: clients sign a hub and then name single partitions. A bearer token
+//! signs no resource: its claims are for the scopes of its principal's roles.
 
 use super::{Namespace, SignaturePolicy};
+use crate::identity::{Identity, TokenService};
+use access::token::TokenError;
 use access::{Resource, Right, Rights, SharedAccessSignature, SignatureError, VerificationError};
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -43,6 +46,9 @@ pub enum AuthorizationError {
     /// The token is not genuine, or no longer valid.
     #[error("Invalid token: {0}")]
     Refused(#[from] VerificationError),
+    /// The bearer token is not accepted.
+    #[error("Invalid token: {0}")]
+    Bearer(#[from] TokenError),
     /// The token is genuine, but for something else.
     #[error("The token is for '{signed}' and does not cover '{audience}'")]
     Audience {
@@ -66,17 +72,18 @@ pub enum AuthorizationError {
 }
 
 impl Namespace {
-    /// The claim of whoever presents `token` for `audience` (a URI) at `now`.
+    /// The claims of whoever presents `token` for `audience` (a URI) at `now`: one, or those of each scope of a bearer token.
     pub fn authorize_token(
         &self,
         token: &str,
         audience: &str,
         now: SystemTime,
-    ) -> Result<Claim, AuthorizationError> {
+    ) -> Result<Vec<Claim>, AuthorizationError> {
         let audience = Resource::parse(audience);
-        let claim = match self.signatures() {
-            SignaturePolicy::AcceptAny => self.unlimited_claim(),
-            SignaturePolicy::Verify => {
+        let claims = match (self.signatures(), self.bearer(token)) {
+            (SignaturePolicy::AcceptAny, _) => vec![self.unlimited_claim()],
+            (SignaturePolicy::Verify, Some((identity, token))) => self.bearer_claims(identity, token, now)?,
+            (SignaturePolicy::Verify, None) => {
                 let token = SharedAccessSignature::parse(token)?;
                 let rule = token.verify(self.rules(), now)?;
                 if !token.resource().covers(&audience) {
@@ -84,7 +91,7 @@ impl Namespace {
                     return Err(AuthorizationError::Audience { signed, audience });
                 }
                 let expires_at = Some(token.expires_at());
-                Claim { resource: token.resource().clone(), rights: rule.rights, expires_at }
+                vec![Claim { resource: token.resource().clone(), rights: rule.rights, expires_at }]
             }
         };
         // Only who proved to belong here learns what there is. Names with a dollar sign are the service's own nodes. What
@@ -94,7 +101,19 @@ impl Namespace {
         if !is_own_node && !self.has_entity_above(path) {
             return Err(AuthorizationError::NotFound { resource: audience.to_string() });
         }
-        Ok(claim)
+        Ok(claims)
+    }
+
+    /// The claims of whoever presents a bearer token at `now`, by whatever means.
+    ///
+    /// # Errors
+    /// It is not accepted, or none is.
+    pub fn authorize_bearer(&self, token: &str, now: SystemTime) -> Result<Vec<Claim>, AuthorizationError> {
+        match (self.signatures(), &self.identity) {
+            (SignaturePolicy::AcceptAny, _) => Ok(vec![self.unlimited_claim()]),
+            (SignaturePolicy::Verify, Some(identity)) => self.bearer_claims(identity, token, now),
+            (SignaturePolicy::Verify, None) => Err(AuthorizationError::Malformed(SignatureError::Prefix)),
+        }
     }
 
     /// The claim of whoever presents `token` for what is at `path` at `now`, under whatever name of a host it was signed: clients reach
@@ -107,6 +126,14 @@ impl Namespace {
     ) -> Result<Claim, AuthorizationError> {
         if self.signatures() == SignaturePolicy::AcceptAny {
             return Ok(self.unlimited_claim());
+        }
+        if let Some((identity, token)) = self.bearer(token) {
+            let claims = self.bearer_claims(identity, token, now)?;
+            let expires_at = claims.first().and_then(|claim| claim.expires_at);
+            let here = claims.iter().filter(|claim| claim.resource.covers_path(path));
+            let rights = here.flat_map(|claim| claim.rights.iter()).collect();
+            let resource = Resource::parse(&format!("sb://{}/{path}", self.host()));
+            return Ok(Claim { resource, rights, expires_at });
         }
         let token = SharedAccessSignature::parse(token)?;
         let rule = token.verify(self.rules(), now)?;
@@ -133,6 +160,41 @@ impl Namespace {
     #[must_use]
     pub fn open_claim(&self) -> Option<Claim> {
         self.is_open_to_anyone().then(|| self.unlimited_claim())
+    }
+
+    /// What verifies `token`, and the token itself, if it is a bearer token and such are accepted here. Which kind it is shows
+    /// in its text alone: some clients call signatures JSON Web Tokens.
+    fn bearer<'a>(&self, token: &'a str) -> Option<(&Identity, &'a str)> {
+        let identity = self.identity.as_deref()?;
+        let token = token.trim();
+        if token.starts_with(SIGNATURE) {
+            return None;
+        }
+        let token = match token.split_at_checked(BEARER.len()) {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(BEARER) => token.trim_start(),
+            _ => token,
+        };
+        Some((identity, token))
+    }
+
+    /// A claim for each scope of a bearer token.
+    fn bearer_claims(
+        &self,
+        identity: &Identity,
+        token: &str,
+        now: SystemTime,
+    ) -> Result<Vec<Claim>, AuthorizationError> {
+        let verified = identity.verify(token, TokenService::Messaging, now)?;
+        let mut claims: Vec<Claim> = Vec::new();
+        for (role, scope) in &verified.roles {
+            let resource = Resource::parse(&format!("sb://{}/{scope}", self.host()));
+            let rights = role.rights();
+            match claims.iter_mut().find(|claim| claim.resource.path() == resource.path()) {
+                Some(claim) => claim.rights = claim.rights.iter().chain(rights.iter()).collect(),
+                None => claims.push(Claim { resource, rights, expires_at: Some(verified.expires_at) }),
+            }
+        }
+        Ok(claims)
     }
 
     fn unlimited_claim(&self) -> Claim {
@@ -222,6 +284,12 @@ fn normal_path(address: &str) -> String {
     segments.join("/").to_ascii_lowercase()
 }
 
+/// How a shared access signature begins.
+const SIGNATURE: &str = "SharedAccessSignature ";
+
+/// How a bearer token begins in a header of HTTP.
+const BEARER: &str = "Bearer ";
+
 /// A client may hold a token for each of its links, and thousands of links. The bound is for hostile ones.
 const MAXIMUM_CLAIMS: usize = 16_384;
 
@@ -264,7 +332,7 @@ mod tests {
             namespace.authorize_token(&token, "sb://localhost/Hub/ConsumerGroups/$Default", at(50)).unwrap();
         let mut claims = Claims::new(namespace.signatures());
         assert!(!claims.allows("hub/Partitions/0", Right::Listen, at(50)));
-        claims.add(&claim, at(50)).unwrap();
+        claims.add(&claim[0], at(50)).unwrap();
         for address in ["hub/Partitions/0", "HUB", "/hub/", "amqps://anywhere:1/hub/$management"] {
             assert!(claims.allows(address, Right::Listen, at(99)), "{address}");
             assert!(!claims.allows(address, Right::Send, at(99)), "{address}");
@@ -284,7 +352,7 @@ mod tests {
         let mut present = |key: &SharedAccessKey, expiry: u64| {
             let token = key.sign("sb://localhost/hub", at(expiry));
             let claim = namespace.authorize_token(&token, "sb://localhost/hub", at(1)).unwrap();
-            claims.add(&claim, at(1)).unwrap();
+            claims.add(&claim[0], at(1)).unwrap();
         };
         present(&root(), 10);
         present(&SharedAccessKey::new("reader", "reading"), 20);

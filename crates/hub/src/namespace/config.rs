@@ -6,6 +6,7 @@ use super::NamespaceError;
 use super::capture::CaptureConfig;
 use super::queue_config::{QueueConfig, QueueConfigError, TopicConfig};
 use super::storage::StorageConfig;
+use crate::identity::TokenIssuerConfig;
 use crate::profile::ProfileConfig;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
 use blob_store::BlobConfig;
@@ -29,6 +30,9 @@ pub struct NamespaceConfig {
     /// The keys. Default: the development emulator's, with all rights.
     #[serde(default = "default_rules")]
     pub authorization_rules: Vec<RuleConfig>,
+    /// The issuers whose bearer tokens are accepted beside keys: tenants of Microsoft Entra ID, and others. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub token_issuers: Vec<TokenIssuerConfig>,
     /// The hubs.
     #[serde(default)]
     pub hubs: Vec<HubConfig>,
@@ -161,6 +165,7 @@ impl NamespaceConfig {
             host: default_host(),
             signatures: SignaturePolicy::default(),
             authorization_rules: default_rules(),
+            token_issuers: Vec::new(),
             hubs,
             queues: Vec::new(),
             topics: Vec::new(),

@@ -7,6 +7,7 @@ use units::ByteSize;
 
 use super::storage::{DataDirectoryError, DeclarationError};
 use super::{HubError, QueueConfigError};
+use crate::identity::TokenIssuerError;
 use crate::profile::ProfileError;
 
 /// Why a configuration can't become a namespace.
@@ -87,6 +88,9 @@ pub enum NamespaceError {
         /// What was given.
         largest_message: ByteSize,
     },
+    /// An issuer of tokens can't be accepted.
+    #[error(transparent)]
+    TokenIssuer(#[from] TokenIssuerError),
     /// The storage account makes no sense.
     #[error(transparent)]
     Blob(#[from] BlobConfigError),

@@ -41,6 +41,7 @@ pub use watchers::{Watch, Watchers};
 
 use crate::clock::WallClock;
 use crate::counters::CounterValues;
+use crate::identity::{DevelopmentIssuer, Identity};
 use crate::profile::ServiceProfile;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
@@ -63,6 +64,8 @@ pub struct Namespace {
     host: String,
     signatures: SignaturePolicy,
     rules: Vec<AuthorizationRule>,
+    /// `None` where no bearer tokens are accepted.
+    identity: Option<Arc<Identity>>,
     entities: Entities,
     queues: Arc<QueueStore>,
     facts: Facts,
@@ -102,7 +105,8 @@ impl Namespace {
             return Err(NamespaceError::LargestMessage { largest_message: config.largest_message });
         }
         let rules = rules(config)?;
-        config.blob.check()?;
+        let account = config.blob.check()?;
+        let identity = Identity::new(&config.token_issuers, &config.host, account.account())?;
         let profile = ServiceProfile::new(&config.profile)?;
         let mut names = HashSet::with_capacity(config.hubs.len());
         for (index, hub) in config.hubs.iter().enumerate() {
@@ -160,6 +164,7 @@ impl Namespace {
             host: config.host.clone(),
             signatures: config.signatures,
             rules,
+            identity: identity.map(Arc::new),
             entities: Entities::new(hubs, storage),
             queues,
             facts: Facts::new(facts),
@@ -188,6 +193,20 @@ impl Namespace {
     #[must_use]
     pub fn signatures(&self) -> SignaturePolicy {
         self.signatures
+    }
+
+    /// What verifies bearer tokens; `None` where none are accepted.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref()
+    }
+
+    /// Accepts the tokens of `issuer` as well, for this namespace and the storage account `account`. To be called before
+    /// anything is served.
+    pub(crate) fn accept_tokens_of(&mut self, issuer: &DevelopmentIssuer, account: &str) {
+        let identity = self.identity.take().and_then(Arc::into_inner);
+        let identity = Identity::and_development(identity, issuer, &self.host, account);
+        self.identity = Some(Arc::new(identity));
     }
 
     /// How long clients are told that a connection may be silent.

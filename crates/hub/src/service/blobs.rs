@@ -14,8 +14,7 @@ use tokio::task::JoinSet;
 use super::{Openness, StartError};
 use crate::front::http::blob::{BlobFront, BlobFrontOptions};
 use crate::front::listener::client_host;
-use crate::namespace::{NamespaceConfig, NamespaceError, SignaturePolicy};
-use crate::profile::ServiceProfile;
+use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, SignaturePolicy};
 use blob_store::{BlobError, BlobLimits, BlobStore, names};
 use partition_log::disk::SyncPolicy;
 
@@ -90,14 +89,14 @@ pub(super) fn openness(config: &NamespaceConfig) -> Option<Openness> {
     }
 }
 
-/// The front end of the account that `config` describes, with the containers that it names, shaped by `profile`, and
-/// with at most this many connections. Its failures to accept are counted in `accept_failures`.
+/// The front end of the account that `config` describes, with the containers that it names, shaped and guarded as
+/// `namespace` is, and with at most this many connections. Its failures to accept are counted in `accept_failures`.
 ///
 /// # Errors
 /// What is kept of it can't be read, or its containers can't be made.
 pub(super) fn front(
     config: &NamespaceConfig,
-    profile: Option<Arc<ServiceProfile>>,
+    namespace: &Namespace,
     connections: u64,
     accept_failures: &Arc<AcceptFailures>,
 ) -> Result<Arc<BlobFront>, StartError> {
@@ -126,10 +125,11 @@ pub(super) fn front(
         BlobFrontOptions {
             key,
             policy: config.signatures,
+            identity: namespace.identity().cloned(),
             body: config.blob.body,
             maximum_connections: connections,
             accept_failures: Arc::clone(accept_failures),
-            profile,
+            profile: namespace.profile().cloned(),
         },
     ))
 }

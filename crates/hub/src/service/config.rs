@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 use super::{Openness, StartError};
 use crate::front::listener::{Bound, Protocol};
+use crate::identity::DevelopmentIdentityConfig;
 use crate::namespace::NamespaceConfig;
 
 /// What to serve, and where.
@@ -22,6 +23,8 @@ pub struct ServiceConfig {
     /// Whether addresses that other machines reach may be listened on although everyone knows how to get in: inside of a
     /// container, say.
     pub open_to_anyone: bool,
+    /// The issuer of tokens for development, if there is to be one: where [`Protocol::Identity`] is served.
+    pub development_identity: Option<DevelopmentIdentityConfig>,
     /// When the certificate of the listeners expires, for the metrics.
     pub certificate_expiry: Option<SystemTime>,
 }
@@ -41,8 +44,13 @@ impl ServiceConfig {
     /// A service on any free port of the loopback interface, for AMQP over plain TCP alone.
     #[must_use]
     pub fn loopback(namespace: NamespaceConfig) -> Self {
-        let nothing =
-            Self { namespace, listeners: Vec::new(), open_to_anyone: false, certificate_expiry: None };
+        let nothing = Self {
+            namespace,
+            listeners: Vec::new(),
+            open_to_anyone: false,
+            development_identity: None,
+            certificate_expiry: None,
+        };
         nothing.and(Protocol::Amqp)
     }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use access::TransportSecurity;
 
 use crate::front::listener::Protocol;
+use crate::identity::NoRandomness;
 use crate::namespace::NamespaceError;
 use blob_store::BlobError;
 
@@ -41,6 +42,12 @@ pub enum StartError {
         /// What should be spoken.
         protocol: Protocol,
     },
+    /// Tokens are to be served, and there is no issuer of them.
+    #[error("an address is for tokens, and there is no development issuer")]
+    WithoutIssuer,
+    /// There can be no development issuer.
+    #[error("there is no development issuer: {0}")]
+    Issuer(#[from] NoRandomness),
     /// The blobs in the data directory can't be served.
     #[error("the blobs in {} can't be served: {source}", directory.display())]
     Blobs {
@@ -83,6 +90,8 @@ pub enum Openness {
         /// The key's name.
         name: String,
     },
+    /// It issues tokens for development.
+    DevelopmentIdentity,
     /// The storage account's key has the value that every development emulator has.
     DevelopmentStorageKey,
 }
@@ -94,6 +103,7 @@ impl fmt::Display for Openness {
             Self::DevelopmentKey { name } => {
                 write!(f, "the key `{name}` has the development emulator's well-known value")
             }
+            Self::DevelopmentIdentity => f.write_str("it issues tokens for development"),
             Self::DevelopmentStorageKey => {
                 f.write_str("`blob.account.key` has the development emulator's well-known value")
             }

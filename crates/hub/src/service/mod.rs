@@ -46,11 +46,13 @@ use listen::AcceptFailures;
 
 use crate::front::amqp::{AmqpFront, AmqpMetrics};
 use crate::front::http::blob::{BlobFaults, BlobMetrics};
+use crate::front::http::identity::{IdentityFront, IssuerMetrics};
 use crate::front::http::operations::{CertificateMetrics, OperationsFront};
 use crate::front::http::rest::{RestFront, RestMetrics};
 use crate::front::kafka::{KafkaFront, KafkaMetrics};
 use crate::front::listener;
 use crate::front::messaging::MessagingFront;
+use crate::identity::{DevelopmentIssuer, DevelopmentVariables, IdentityMetrics};
 use crate::namespace::{Namespace, NamespaceMetrics, SignaturePolicy};
 use crate::tls;
 
@@ -63,6 +65,7 @@ pub struct Service {
     served: Vec<Served>,
     blobs: Option<BlobAccount>,
     unserved_containers: usize,
+    issuer: Option<Arc<DevelopmentIssuer>>,
     operations: Arc<OperationsFront>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -86,7 +89,13 @@ impl Service {
     /// # Errors
     /// The namespace is refused, an address can't be listened on, or must not be.
     pub async fn start(config: ServiceConfig) -> Result<Self, StartError> {
-        let namespace = Arc::new(Namespace::new(&config.namespace, SystemTime::now().into())?);
+        let mut namespace = Namespace::new(&config.namespace, SystemTime::now().into())?;
+        let issuer = config.development_identity.as_ref().map(DevelopmentIssuer::new).transpose()?;
+        let issuer = issuer.map(Arc::new);
+        if let Some(issuer) = &issuer {
+            namespace.accept_tokens_of(issuer, &config.namespace.blob.account.name);
+        }
+        let namespace = Arc::new(namespace);
         let profile = &config.namespace.profile;
         for name in profile.service_time.entities.keys().chain(profile.capacity.entities.keys()) {
             if !namespace.has_entity_above(name) {
@@ -102,10 +111,12 @@ impl Service {
             true => None,
             false => blobs::openness(&config.namespace),
         };
+        let identity_openness = (!config.open_to_anyone).then_some(Openness::DevelopmentIdentity);
         let (mut bound, mut served) = (Vec::new(), Vec::new());
         for listener in config.listeners {
             let openness = match listener.protocol {
                 Protocol::Blob => &blob_openness,
+                Protocol::Identity => &identity_openness,
                 Protocol::Amqp
                 | Protocol::AmqpWebSocket
                 | Protocol::Rest
@@ -123,6 +134,9 @@ impl Service {
         let amqp = address_of(&served, Protocol::Amqp, TransportSecurity::Plain);
         let amqp = amqp.ok_or(StartError::WithoutAmqp)?;
         let is_served = |protocol| served.iter().any(|served| served.protocol == protocol);
+        if is_served(Protocol::Identity) && issuer.is_none() {
+            return Err(StartError::WithoutIssuer);
+        }
         let (serves_blobs, serves_kafka) = (is_served(Protocol::Blob), is_served(Protocol::Kafka));
 
         let (stop, stopped) = watch::channel(false);
@@ -163,8 +177,7 @@ impl Service {
         }
         let (mut blobs, mut unserved_containers) = (None, 0);
         if serves_blobs {
-            let profile = namespace.profile().cloned();
-            let front = blobs::front(&config.namespace, profile, shares.blob, &accept_failures)?;
+            let front = blobs::front(&config.namespace, &namespace, shares.blob, &accept_failures)?;
             collectors.push(Box::new(BlobMetrics(Arc::clone(&front))));
             blobs = Some(BlobAccount::start(&config.namespace, front, &mut tasks, &stopped));
         } else {
@@ -175,6 +188,16 @@ impl Service {
                 containers = unserved_containers,
                 "the data directory contains blobs, but no address is configured to serve them"
             );
+        }
+        if let Some(identity) = namespace.identity() {
+            identity.start(&mut tasks, &stopped);
+            collectors.push(Box::new(IdentityMetrics(Arc::clone(identity))));
+        }
+        let identity_front = issuer.as_ref().map(|issuer| {
+            IdentityFront::new(Arc::clone(issuer), shares.operations, Arc::clone(&accept_failures))
+        });
+        if let Some(front) = &identity_front {
+            collectors.push(Box::new(IssuerMetrics(Arc::clone(front))));
         }
         if let Some(expiry) = config.certificate_expiry {
             collectors.push(Box::new(CertificateMetrics(expiry)));
@@ -198,6 +221,11 @@ impl Service {
                         tasks.spawn(listener::serve(Arc::clone(&blobs.front), bound, stopped));
                     }
                 }
+                Protocol::Identity => {
+                    if let Some(front) = &identity_front {
+                        tasks.spawn(listener::serve(Arc::clone(front), bound, stopped));
+                    }
+                }
                 Protocol::Operations => {
                     tasks.spawn(listener::serve(Arc::clone(&operations), bound, stopped));
                 }
@@ -207,7 +235,7 @@ impl Service {
         let (watched, stop_watching) = (Arc::clone(&namespace), stopped.clone());
         tasks.spawn(async move { watched.clock().report_jumps(stop_watching).await });
         tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));
-        Ok(Self { namespace, amqp, served, blobs, unserved_containers, operations, stop, tasks })
+        Ok(Self { namespace, amqp, served, blobs, unserved_containers, issuer, operations, stop, tasks })
     }
 
     /// What is served: hubs, logs, counters.
@@ -238,6 +266,12 @@ impl Service {
     #[must_use]
     pub fn tls_address(&self, protocol: Protocol) -> Option<SocketAddr> {
         address_of(&self.served, protocol, TransportSecurity::Tls)
+    }
+
+    /// What programs need that ask the development issuer for tokens, if there is one.
+    #[must_use]
+    pub fn development_identity(&self) -> Option<DevelopmentVariables> {
+        self.issuer.as_ref().map(|issuer| issuer.variables())
     }
 
     /// How many containers there are in the data directory that are not served, since there is no address for blobs.

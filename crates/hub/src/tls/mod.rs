@@ -289,7 +289,7 @@ fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), TlsError> {
 }
 
 /// Named in full, so that it makes no difference what other crates choose for the whole process.
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 

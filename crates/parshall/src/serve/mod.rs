@@ -3,6 +3,7 @@
 //! * `namespace` makes hubs, queues, topics and keys of arguments or of a file, `emulator` of a file of Microsoft's
 //!   emulators; `place` finds what is wrong with it in either file.
 //! * `announcement` is what is printed once clients can connect; `ready_file` a file that is there from then on.
+//! * `identity` issues tokens for programs that would ask Microsoft Entra ID.
 //! * `capture` keeps what comes into hubs in files, as the service's Capture does.
 //! * `command` runs the command that the service is for; `standard_input` ends with the process that started the service.
 
@@ -10,6 +11,7 @@ mod announcement;
 mod capture;
 mod command;
 mod emulator;
+mod identity;
 mod namespace;
 mod place;
 mod ready_file;
@@ -23,7 +25,7 @@ use access::TransportSecurity;
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args, ValueEnum};
 use hub::namespace::StorageConfig;
-use hub::service::{Listener, Protocol, Service, ServiceConfig, ServiceMetrics, StartError};
+use hub::service::{Listener, Openness, Protocol, Service, ServiceConfig, ServiceMetrics, StartError};
 use hub::tls::{self, TlsError};
 use partition_log::disk::{StorageOptions, SyncPolicy};
 use telemetry::MetricsPage;
@@ -36,6 +38,7 @@ use crate::output;
 use crate::signals::StopSignals;
 use announcement::{Announcement, Format};
 use capture::Captures;
+use identity::IdentityArguments;
 use namespace::{HubArgument, NamespaceSource, TopicArgument};
 use ready_file::ReadyFile;
 use standard_input::StandardInput;
@@ -72,6 +75,9 @@ A file for --config:
           rules: [{name: urgent, filter: {sql: \"priority > 5\"}, action: \"REMOVE priority\"}]
   authorization_rules:
     - {name: sender, key: \"${SENDER_KEY:?}\", rights: [send]}
+  token_issuers:
+    - tenant: 11111111-2222-3333-4444-555555555555   # of Entra ID; or issuer and keys
+      roles: [{principal: OBJECT_ID, role: Azure Event Hubs Data Sender, scope: orders}]
   blob:
     account: {name: acme, key: \"${STORAGE_KEY:?}\"}
     containers: [checkpoints]
@@ -89,6 +95,9 @@ the variables that --format env prints:
   PARSHALL_KAFKA_BOOTSTRAP_SERVERS        for Kafka (and PARSHALL_KAFKA_TLS_BOOTSTRAP_SERVERS)
   PARSHALL_CERTIFICATE_AUTHORITY          the file to trust, where the certificate was generated
   PARSHALL_HEALTH_URL, PARSHALL_METRICS_URL
+  IDENTITY_ENDPOINT, IDENTITY_HEADER      for DefaultAzureCredential, with --dev-identity
+  AZURE_AUTHORITY_HOST, AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET
+                                          the same, with --dev-identity-tls
 and under the names that programs commonly read:
   EVENT_HUBS_CONNECTION_STRING, EVENTHUB_CONNECTION_STRING, EVENT_HUB_CONN_STR
   SERVICE_BUS_CONNECTION_STRING, SERVICEBUS_CONNECTION_STRING, SERVICEBUS_CONNECTION_STR
@@ -179,6 +188,9 @@ pub(crate) struct ServeArguments {
     /// It serves the same account as --blob. Example: --blob-tls 127.0.0.1:10443
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
     blob_tls: Option<SocketAddr>,
+
+    #[command(flatten)]
+    identity: IdentityArguments,
 
     /// Listen on other addresses than loopback even with a well-known key or without verification: anyone who can
     /// reach the address has full access. For containers and closed networks
@@ -323,6 +335,7 @@ pub(crate) fn execute(arguments: ServeArguments, quiet: bool) -> Result<Exit, Co
 async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     let mut signals = StopSignals::listen()?;
     let input = arguments.stop_on_stdin_close.then(StandardInput::watch).transpose()?;
+    let identity = arguments.identity;
     let ready_file = arguments.ready_file.map(ReadyFile::reserve).transpose()?;
     let storage = arguments.data_dir.map(|directory| StorageConfig {
         directory,
@@ -355,7 +368,8 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         .or(arguments.websocket_tls)
         .or(arguments.kafka_tls)
         .or(arguments.http_ingress_tls)
-        .or(arguments.blob_tls);
+        .or(arguments.blob_tls)
+        .or(identity.dev_identity_tls);
     let certificate = match encrypted {
         None => None,
         Some(_) => {
@@ -397,6 +411,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         (Protocol::Kafka, arguments.kafka, arguments.kafka_tls),
         (Protocol::Rest, arguments.http_ingress, arguments.http_ingress_tls),
         (Protocol::Blob, arguments.blob, arguments.blob_tls),
+        (Protocol::Identity, identity.dev_identity, identity.dev_identity_tls),
     ] {
         listeners.extend(plain.map(|address| Listener::plain(protocol, address)));
         let encrypted = encrypted.zip(certificate.clone());
@@ -405,6 +420,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     let config = ServiceConfig {
         namespace: source.config().clone(),
         listeners,
+        development_identity: identity.config(),
         open_to_anyone: arguments.open_to_anyone,
         certificate_expiry,
     };
@@ -464,15 +480,21 @@ impl From<StartError> for CommandError {
                 Self::Listen { message, advice }
             }
             StartError::Blobs { .. } | StartError::Container { .. } => Self::Unavailable { message },
+            StartError::OpenToAnyone { openness: Openness::DevelopmentIdentity, .. } => {
+                let advice = "listen on a loopback address, or allow it with --open-to-anyone".to_owned();
+                Self::Usage { message, advice: Some(advice) }
+            }
             StartError::OpenToAnyone { .. } => {
                 let advice = "give --config a file with your own keys, listen on a loopback address, or allow it with \
                               --open-to-anyone"
                     .to_owned();
                 Self::Usage { message, advice: Some(advice) }
             }
+            StartError::Issuer(_) => Self::Unavailable { message },
             StartError::Namespace(_)
             | StartError::Tls(_)
             | StartError::WithoutAmqp
+            | StartError::WithoutIssuer
             | StartError::WithoutTls { .. } => Self::Usage { message, advice: None },
         }
     }
@@ -506,6 +528,8 @@ const fn option_of(protocol: Protocol, security: TransportSecurity) -> &'static 
         (Protocol::Rest, TransportSecurity::Tls) => "--http-ingress-tls ",
         (Protocol::Blob, TransportSecurity::Plain) => "--blob ",
         (Protocol::Blob, TransportSecurity::Tls) => "--blob-tls ",
+        (Protocol::Identity, TransportSecurity::Plain) => "--dev-identity ",
+        (Protocol::Identity, TransportSecurity::Tls) => "--dev-identity-tls ",
         (Protocol::Operations, _) => "--http ",
     }
 }

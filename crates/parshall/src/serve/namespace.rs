@@ -204,6 +204,7 @@ fn path_of(error: &NamespaceError) -> String {
         NamespaceError::Profile(error) => error.path.to_owned(),
         NamespaceError::Blob(error) => error.path.to_owned(),
         NamespaceError::Queue(error) => error.path.clone(),
+        NamespaceError::TokenIssuer(error) => error.path.clone(),
         NamespaceError::EmptyRule { index, field } => {
             format!("authorization_rules[{index}].{field}")
         }

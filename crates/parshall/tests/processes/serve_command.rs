@@ -44,6 +44,35 @@ fn the_command_finds_the_service_in_its_environment_and_has_standard_output_to_i
 }
 
 #[test]
+fn the_command_finds_the_identity_of_a_machine_and_with_tls_that_of_an_application() {
+    let directory = tempfile::tempdir().unwrap();
+    let tls = directory.path().join("tls").display().to_string();
+    let script = "echo ${IDENTITY_ENDPOINT%/*/*} ${IDENTITY_HEADER:+header} ${AZURE_AUTHORITY_HOST%:*} $AZURE_TENANT_ID \
+                  ${AZURE_CLIENT_ID:+client} ${AZURE_CLIENT_SECRET:+secret}";
+    let found = |arguments: &[&str]| {
+        let all = [&["--hub", "orders:2"], arguments, &["--", "/bin/sh", "-c", script]].concat();
+        let (status, stdout, _) = outcome(serve(&all).stdin(Stdio::null()));
+        assert_eq!(status, Some(0));
+        stdout
+    };
+    let machine = found(&["--dev-identity"]);
+    assert!(machine.starts_with("http://127.0.0.1:") && machine.ends_with(" header\n"), "{machine}");
+    let application = found(&["--dev-identity-tls", "127.0.0.1:0", "--tls-directory", &tls]);
+    assert_eq!(application, "https://127.0.0.1 adfs client secret\n");
+}
+
+#[test]
+fn tokens_are_issued_to_this_machine_alone() {
+    let free = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--dev-identity", "0.0.0.0:0"];
+    let (status, stdout, stderr) = outcome(&mut serve(&free));
+    assert_eq!((status, stdout.as_str()), (Some(2), ""), "{stderr}");
+    assert!(stderr.contains("tokens must not listen on 0.0.0.0:0"), "{stderr}");
+    assert!(stderr.contains("it issues tokens for development"), "{stderr}");
+    let (status, _, stderr) = outcome(&mut serve(&["--dev-identity", "--dev-token-lifetime", "25 h"]));
+    assert!(status == Some(2) && stderr.contains("it is not from 1 s to 1 day"), "{stderr}");
+}
+
+#[test]
 fn the_command_reads_standard_input() {
     let mut child = serve_for("read line && echo \"got $line\"");
     let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

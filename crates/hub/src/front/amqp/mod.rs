@@ -32,6 +32,7 @@ use tokio::time::Instant;
 
 pub(super) use event_hubs::PUBLISHER;
 pub(super) use links::node::Stored;
+pub(super) use links::requests::bearer_refusal;
 pub(crate) use metrics::AmqpMetrics;
 pub(super) use service_bus::{EntityAddress, Part, SendLink, queue_error_sentence, queue_error_status};
 

@@ -112,6 +112,8 @@ impl OperationsFront {
             let description = "connections can't be accepted now; those that are open are served".to_owned();
             reasons.push(Reason { place: "listener", description });
         }
+        let troubles = self.namespace.identity().into_iter().flat_map(|identity| identity.troubles());
+        reasons.extend(troubles.map(|description| Reason { place: "identity", description }));
         for hub in self.namespace.hubs().iter() {
             let refusals = hub.partitions().iter().filter_map(|partition| partition.log().unavailable());
             let refusals: Vec<_> = refusals.collect();

@@ -43,7 +43,7 @@ impl Collector for KafkaMetrics {
         )?;
         metrics.counter(
             "parshall_kafka_connections_unproven",
-            "Kafka connections closed because their clients did not log in in time.",
+            "Kafka connections closed because their clients did not log in in time, or showed no new token before the old one ended.",
             load(&counters.unproven),
         )?;
         metrics.counter(

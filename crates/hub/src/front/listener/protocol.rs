@@ -17,6 +17,8 @@ pub enum Protocol {
     Rest,
     /// HTTP for blobs.
     Blob,
+    /// HTTP for tokens of a development issuer.
+    Identity,
     /// HTTP for health and metrics.
     Operations,
 }
@@ -42,6 +44,8 @@ impl Protocol {
             (Self::Rest, TransportSecurity::Tls) => "HTTP for events and messages over TLS",
             (Self::Blob, TransportSecurity::Plain) => "blob storage",
             (Self::Blob, TransportSecurity::Tls) => "blob storage over TLS",
+            (Self::Identity, TransportSecurity::Plain) => "tokens",
+            (Self::Identity, TransportSecurity::Tls) => "tokens over TLS",
             (Self::Operations, _) => "HTTP",
         }
     }

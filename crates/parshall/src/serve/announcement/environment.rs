@@ -21,6 +21,14 @@ impl Announcement {
             listening.map(|listening| listening.address.to_string())
         };
         let (kafka, kafka_tls) = (kafka(false), kafka(true));
+        let identity = self.identity.as_ref();
+        let managed = identity.and_then(|identity| identity.managed.as_ref());
+        // Without an authority, clients would look for one in the cloud.
+        let application = identity.filter(|identity| identity.authority.is_some());
+        let (tenant, client) = (
+            application.map(|found| found.tenant.to_owned()),
+            application.map(|found| found.client.to_owned()),
+        );
         let named = [
             (&["PARSHALL_CONNECTION_STRING"][..], namespace),
             (&["PARSHALL_TLS_CONNECTION_STRING"], self.strings.tls_connection_string.as_ref()),
@@ -31,6 +39,12 @@ impl Announcement {
             (&["PARSHALL_CERTIFICATE_AUTHORITY"], self.certificate_authority.as_ref()),
             (&["PARSHALL_HEALTH_URL"], self.health.as_ref()),
             (&["PARSHALL_METRICS_URL"], self.metrics.as_ref()),
+            (&["IDENTITY_ENDPOINT"], managed.map(|managed| &managed.endpoint)),
+            (&["IDENTITY_HEADER"], managed.map(|managed| &managed.header)),
+            (&["AZURE_AUTHORITY_HOST"], application.and_then(|found| found.authority.as_ref())),
+            (&["AZURE_TENANT_ID"], tenant.as_ref()),
+            (&["AZURE_CLIENT_ID"], client.as_ref()),
+            (&["AZURE_CLIENT_SECRET"], application.map(|found| &found.secret)),
             (&EVENT_HUBS, namespace),
             (&SERVICE_BUS, namespace),
             (&STORAGE, storage),

@@ -52,7 +52,30 @@ pub(super) struct Announcement {
     storage_connection_string: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     storage_tls_connection_string: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<Identity>,
     entities: Vec<Entity>,
+}
+
+/// What programs need that ask the development issuer for tokens.
+#[derive(Debug, Serialize)]
+struct Identity {
+    /// Where a managed identity is asked for tokens, and what it has to show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    managed: Option<ManagedIdentity>,
+    /// The authority for applications with a secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authority: Option<String>,
+    tenant: &'static str,
+    client: &'static str,
+    secret: String,
+}
+
+/// A managed identity.
+#[derive(Debug, Serialize)]
+struct ManagedIdentity {
+    endpoint: String,
+    header: String,
 }
 
 /// An address, and what is spoken there.
@@ -73,6 +96,7 @@ enum ListeningProtocol {
     Kafka,
     HttpIngress,
     Blob,
+    Identity,
     Http,
 }
 
@@ -131,6 +155,7 @@ impl Announcement {
             storage_tls_connection_string: service
                 .storage_tls_connection_string()
                 .map(|string| string.reveal()),
+            identity: Identity::of(service),
             entities: entities(service),
         }
     }
@@ -149,6 +174,24 @@ impl Announcement {
 
     fn listening(&self, protocol: ListeningProtocol, tls: bool) -> Option<&Listening> {
         self.listeners.iter().find(|listening| (listening.protocol, listening.tls) == (protocol, tls))
+    }
+}
+
+impl Identity {
+    fn of(service: &Service) -> Option<Self> {
+        let variables = service.development_identity()?;
+        let secret = variables.secret.reveal().to_owned();
+        let endpoint = service.address(Protocol::Identity);
+        Some(Self {
+            managed: endpoint.map(|address| ManagedIdentity {
+                endpoint: format!("http://{address}/msi/token"),
+                header: secret.clone(),
+            }),
+            authority: service.tls_address(Protocol::Identity).map(|address| format!("https://{address}")),
+            tenant: variables.tenant,
+            client: variables.client,
+            secret,
+        })
     }
 }
 
@@ -187,6 +230,7 @@ fn listeners(service: &Service) -> Vec<Listening> {
         (Protocol::Kafka, ListeningProtocol::Kafka, "kafka", ""),
         (Protocol::Rest, ListeningProtocol::HttpIngress, "http", ""),
         (Protocol::Blob, ListeningProtocol::Blob, "http", ""),
+        (Protocol::Identity, ListeningProtocol::Identity, "http", ""),
         (Protocol::Operations, ListeningProtocol::Http, "http", ""),
     ] {
         for security in [TransportSecurity::Plain, TransportSecurity::Tls] {

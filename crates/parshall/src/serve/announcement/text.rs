@@ -41,6 +41,8 @@ fn write(announcement: &Announcement, text: &mut String) -> fmt::Result {
         ("Metrics", announcement.metrics.clone()),
         ("Blobs", url(ListeningProtocol::Blob, false)),
         ("Blobs over TLS", url(ListeningProtocol::Blob, true)),
+        ("Tokens", url(ListeningProtocol::Identity, false)),
+        ("Tokens over TLS", url(ListeningProtocol::Identity, true)),
         ("Blobs not served", unserved),
         ("Data", data),
     ] {
@@ -73,6 +75,21 @@ fn write(announcement: &Announcement, text: &mut String) -> fmt::Result {
     }
     if let Some(string) = &announcement.storage_tls_connection_string {
         writeln!(text, "\nConnection string for blobs with TLS\n  {string}")?;
+    }
+    if let Some(identity) = &announcement.identity {
+        writeln!(text, "\nFor DefaultAzureCredential")?;
+        let managed = identity.managed.iter();
+        let managed = managed
+            .flat_map(|found| [("IDENTITY_ENDPOINT", &found.endpoint), ("IDENTITY_HEADER", &found.header)]);
+        for (name, value) in managed {
+            writeln!(text, "  {name}={value}")?;
+        }
+        if let Some(authority) = &identity.authority {
+            writeln!(text, "  AZURE_AUTHORITY_HOST={authority}")?;
+            writeln!(text, "  AZURE_TENANT_ID={}", identity.tenant)?;
+            writeln!(text, "  AZURE_CLIENT_ID={}", identity.client)?;
+            writeln!(text, "  AZURE_CLIENT_SECRET={}", identity.secret)?;
+        }
     }
     writeln!(text, "\nReady.")
 }

@@ -237,12 +237,18 @@ impl Request<'_> {
         if let Some(token) = &self.token {
             let audience = format!("sb://{}/{path}", self.namespace.host());
             match self.namespace.authorize_token(token, &audience, self.now) {
-                Ok(claim) if rights.iter().any(|right| claim.rights.contains(*right)) => {
-                    return Ok(());
+                Ok(claims) => {
+                    let covers = |right: &Right| {
+                        let mut here = claims.iter().filter(|claim| claim.resource.covers_path(path));
+                        here.any(|claim| claim.rights.contains(*right))
+                    };
+                    if rights.iter().any(covers) {
+                        return Ok(());
+                    }
                 }
                 // The token is good; that the hub is missing is said by the answer.
                 Err(AuthorizationError::NotFound { .. }) if rights == READING => return Ok(()),
-                Ok(_) | Err(_) => {}
+                Err(_) => {}
             }
         }
         let description = claims_required(self.namespace, rights, path);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use access::token::TokenError;
 use access::{Right, VerificationError};
 use amqp::Connection;
 use amqp::message::{MessageView, Properties, encode};
@@ -225,7 +226,9 @@ fn put_token(
     let Some(token) = body.as_ref().and_then(Value::as_text) else {
         return Ok(Answer::error(400, "The body is not a token."));
     };
-    let granted = namespace.authorize_token(token, &audience, now).and_then(|claim| claims.add(&claim, now));
+    let granted = namespace
+        .authorize_token(token, &audience, now)
+        .and_then(|proven| proven.iter().try_for_each(|claim| claims.add(claim, now)));
     Ok(match granted {
         Ok(()) => Answer::granted(202, Value::Null),
         Err(error) => Answer::error(status_of(&error), description_of(&error)),
@@ -235,13 +238,11 @@ fn put_token(
 /// What a client is told of its token: the service's words, which people look for, where there are any.
 fn description_of(error: &AuthorizationError) -> String {
     match error {
-        AuthorizationError::Refused(VerificationError::Expired { expired_at }) => format!(
-            "ExpiredToken: The token is expired. Expiration time: '{}'.",
-            units::date::iso_date(*expired_at).replacen('T', " ", 1)
-        ),
+        AuthorizationError::Refused(VerificationError::Expired { expired_at }) => expired(*expired_at),
         AuthorizationError::Refused(VerificationError::WrongSignature) => {
             "InvalidSignature: The token has an invalid signature.".to_owned()
         }
+        AuthorizationError::Bearer(error) => bearer_refusal(error),
         AuthorizationError::Audience { signed, audience } => format!(
             "InvalidAudience: The authorization header contains a token with a wrong audience: \
              it is for '{signed}' and does not cover '{audience}'."
@@ -250,10 +251,37 @@ fn description_of(error: &AuthorizationError) -> String {
     }
 }
 
+/// The same of a bearer token.
+pub(crate) fn bearer_refusal(error: &TokenError) -> String {
+    match error {
+        TokenError::Expired { expired_at } => expired(*expired_at),
+        TokenError::WrongSignature | TokenError::UnknownKey { .. } | TokenError::Algorithm { .. } => {
+            format!("InvalidSignature: The token has an invalid signature: {error}.")
+        }
+        TokenError::Issuer { .. } => format!("InvalidIssuer: The token has an invalid issuer: {error}."),
+        TokenError::Audience { .. } => format!(
+            "InvalidAudience: The authorization header contains a token with a wrong audience: {error}."
+        ),
+        TokenError::NoRole { .. } => format!(
+            "Unauthorized access. 'Send', 'Listen' or 'Manage' claim(s) are required to perform this operation: {error}."
+        ),
+        TokenError::KeysPending => format!("The server is busy: {error}."),
+        TokenError::TooLong { .. } | TokenError::Malformed(_) | TokenError::NotYetValid { .. } => {
+            format!("MalformedToken: The token is not valid: {error}.")
+        }
+    }
+}
+
+fn expired(at: SystemTime) -> String {
+    let time = units::date::iso_date(at).replacen('T', " ", 1);
+    format!("ExpiredToken: The token is expired. Expiration time: '{time}'.")
+}
+
 fn status_of(error: &AuthorizationError) -> i32 {
     match error {
         AuthorizationError::NotFound { .. } => 404,
         AuthorizationError::TooManyClaims => 403,
+        AuthorizationError::Bearer(TokenError::KeysPending) => 503,
         _ => 401,
     }
 }

@@ -10,6 +10,7 @@ use access::storage::{
 
 use super::http_error::HttpError;
 use super::request::Request;
+use crate::identity::{Identity, TokenService};
 use crate::namespace::SignaturePolicy;
 use blob_store::Replacing;
 
@@ -17,7 +18,7 @@ use blob_store::Replacing;
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     rights: StorageRights,
-    /// The signature that grants them, unless the key does.
+    /// The signature that grants them, unless the key or a bearer token does.
     signature: Option<StorageSignature>,
     /// What its signature wants the headers of the reply to be.
     pub(super) overrides: ResponseOverrides,
@@ -31,6 +32,7 @@ impl Granted {
     pub(super) fn to(
         request: &Request,
         key: &StorageAccountKey,
+        identity: Option<&Identity>,
         policy: SignaturePolicy,
         now: SystemTime,
     ) -> Result<Self, HttpError> {
@@ -43,6 +45,10 @@ impl Granted {
             return Ok(everything);
         }
         if let Some(authorization) = request.header("authorization") {
+            if let Some((identity, token)) = identity.zip(bearer_token(authorization)) {
+                let rights = bearer_rights(request, identity, token, now)?;
+                return Ok(Self { rights, ..everything });
+            }
             verify_key(request, key, authorization, now)?;
             return Ok(everything);
         }
@@ -85,6 +91,25 @@ impl Granted {
         self.need(object, &[StorageRight::Create])?;
         Ok(Replacing::Forbidden)
     }
+}
+
+/// The token in the value of a header, if that is one.
+fn bearer_token(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// What the roles of a token's principal allow where the request is about.
+fn bearer_rights(
+    request: &Request,
+    identity: &Identity,
+    token: &str,
+    now: SystemTime,
+) -> Result<StorageRights, HttpError> {
+    let verified = identity.verify(token, TokenService::Storage, now).map_err(HttpError::Token)?;
+    let container = request.target.container.as_deref().unwrap_or_default();
+    let here = verified.roles.iter().filter(|(_, scope)| scope.is_empty() || scope == container);
+    Ok(here.fold(StorageRights::NONE, |rights, (role, _)| rights.and(role.storage_rights())))
 }
 
 fn verify_key(

@@ -1,6 +1,7 @@
 //! Why a request is refused: the status, the code and the message of the reply.
 
 use access::storage::{SharedKeyError, StorageDenial, StorageSignatureError};
+use access::token::TokenError;
 use hyper::StatusCode;
 use units::ByteSize;
 
@@ -27,6 +28,9 @@ pub(super) enum HttpError {
     /// The signature in the query is no good.
     #[error(transparent)]
     Signature(StorageSignatureError),
+    /// The bearer token is not accepted.
+    #[error("{0}")]
+    Token(TokenError),
     /// The signature does not allow this.
     #[error(transparent)]
     Denied(StorageDenial),
@@ -130,6 +134,11 @@ impl HttpError {
                 | StorageSignatureError::Malformed { .. }
                 | StorageSignatureError::WrongSignature
                 | StorageSignatureError::NotNow => (StatusCode::FORBIDDEN, "AuthenticationFailed"),
+            },
+            Self::Token(error) => match error {
+                TokenError::NoRole { .. } => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
+                TokenError::KeysPending => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
+                _ => (StatusCode::UNAUTHORIZED, "InvalidAuthenticationInfo"),
             },
             Self::Denied(denial) => match denial {
                 StorageDenial::Permission => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),

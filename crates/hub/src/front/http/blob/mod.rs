@@ -42,6 +42,7 @@ pub(crate) use metrics::BlobMetrics;
 
 use super::server::{self, Client, Service};
 use crate::front::listener::{Connection, Front, Gate, PROOF_PATIENCE, WhenFull};
+use crate::identity::Identity;
 use crate::namespace::SignaturePolicy;
 use crate::profile::{Fate, ServiceProfile, Traffic};
 use authorize::Granted;
@@ -59,6 +60,7 @@ pub struct BlobFront {
     store: Arc<BlobStore>,
     key: StorageAccountKey,
     policy: SignaturePolicy,
+    identity: Option<Arc<Identity>>,
     bodies: BodyMemory,
     gate: Gate,
     faults: BlobFaults,
@@ -72,6 +74,8 @@ pub struct BlobFrontOptions {
     pub key: StorageAccountKey,
     /// Whether what clients present is verified.
     pub policy: SignaturePolicy,
+    /// What verifies bearer tokens; without it none are accepted.
+    pub identity: Option<Arc<Identity>>,
     /// The largest body of a request. Twice as much memory is there for all that are under way.
     pub body: ByteSize,
     /// How many clients may be connected at once. A further one gets the place of the oldest that has not been granted
@@ -92,6 +96,7 @@ impl BlobFront {
             store,
             key: options.key,
             policy: options.policy,
+            identity: options.identity,
             bodies: BodyMemory::new(options.body),
             gate: Gate::new(options.maximum_connections, WhenFull::Wait, options.accept_failures)
                 .shaped(options.profile, Traffic::Storage),
@@ -131,7 +136,7 @@ impl BlobFront {
         client: &Client<'_>,
     ) -> Result<Reply, HttpError> {
         let now = SystemTime::now();
-        let granted = &Granted::to(request, &self.key, self.policy, now)?;
+        let granted = &Granted::to(request, &self.key, self.identity.as_deref(), self.policy, now)?;
         client.prove();
         let operation = Operation::of(request)?;
         unserved::check(operation, request)?;

@@ -64,7 +64,14 @@ pub(super) fn refused(error: &HttpError, request_id: &str, has_body: bool) -> Re
     set(headers, "x-ms-error-code", code);
     if status == StatusCode::UNAUTHORIZED {
         // HTTP wants to know here how the request can be repeated.
-        set(headers, "www-authenticate", "SharedKey");
+        set(
+            headers,
+            "www-authenticate",
+            match error {
+                HttpError::Token(_) => "Bearer resource_id=https://storage.azure.com",
+                _ => "SharedKey",
+            },
+        );
     }
     if let HttpError::Blob(BlobError::InvalidRange { length }) = error {
         set(headers, "content-range", &format!("bytes */{length}"));

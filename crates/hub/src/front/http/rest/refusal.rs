@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use access::Right;
+use access::token::TokenError;
 use partition_log::AppendError;
 use queue_store::QueueError;
 use units::date::http_date;
 
 use super::reply::Reply;
-use crate::front::amqp::{queue_error_sentence, queue_error_status};
+use crate::front::amqp::{bearer_refusal, queue_error_sentence, queue_error_status};
 use crate::namespace::AuthorizationError;
 
 /// A refusal.
@@ -42,6 +43,10 @@ impl Refusal {
     /// The token is for something else, or none.
     pub(super) fn unauthorized(error: &AuthorizationError) -> Self {
         let kind = match error {
+            AuthorizationError::Bearer(error) => {
+                let status = if *error == TokenError::KeysPending { 503 } else { 401 };
+                return Self::new(status, bearer_refusal(error));
+            }
             AuthorizationError::Malformed(_) => "MalformedToken",
             AuthorizationError::Refused(access::VerificationError::Expired { .. }) => "ExpiredToken",
             AuthorizationError::Refused(_) => "InvalidSignature",

@@ -22,7 +22,7 @@ use crate::front::kafka::group_requests::{GroupRequests, Waiting};
 use crate::front::kafka::partition_requests::PartitionRequests;
 use crate::front::kafka::produce::{Outcomes, count_throttled};
 use crate::front::kafka::requests::{SUPPORTED, is_open, supported};
-use crate::front::kafka::session::{MECHANISMS, State};
+use crate::front::kafka::session::{LoggedIn, LoginError, Mechanism, State};
 use crate::front::kafka::shaping::{self, Shaped, Shaping};
 use crate::front::kafka::transaction_requests::TransactionRequests;
 use crate::front::kafka::{offsets, topics};
@@ -32,13 +32,17 @@ use crate::front::pending::Until;
 impl ConnectionTask<'_> {
     /// Does a request, or says that it has to wait.
     pub(super) async fn take_request(&mut self, frame: &[u8]) -> Result<Turn, Ended> {
-        if self.session.state() == (State::Handshaken { in_requests: false }) {
-            return self.log_in_without_requests(frame).map(|()| Turn::Next);
+        if let State::Handshaken { in_requests: false, mechanism } = self.session.state() {
+            return self.log_in_without_requests(mechanism, frame).map(|()| Turn::Next);
         }
         let (header, body) = RequestHeader::read(frame)?;
         let Some(key) = supported(header.api_key, header.version) else {
             return self.refuse_version(&header).map(|()| Turn::Next);
         };
+        // Whose token ends has to show another one.
+        if !is_open(key) && self.session.has_ended(|| self.front.namespace.clock().now()) {
+            return Err(Ended::TokenEnded);
+        }
         if !is_open(key) && self.session.state() != State::Proven {
             if self.session.state() != State::New || !self.session.enter(&self.front.namespace) {
                 return Err(Ended::Unproven);
@@ -306,55 +310,74 @@ impl ConnectionTask<'_> {
 
     fn shake_hands(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
         let mechanism = sasl::read_handshake(body)?;
-        let error = match MECHANISMS.contains(&mechanism) {
-            true => ErrorCode::None,
-            false => ErrorCode::UnsupportedSaslMechanism,
+        let error = match Mechanism::of(mechanism, &self.front.namespace) {
+            Some(mechanism) => {
+                self.session.handshaken(mechanism, header.version >= 1);
+                ErrorCode::None
+            }
+            None => ErrorCode::UnsupportedSaslMechanism,
         };
-        if error == ErrorCode::None {
-            self.session.handshaken(header.version >= 1);
-        }
-        self.answer(header, ApiKey::SaslHandshake, |writer| {
-            sasl::write_handshake(writer, error, &MECHANISMS)
-        });
+        let names = Mechanism::names(&self.front.namespace);
+        self.answer(header, ApiKey::SaslHandshake, |writer| sasl::write_handshake(writer, error, names));
         Ok(())
     }
 
     fn log_in(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
         let message = sasl::read_authenticate(body)?;
-        let failure = match self.session.state() {
-            State::Handshaken { .. } => self.log_in_with(message).err(),
+        let outcome = match self.session.state() {
+            State::Handshaken { mechanism, .. } => self.log_in_with(mechanism, message),
+            State::Refused => Err(self.session.take_refusal().unwrap_or(LoginError::BearerForm)),
             State::New | State::Proven => {
-                Some((ErrorCode::IllegalSaslState, "no handshake came before".to_owned()))
+                let reason = (ErrorCode::IllegalSaslState, "no handshake came before");
+                self.answer(header, ApiKey::SaslAuthenticate, |writer| {
+                    sasl::write_authenticate(writer, header.version, Err(reason), 0);
+                });
+                return Ok(());
             }
         };
-        let result = match &failure {
-            None => Ok(&[][..]),
-            Some((error, reason)) => Err((*error, reason.as_str())),
+        let lifetime = outcome.as_ref().map_or(0, |logged_in| logged_in.lifetime_ms(SystemTime::now()));
+        let text;
+        let result = match &outcome {
+            Ok(LoggedIn::Until(_)) => Ok(&[][..]),
+            Ok(LoggedIn::Refused(challenge)) => Ok(challenge.as_bytes()),
+            // A refusal would be final for some clients: they connect again.
+            Err(LoginError::NotYet) => return Err(Ended::Unproven),
+            Err(error) => {
+                text = error.to_string();
+                Err((ErrorCode::SaslAuthenticationFailed, text.as_str()))
+            }
         };
         self.answer(header, ApiKey::SaslAuthenticate, |writer| {
-            sasl::write_authenticate(writer, header.version, result, 0);
+            sasl::write_authenticate(writer, header.version, result, lifetime);
         });
         Ok(())
     }
 
     /// The form of the first clients: no header, and the connection closed where it fails.
-    fn log_in_without_requests(&mut self, message: &[u8]) -> Result<(), Ended> {
-        self.log_in_with(message).map_err(|_refused| Ended::Unproven)?;
-        self.output.push(&[0; SIZE_LENGTH]);
-        Ok(())
-    }
-
-    fn log_in_with(&mut self, message: &[u8]) -> Result<(), (ErrorCode, String)> {
-        match self.session.log_in(&self.front.namespace, message) {
-            Ok(()) => {
-                self.place.prove();
+    fn log_in_without_requests(&mut self, mechanism: Mechanism, message: &[u8]) -> Result<(), Ended> {
+        match self.log_in_with(mechanism, message) {
+            Ok(LoggedIn::Until(_)) => {
+                self.output.push(&[0; SIZE_LENGTH]);
                 Ok(())
             }
-            Err(error) => {
+            Ok(LoggedIn::Refused(_)) | Err(_) => Err(Ended::Unproven),
+        }
+    }
+
+    fn log_in_with(&mut self, mechanism: Mechanism, message: &[u8]) -> Result<LoggedIn, LoginError> {
+        let outcome = self.session.log_in(&self.front.namespace, mechanism, message);
+        let refusal: Option<&dyn std::fmt::Display> = match &outcome {
+            Ok(LoggedIn::Until(_)) => None,
+            Ok(LoggedIn::Refused(challenge)) => Some(challenge),
+            Err(error) => Some(error),
+        };
+        match refusal {
+            None => self.place.prove(),
+            Some(refusal) => {
                 self.front.counters.refused_logins.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(peer = %self.peer, %error, "a Kafka client was refused");
-                Err((ErrorCode::SaslAuthenticationFailed, error.to_string()))
+                tracing::debug!(peer = %self.peer, %refusal, "a Kafka client was refused");
             }
         }
+        outcome
     }
 }

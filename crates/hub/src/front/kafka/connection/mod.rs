@@ -101,6 +101,8 @@ enum Ended {
     Unsupported { api_key: i16, version: i16 },
     #[error("a request before the client has said who it is")]
     Unproven,
+    #[error("the client's token has ended, and it has shown no other one")]
+    TokenEnded,
     #[error("the client has not said who it is in time")]
     Overdue,
     #[error(
@@ -172,7 +174,7 @@ impl<'f> ConnectionTask<'f> {
             ended => {
                 let counters = &self.front.counters;
                 let counter = match ended {
-                    Ended::Overdue => &counters.unproven,
+                    Ended::Overdue | Ended::TokenEnded => &counters.unproven,
                     _ => &counters.malformed,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);

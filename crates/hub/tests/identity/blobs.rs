@@ -1,0 +1,60 @@
+//! A storage account.
+
+use hub::service::{Protocol, Service};
+
+use crate::issuer::{Issuer, STORAGE, Wanted, refused};
+use crate::request::{Reply, ask};
+
+async fn request(service: &Service, method: &str, target: &str, token: &str, body: &str) -> Reply {
+    let address = service.address(Protocol::Blob).unwrap();
+    let authorization = format!("Authorization: Bearer {token}");
+    let headers = [authorization.as_str(), "x-ms-version: 2024-11-04", "x-ms-blob-type: BlockBlob"];
+    ask(address, method, &format!("/devstoreaccount1{target}"), &headers, body).await
+}
+
+fn code(reply: &Reply) -> (u16, &str) {
+    let code = reply.head.lines().find_map(|line| line.strip_prefix("x-ms-error-code: "));
+    (reply.status, code.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn roles_of_storage_decide_what_may_be_done_with_blobs() {
+    let issuer = Issuer::new();
+    let service = issuer.service().await;
+    let contributor = issuer.token(&Wanted {
+        audience: STORAGE,
+        roles: &["StorageBlob.Data.Contributor"],
+        ..Wanted::default()
+    });
+    let put = request(&service, "PUT", "/box/one", &contributor, "content").await;
+    assert_eq!(put.status, 201, "{put:?}");
+    let reader =
+        issuer.token(&Wanted { audience: STORAGE, principal: "reader", roles: &[], ..Wanted::default() });
+    let got = request(&service, "GET", "/box/one", &reader, "").await;
+    assert_eq!((got.status, got.body.as_str()), (200, "content"));
+    for (method, target) in [("PUT", "/box/two"), ("DELETE", "/box/one"), ("PUT", "/new?restype=container")] {
+        let refused = request(&service, method, target, &reader, "").await;
+        assert_eq!(code(&refused), (403, "authorizationpermissionmismatch"), "{method} {target}");
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_good_token_is_refused_with_the_codes_of_storage() {
+    let issuer = Issuer::new();
+    let service = issuer.service().await;
+    for (token, part) in refused(&issuer, STORAGE) {
+        let refused = request(&service, "GET", "/box/one", &token, "").await;
+        let expected = match part {
+            "has no role here" => (403, "authorizationpermissionmismatch"),
+            _ => (401, "invalidauthenticationinfo"),
+        };
+        assert_eq!(code(&refused), expected, "{refused:?}");
+        assert!(refused.body.contains(part), "{}", refused.body);
+        assert_eq!(refused.head.contains("www-authenticate: bearer "), refused.status == 401);
+    }
+    // Roles for hubs are none for blobs.
+    let owner = issuer.token(&Wanted { audience: STORAGE, ..Wanted::default() });
+    assert_eq!(request(&service, "GET", "/box/one", &owner, "").await.status, 403);
+    service.stop().await;
+}
