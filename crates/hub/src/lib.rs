@@ -9,7 +9,7 @@
 //! * [`identity`] verifies bearer tokens of Microsoft Entra ID and the like, and issues some for development.
 //! * `groups` are the consumer groups of Kafka's clients, `transactions` those of its producers; both write to `journal`.
 //! * `convert` turns events of one protocol into those of another, for readers that speak that.
-//! * [`clock`] tells the time of day, and when it jumps.
+//! * [`clock`] is the time of a service, which tests can advance.
 //! * [`counters`] say what passed through.
 //!
 //! Front ends translate a protocol to calls of these and nothing else. The stores read no clock: the present time

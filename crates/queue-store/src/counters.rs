@@ -20,4 +20,8 @@ pub struct QueueCounters {
     pub expired: u64,
     /// Locks of messages that ended by themselves, those of a session with it.
     pub lock_expirations: u64,
+    /// Locks of sessions that ended by themselves.
+    pub session_lock_expirations: u64,
+    /// Scheduled messages that became due.
+    pub scheduled_due: u64,
 }

@@ -430,6 +430,15 @@ impl QueueStore {
         }
     }
 
+    /// When a lock, a time to live, a schedule or a window of duplicates ends next, if any does. What waits for room elsewhere, and is tried
+    /// again from time to time, is not part of it.
+    #[must_use]
+    pub fn next_due(&self) -> Option<UnixTime> {
+        let deadlines = self.entities().into_iter().map(|entity| entity.inner().lock().next_deadline());
+        let next = deadlines.min().filter(|deadline| *deadline != NEVER);
+        next.map(UnixTime::from_milliseconds)
+    }
+
     /// Ready when something has become due before the time that [`advance`](Self::advance) returned last.
     pub fn poll_earlier(&self, context: &mut Context<'_>) -> Poll<()> {
         self.deadlines.poll_earlier(context)

@@ -208,6 +208,7 @@ impl EntityState {
             self.put_off(now, evicted);
             return;
         }
+        self.queues[0].ledger.counters.scheduled_due += 1;
         self.send_one(now, &message, 0, &mut plan.into_iter().peekable());
     }
 

@@ -135,6 +135,7 @@ impl QueueState {
         }
         slot.stage = Stage::Ready;
         slot.enqueued_time = now;
+        self.ledger.counters.scheduled_due += 1;
         if let Some(id) = &evicted.session_id {
             slot.session = self.ledger.sessions.place_of(id);
         }

@@ -54,6 +54,8 @@ impl QueueState {
             return;
         };
         let locked: Vec<u64> = found.locked.iter().copied().collect();
+        let counters = &mut self.ledger.counters;
+        counters.session_lock_expirations += u64::from(delivered == Delivered::Failed);
         if let Some(waiter) = found.waiter {
             let waiters = &mut self.ledger.waiters;
             waiters.session_changed(waiter, &mut effects.wakers);

@@ -131,6 +131,12 @@ impl Topic {
         self.queue.counts().scheduled
     }
 
+    /// How many scheduled messages became due since the service started.
+    #[must_use]
+    pub fn scheduled_due(&self) -> u64 {
+        self.queue.lifecycle_counters().scheduled_due
+    }
+
     /// What all messages of the topic and its subscriptions count towards its size limit.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -51,6 +51,26 @@ pub fn parse_iso_date(text: &str) -> Option<SystemTime> {
     (date.year() >= 1970).then(|| instant.assume_utc().into())
 }
 
+/// Reads the same forms, and keeps the fraction of a second, to the nanosecond.
+#[must_use]
+pub fn parse_iso_instant(text: &str) -> Option<SystemTime> {
+    let second = parse_iso_date(text)?;
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('Z'));
+    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(9);
+    let nanoseconds = digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+    Some(second + Duration::from_nanos(nanoseconds))
+}
+
+/// An instant as RFC 3339 in UTC, cut to the millisecond: `2026-11-20T23:21:07.125Z`. What is before 1970 or after 9999 is written as
+/// the nearest instant between.
+#[must_use]
+pub fn iso_instant(instant: SystemTime) -> String {
+    let instant = between_1970_and_9999(instant);
+    let millisecond = instant.duration_since(UNIX_EPOCH).unwrap_or_default().subsec_millis();
+    let second = iso_date(instant);
+    format!("{}.{millisecond:03}Z", second.trim_end_matches('Z'))
+}
+
 /// An instant as RFC 3339 in UTC, cut to the second: `2026-11-20T23:21:07Z`. What is before 1970 or after 9999 is written as
 /// the nearest instant between.
 #[must_use]
@@ -197,6 +217,17 @@ mod tests {
         fn every_second_comes_back(seconds in 0_u64..253_402_300_799) {
             prop_assert_eq!(parse_http_date(&http_date(at(seconds))), Some(at(seconds)));
             prop_assert_eq!(parse_iso_date(&iso_date(at(seconds))), Some(at(seconds)));
+        }
+
+        #[test]
+        fn every_millisecond_comes_back(milliseconds in 0_u64..253_402_300_799_000) {
+            let instant = UNIX_EPOCH + Duration::from_millis(milliseconds);
+            prop_assert_eq!(parse_iso_instant(&iso_instant(instant)), Some(instant));
+        }
+
+        #[test]
+        fn whatever_is_read_as_an_instant_is_a_date(text: String) {
+            prop_assert_eq!(parse_iso_instant(&text).is_some(), parse_iso_date(&text).is_some());
         }
 
         #[test]

@@ -33,7 +33,7 @@ pub enum DurationError {
     },
 }
 
-/// Reads a duration such as `10 ms`. Units: `ns`, `us` or `µs`, `ms`, `s`, `m` or `min`, `h`.
+/// Reads a duration such as `10 ms`. Units: `ns`, `us` or `µs`, `ms`, `s`, `m` or `min`, `h`, `d`.
 ///
 /// # Errors
 /// [`DurationError`] says what the text lacks.
@@ -47,6 +47,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         }
         "µs" => 1_000,
         "m" => 60 * SECOND,
+        "d" => 24 * 3600 * SECOND,
         name => {
             UNITS.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit).ok_or_else(malformed)?
         }
@@ -196,6 +197,7 @@ mod tests {
             ("250 µs", Duration::from_micros(250)),
             ("0.1 s", Duration::from_millis(100)),
             ("2 h", Duration::from_secs(7200)),
+            ("7 d", Duration::from_hours(7 * 24)),
             ("0", Duration::ZERO),
         ] {
             assert_eq!(parse(written), Ok(expected), "{written:?}");

@@ -33,7 +33,7 @@ pub fn text(duration: Duration) -> String {
         }
     };
     put(&mut text, days, 'D');
-    if total % DAY > 0 || nanoseconds > 0 || days == 0 {
+    if !total.is_multiple_of(DAY) || nanoseconds > 0 || days == 0 {
         text.push('T');
     }
     put(&mut text, hours, 'H');

@@ -96,19 +96,19 @@ impl<'a> JsonWebToken<'a> {
             return Err(TokenError::TooLong { length: token.len(), maximum: MAXIMUM_TOKEN_LENGTH });
         }
         let malformed = TokenError::Malformed;
-        let (signed, signature) = token.rsplit_once('.').ok_or(malformed("it has no three parts"))?;
-        let (header, claims) = signed.split_once('.').ok_or(malformed("it has no three parts"))?;
+        let (signed, signature) = token.rsplit_once('.').ok_or_else(|| malformed("it has no three parts"))?;
+        let (header, claims) = signed.split_once('.').ok_or_else(|| malformed("it has no three parts"))?;
         let decode = |part| URL_SAFE_NO_PAD.decode(part).ok();
-        let header = decode(header).ok_or(malformed("its header is not base64url"))?;
+        let header = decode(header).ok_or_else(|| malformed("its header is not base64url"))?;
         let header: Header =
             serde_json::from_slice(&header).map_err(|_cause| malformed("its header has no algorithm"))?;
         if header.crit.is_some() {
             return Err(malformed("its header has extensions that are critical"));
         }
-        let claims = decode(claims).ok_or(malformed("its claims are not base64url"))?;
+        let claims = decode(claims).ok_or_else(|| malformed("its claims are not base64url"))?;
         let claims = serde_json::from_slice(&claims)
             .map_err(|_cause| malformed("its claims have no proper iss, aud and exp"))?;
-        let signature = decode(signature).ok_or(malformed("its signature is not base64url"))?;
+        let signature = decode(signature).ok_or_else(|| malformed("its signature is not base64url"))?;
         Ok(Self { signed, signature, header, claims })
     }
 

@@ -4,7 +4,7 @@
 //! and those who were join again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kafka::ErrorCode;
 use kafka::messages::group::MemberRef;
@@ -113,7 +113,7 @@ impl Groups {
             checked.err().unwrap_or(ErrorCode::None)
         };
         let mut errors: Vec<ErrorCode> = request.partitions.iter().map(check).collect();
-        let committed_at = wall_clock().milliseconds();
+        let committed_at = self.clock.unix_time().milliseconds();
         let taken = request.partitions.iter().zip(&errors).filter(|(_, error)| **error == ErrorCode::None);
         let taken: Vec<OffsetRecord<'_>> = taken.map(|(it, _)| record(group_id, it, committed_at)).collect();
         match registry.put(&self.journal, &taken, &[]) {
@@ -185,7 +185,7 @@ impl Groups {
             .iter()
             .map(|(topic, index)| Record::OffsetRemoved { group: group_id, topic, index: *index })
             .collect();
-        match self.journal.append(wall_clock(), &records) {
+        match self.journal.append(self.clock.unix_time(), &records) {
             Ok(commit) => {
                 for (topic, index) in removed {
                     group.offsets.remove(topic, index);
@@ -207,7 +207,8 @@ impl Groups {
             None => ErrorCode::GroupIdNotFound,
             Some(None) => ErrorCode::NonEmptyGroup,
             Some(Some(_)) => {
-                match self.journal.append(wall_clock(), &[Record::GroupRemoved { group: group_id }]) {
+                match self.journal.append(self.clock.unix_time(), &[Record::GroupRemoved { group: group_id }])
+                {
                     Ok(commit) => {
                         last = last.max(commit);
                         registry.groups.remove(*group_id);
@@ -231,7 +232,9 @@ impl Groups {
         for group in registry.groups.values_mut() {
             were_any |= group.offsets.remove_topic(topic);
         }
-        if were_any && let Err(refused) = self.journal.append(wall_clock(), &[Record::TopicRemoved { topic }])
+        if were_any
+            && let Err(refused) =
+                self.journal.append(self.clock.unix_time(), &[Record::TopicRemoved { topic }])
         {
             // The next start sees that there is no such topic, unless there is a new one of that name by then.
             tracing::warn!(%refused, topic, "that a topic is gone can't be stored for consumer groups");
@@ -250,7 +253,7 @@ impl Groups {
                 [kept.record(group_id)].into_iter().chain(offsets)
             })
             .collect();
-        self.journal.append_each(wall_clock(), &records)
+        self.journal.append_each(self.clock.unix_time(), &records)
     }
 
     /// So many offsets, for those who watch how far groups are behind.
@@ -269,7 +272,7 @@ impl Registry {
         offsets: &[OffsetRecord<'_>],
         further: &[Record<'_>],
     ) -> Result<CommitNumber, Refused> {
-        let (now, wall) = (Instant::now(), wall_clock());
+        let (now, wall) = (Instant::now(), self.clock.unix_time());
         let groups: BTreeSet<&str> = offsets.iter().map(|offset| offset.group).collect();
         let mut notes = Vec::new();
         for group_id in groups {
@@ -304,7 +307,7 @@ impl Registry {
 
     /// Keeps what has changed of a group besides its offsets.
     pub(super) fn note(&mut self, journal: &Journal, group_id: &str) {
-        let wall = wall_clock();
+        let wall = self.clock.unix_time();
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
@@ -321,7 +324,7 @@ impl Registry {
 
     /// Keeps what has changed of all groups, and forgets those whose time is over.
     pub(super) fn note_all(&mut self, journal: &Journal, now: Instant) {
-        let wall = wall_clock();
+        let wall = self.clock.unix_time();
         let mut notes: Vec<Note> = Vec::new();
         for (group_id, group) in &self.groups {
             let is_over = is_over(group, now, wall);
@@ -404,11 +407,6 @@ fn is_over(group: &Group, now: Instant, wall: UnixTime) -> bool {
 fn record<'a>(group: &'a str, committed: &CommittedOffset<'a>, committed_at: i64) -> OffsetRecord<'a> {
     let CommittedOffset { topic, index, offset, leader_epoch, metadata } = *committed;
     OffsetRecord { group, topic, index, offset, leader_epoch, committed_at, metadata }
-}
-
-/// Times that outlive the process are those of the day.
-pub(super) fn wall_clock() -> UnixTime {
-    SystemTime::now().into()
 }
 
 /// A group without members is forgotten after this time, with its offsets (`offsets.retention.minutes`).

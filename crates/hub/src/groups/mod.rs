@@ -38,6 +38,7 @@ pub(crate) use group::Client;
 pub(crate) use keeping::{Changed, KeptGroups};
 pub(crate) use offsets::check as check_offset;
 
+use crate::clock::ServiceClock;
 use crate::journal::Journal;
 use group::{Group, Ticket};
 
@@ -46,6 +47,8 @@ use group::{Group, Ticket};
 pub(crate) struct Groups {
     registry: Mutex<Registry>,
     journal: Arc<Journal>,
+    /// Times that outlive the process are those of the service. Whether members are there shows by the machine's timers: so do they.
+    clock: Arc<ServiceClock>,
     /// A deadline may have come nearer.
     changed: Notify,
 }
@@ -56,6 +59,7 @@ struct Registry {
     waiting: HashMap<Ticket, oneshot::Sender<Reply>>,
     next_ticket: Ticket,
     ids: Random,
+    clock: Arc<ServiceClock>,
 }
 
 /// How many groups there are, and how many members in them.
@@ -71,6 +75,7 @@ impl Groups {
     pub(crate) fn new(
         seed: u64,
         journal: Arc<Journal>,
+        clock: Arc<ServiceClock>,
         kept: KeptGroups,
         exists: impl Fn(&str) -> bool,
     ) -> Arc<Self> {
@@ -79,15 +84,16 @@ impl Groups {
             waiting: HashMap::new(),
             next_ticket: 0,
             ids: Random::from_seed(seed),
+            clock: Arc::clone(&clock),
         };
-        Arc::new(Self { registry: Mutex::new(registry), journal, changed: Notify::new() })
+        Arc::new(Self { registry: Mutex::new(registry), journal, clock, changed: Notify::new() })
     }
 
     /// Has the groups do what is due, until `stop` becomes true.
     pub(crate) async fn drive(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         loop {
             let now = Instant::now();
-            let next = self.lock().expire(now, &self.journal);
+            let next = self.act();
             let next = next.unwrap_or(now + FORGETTING_PERIOD).min(now + FORGETTING_PERIOD);
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
@@ -95,6 +101,11 @@ impl Groups {
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
+    }
+
+    /// Does what is due, and says when a member is missed next.
+    pub(crate) fn act(&self) -> Option<Instant> {
+        self.lock().expire(Instant::now(), &self.journal)
     }
 
     /// Someone joins a group. The reply comes when the group is complete.

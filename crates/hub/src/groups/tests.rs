@@ -8,6 +8,8 @@ use kafka::messages::sync_group::SyncGroupResponse;
 use proptest::prelude::*;
 
 use super::classic_group::ClassicGroup;
+use partition_log::UnixTime;
+
 use super::*;
 use crate::journal::{OffsetRecord, Record};
 
@@ -416,7 +418,7 @@ fn hear(
 #[test]
 fn a_group_that_was_kept_is_forgotten_when_its_time_is_over_whatever_was_in_between() {
     const WEEK_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
-    let wall = keeping::wall_clock().milliseconds();
+    let wall = UnixTime::from(std::time::SystemTime::now()).milliseconds();
     let mut kept = KeptGroups::default();
     let emptied = [("old", Some(wall - WEEK_MS)), ("young", Some(wall - WEEK_MS + 60_000)), ("killed", None)];
     for (group, emptied_at) in emptied {
@@ -431,8 +433,9 @@ fn a_group_that_was_kept_is_forgotten_when_its_time_is_over_whatever_was_in_betw
             metadata: "",
         }));
     }
-    let groups = Groups::new(7, Arc::new(Journal::in_memory()), kept, |topic| topic == "topic");
-    groups.lock().expire(Instant::now(), &groups.journal);
+    let groups =
+        Groups::new(7, Arc::new(Journal::in_memory()), Arc::default(), kept, |topic| topic == "topic");
+    groups.act();
     let listed = groups.list(&ListGroupsRequest { states: vec![], types: vec![] });
     let listed: Vec<_> = listed.iter().map(|it| (&*it.group_id, it.state, &*it.protocol_type)).collect();
     assert_eq!(listed, [("killed", "Empty", "consumer"), ("young", "Empty", "consumer")]);

@@ -10,7 +10,7 @@ use crate::identity::{Identity, TokenService};
 use access::token::TokenError;
 use access::{Resource, Right, Rights, SharedAccessSignature, SignatureError, VerificationError};
 use std::collections::HashMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A proven permission.
 #[derive(Clone, Debug)]
@@ -84,13 +84,14 @@ impl Namespace {
             (SignaturePolicy::AcceptAny, _) => vec![self.unlimited_claim()],
             (SignaturePolicy::Verify, Some((identity, token))) => self.bearer_claims(identity, token, now)?,
             (SignaturePolicy::Verify, None) => {
+                let time = self.clock().time_of_token(token.as_bytes());
                 let token = SharedAccessSignature::parse(token)?;
-                let rule = token.verify(self.rules(), now)?;
+                let rule = token.verify(self.rules(), time.of_client(now))?;
                 if !token.resource().covers(&audience) {
                     let [signed, audience] = [token.resource(), &audience].map(ToString::to_string);
                     return Err(AuthorizationError::Audience { signed, audience });
                 }
-                let expires_at = Some(token.expires_at());
+                let expires_at = Some(time.of_service(token.expires_at()));
                 vec![Claim { resource: token.resource().clone(), rights: rule.rights, expires_at }]
             }
         };
@@ -135,15 +136,17 @@ impl Namespace {
             let resource = Resource::parse(&format!("sb://{}/{path}", self.host()));
             return Ok(Claim { resource, rights, expires_at });
         }
+        let time = self.clock().time_of_token(token.as_bytes());
         let token = SharedAccessSignature::parse(token)?;
-        let rule = token.verify(self.rules(), now)?;
+        let rule = token.verify(self.rules(), time.of_client(now))?;
         // Some sign the whole URL, with its query.
         let signed = token.resource().to_string();
         let resource = Resource::parse(signed.split('?').next().unwrap_or(&signed));
         if !resource.covers_path(path) {
             return Err(AuthorizationError::Audience { signed, audience: path.to_owned() });
         }
-        Ok(Claim { resource, rights: rule.rights, expires_at: Some(token.expires_at()) })
+        let expires_at = Some(time.of_service(token.expires_at()));
+        Ok(Claim { resource, rights: rule.rights, expires_at })
     }
 
     /// The claim of whoever knows the value of the key `name`: for the whole namespace, without end.
@@ -184,14 +187,16 @@ impl Namespace {
         token: &str,
         now: SystemTime,
     ) -> Result<Vec<Claim>, AuthorizationError> {
-        let verified = identity.verify(token, TokenService::Messaging, now)?;
+        let time = self.clock().time_of_token(token.as_bytes());
+        let verified = identity.verify(token, TokenService::Messaging, time.of_client(now))?;
+        let expires_at = Some(time.of_service(verified.expires_at));
         let mut claims: Vec<Claim> = Vec::new();
         for (role, scope) in &verified.roles {
             let resource = Resource::parse(&format!("sb://{}/{scope}", self.host()));
             let rights = role.rights();
             match claims.iter_mut().find(|claim| claim.resource.path() == resource.path()) {
                 Some(claim) => claim.rights = claim.rights.iter().chain(rights.iter()).collect(),
-                None => claims.push(Claim { resource, rights, expires_at: Some(verified.expires_at) }),
+                None => claims.push(Claim { resource, rights, expires_at }),
             }
         }
         Ok(claims)
@@ -226,6 +231,13 @@ impl Claims {
         grants.retain(|grant| grant.is_valid(now) && grant.rights != claim.rights);
         grants.push(Grant { rights: claim.rights, expires_at: claim.expires_at });
         Ok(())
+    }
+
+    /// Has all claims end so much later.
+    pub(crate) fn postpone(&mut self, by: Duration) {
+        for grant in self.by_path.values_mut().flatten() {
+            grant.expires_at = grant.expires_at.map(|end| end.checked_add(by).unwrap_or(end));
+        }
     }
 
     /// Whether `right` may be used at `now` on what `address` names: a relative path (`hub/Partitions/0`) or a whole
@@ -299,7 +311,7 @@ mod tests {
     use super::*;
     use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
     use partition_log::UnixTime;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     fn config() -> NamespaceConfig {
         let mut config =

@@ -39,7 +39,7 @@ pub use record_times::{RecordTimes, SummedTimes};
 pub use storage::{DataDirectoryError, StorageConfig, verify as verify_data_directory};
 pub use watchers::{Watch, Watchers};
 
-use crate::clock::WallClock;
+use crate::clock::ServiceClock;
 use crate::counters::CounterValues;
 use crate::identity::{DevelopmentIssuer, Identity};
 use crate::profile::ServiceProfile;
@@ -81,7 +81,7 @@ pub struct Namespace {
     idle_timeout: Duration,
     profile: Option<Arc<ServiceProfile>>,
     creates_topics: bool,
-    clock: WallClock,
+    clock: Arc<ServiceClock>,
     created_at: UnixTime,
 }
 
@@ -91,6 +91,22 @@ impl Namespace {
     /// # Errors
     /// The configuration makes no sense, or the data directory can't be used. Nothing was created then.
     pub fn new(config: &NamespaceConfig, now: UnixTime) -> Result<Self, NamespaceError> {
+        Self::made_at(config, now, Arc::default())
+    }
+
+    /// As [`new`](Self::new), at the present of a clock that everything in it then goes by.
+    ///
+    /// # Errors
+    /// As those of [`new`](Self::new).
+    pub fn on_clock(config: &NamespaceConfig, clock: Arc<ServiceClock>) -> Result<Self, NamespaceError> {
+        Self::made_at(config, clock.unix_time(), clock)
+    }
+
+    fn made_at(
+        config: &NamespaceConfig,
+        now: UnixTime,
+        clock: Arc<ServiceClock>,
+    ) -> Result<Self, NamespaceError> {
         let host_is_valid = |host: &str| {
             !host.is_empty()
                 && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte))
@@ -178,7 +194,7 @@ impl Namespace {
             idle_timeout: config.idle_timeout,
             profile,
             creates_topics: config.creates_topics,
-            clock: WallClock::default(),
+            clock,
             created_at: now,
         })
     }
@@ -221,9 +237,9 @@ impl Namespace {
         self.created_at
     }
 
-    /// The clock by which tokens expire.
+    /// The clock that everything in it goes by.
     #[must_use]
-    pub const fn clock(&self) -> &WallClock {
+    pub const fn clock(&self) -> &Arc<ServiceClock> {
         &self.clock
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use access::TransportSecurity;
 use access::storage::{StorageConnectionString, StorageCredential};
@@ -90,7 +90,7 @@ pub(super) fn openness(config: &NamespaceConfig) -> Option<Openness> {
 }
 
 /// The front end of the account that `config` describes, with the containers that it names, shaped and guarded as
-/// `namespace` is, and with at most this many connections. Its failures to accept are counted in `accept_failures`.
+/// `namespace` is and on its clock, and with at most this many connections. Its failures to accept are counted in `accept_failures`.
 ///
 /// # Errors
 /// What is kept of it can't be read, or its containers can't be made.
@@ -112,7 +112,7 @@ pub(super) fn front(
         }
     };
     for name in &config.blob.containers {
-        match store.create_container(name, Vec::new(), SystemTime::now()) {
+        match store.create_container(name, Vec::new(), namespace.clock().now()) {
             Ok(_) | Err(BlobError::ContainerAlreadyExists) => {}
             Err(source) => {
                 let name = name.clone();
@@ -130,6 +130,7 @@ pub(super) fn front(
             maximum_connections: connections,
             accept_failures: Arc::clone(accept_failures),
             profile: namespace.profile().cloned(),
+            clock: Arc::clone(namespace.clock()),
         },
     ))
 }

@@ -9,6 +9,7 @@ use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
 use super::{Openness, StartError};
+use crate::clock::ClockKind;
 use crate::front::listener::{Bound, Protocol};
 use crate::identity::DevelopmentIdentityConfig;
 use crate::namespace::NamespaceConfig;
@@ -27,6 +28,8 @@ pub struct ServiceConfig {
     pub development_identity: Option<DevelopmentIdentityConfig>,
     /// When the certificate of the listeners expires, for the metrics.
     pub certificate_expiry: Option<SystemTime>,
+    /// Who moves the service's clock. A controlled one needs loopback addresses, and a namespace in memory.
+    pub clock: ClockKind,
 }
 
 /// An address to listen on.
@@ -50,6 +53,7 @@ impl ServiceConfig {
             open_to_anyone: false,
             development_identity: None,
             certificate_expiry: None,
+            clock: ClockKind::Machine,
         };
         nothing.and(Protocol::Amqp)
     }
@@ -59,6 +63,12 @@ impl ServiceConfig {
     pub fn and(mut self, protocol: Protocol) -> Self {
         self.listeners.push(Listener::plain(protocol, LOOPBACK));
         self
+    }
+
+    /// The same, with a clock that [`TimeControl`](super::TimeControl) advances.
+    #[must_use]
+    pub fn with_time_control(self) -> Self {
+        Self { clock: ClockKind::Controlled, ..self }
     }
 
     /// The same, and another protocol over TLS on any free port of the loopback interface.

@@ -41,7 +41,8 @@ impl Coordinators {
             }
         };
         let journal = Arc::new(journal);
-        let groups = Groups::new(seed, Arc::clone(&journal), kept_groups, |topic| {
+        let clock = Arc::clone(namespace.clock());
+        let groups = Groups::new(seed, Arc::clone(&journal), clock, kept_groups, |topic| {
             namespace.hub(topic).is_some_and(|hub| hub.name() == topic)
         });
         let transactions = Transactions::new(

@@ -64,6 +64,27 @@ pub enum StartError {
         /// Why not.
         source: BlobError,
     },
+    /// Other machines could connect to a service whose clock anyone may move who connects.
+    #[error(
+        "{} must not listen on {address} while time is under control: other machines may connect there",
+        protocol.name_over(*security)
+    )]
+    TimeBeyondLoopback {
+        /// What should be spoken there.
+        protocol: Protocol,
+        /// Whether over TLS.
+        security: TransportSecurity,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Times that have not come yet would be kept.
+    #[error(
+        "time can't be under control where data is kept: {} would have times that have not come yet", directory.display()
+    )]
+    TimeOfKeptData {
+        /// The data directory.
+        directory: PathBuf,
+    },
     /// Other machines could connect, and no secret would keep anyone out.
     #[error(
         "{} must not listen on {address}, where other machines may connect: {openness}", protocol.name_over(*security)

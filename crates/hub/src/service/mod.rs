@@ -20,6 +20,7 @@ mod coordinators;
 mod descriptors;
 mod error;
 mod queues;
+mod time_control;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,12 +39,15 @@ pub use crate::front::listener::Protocol;
 pub use amqp_tokio::WEB_SOCKET_PATH;
 pub use config::{Listener, ServiceConfig};
 pub use error::{Openness, StartError};
+pub use time_control::{AdvanceError, Advanced, Happened, TimeControl};
 
 use blobs::BlobAccount;
 pub(crate) use coordinators::Coordinators;
 use descriptors::{Needs, Shares};
 use listen::AcceptFailures;
+use queues::QueueTime;
 
+use crate::clock::{ClockKind, ServiceClock};
 use crate::front::amqp::{AmqpFront, AmqpMetrics};
 use crate::front::http::blob::{BlobFaults, BlobMetrics};
 use crate::front::http::identity::{IdentityFront, IssuerMetrics};
@@ -67,6 +71,7 @@ pub struct Service {
     unserved_containers: usize,
     issuer: Option<Arc<DevelopmentIssuer>>,
     operations: Arc<OperationsFront>,
+    time_control: Option<TimeControl>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
@@ -89,7 +94,11 @@ impl Service {
     /// # Errors
     /// The namespace is refused, an address can't be listened on, or must not be.
     pub async fn start(config: ServiceConfig) -> Result<Self, StartError> {
-        let mut namespace = Namespace::new(&config.namespace, SystemTime::now().into())?;
+        if config.clock == ClockKind::Controlled {
+            time_control::check(&config)?;
+        }
+        let clock = Arc::new(ServiceClock::new(config.clock));
+        let mut namespace = Namespace::on_clock(&config.namespace, Arc::clone(&clock))?;
         let issuer = config.development_identity.as_ref().map(DevelopmentIssuer::new).transpose()?;
         let issuer = issuer.map(Arc::new);
         if let Some(issuer) = &issuer {
@@ -168,7 +177,7 @@ impl Service {
         if let Some(coordinators) = &coordinators {
             coordinators.start(&mut tasks, &stopped);
         }
-        let kafka_front = coordinators.filter(|_| serves_kafka).map(|coordinators| {
+        let kafka_front = coordinators.clone().filter(|_| serves_kafka).map(|coordinators| {
             let (namespace, failures) = (Arc::clone(&namespace), Arc::clone(&accept_failures));
             KafkaFront::new(namespace, coordinators, shares.kafka, failures)
         });
@@ -202,8 +211,16 @@ impl Service {
         if let Some(expiry) = config.certificate_expiry {
             collectors.push(Box::new(CertificateMetrics(expiry)));
         }
-        let operations =
-            OperationsFront::new(Arc::clone(&namespace), collectors, shares.operations, accept_failures);
+        let queues = QueueTime::new(Arc::clone(&namespace));
+        let time_control = (config.clock == ClockKind::Controlled)
+            .then(|| TimeControl::new(Arc::clone(&namespace), Arc::clone(&queues), coordinators));
+        let operations = OperationsFront::new(
+            Arc::clone(&namespace),
+            collectors,
+            shares.operations,
+            accept_failures,
+            time_control.clone(),
+        );
         listener::serve_http_over_tls(&mut bound);
         for bound in bound {
             let stopped = stopped.clone();
@@ -231,11 +248,22 @@ impl Service {
                 }
             }
         }
-        tasks.spawn(queues::drive(Arc::clone(&namespace), stopped.clone()));
-        let (watched, stop_watching) = (Arc::clone(&namespace), stopped.clone());
-        tasks.spawn(async move { watched.clock().report_jumps(stop_watching).await });
+        tasks.spawn(queues.drive(stopped.clone()));
+        let stop_watching = stopped.clone();
+        tasks.spawn(async move { clock.report_jumps(stop_watching).await });
         tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));
-        Ok(Self { namespace, amqp, served, blobs, unserved_containers, issuer, operations, stop, tasks })
+        Ok(Self {
+            namespace,
+            amqp,
+            served,
+            blobs,
+            unserved_containers,
+            issuer,
+            operations,
+            time_control,
+            stop,
+            tasks,
+        })
     }
 
     /// What is served: hubs, logs, counters.
@@ -248,6 +276,12 @@ impl Service {
     #[must_use]
     pub fn metrics(&self) -> ServiceMetrics {
         ServiceMetrics(Arc::clone(&self.operations))
+    }
+
+    /// What advances its clock, if that is [controlled](ClockKind::Controlled).
+    #[must_use]
+    pub const fn time_control(&self) -> Option<&TimeControl> {
+        self.time_control.as_ref()
     }
 
     /// Where AMQP is spoken over plain TCP.
@@ -418,7 +452,7 @@ async fn enforce_retention(namespace: Arc<Namespace>, mut stop: watch::Receiver<
     let mut ticks = tokio::time::interval(RETENTION_PERIOD);
     loop {
         tokio::select! {
-            _ = ticks.tick() => namespace.enforce_retention(namespace.clock().now().into()),
+            _ = ticks.tick() => namespace.enforce_retention(namespace.clock().unix_time()),
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }

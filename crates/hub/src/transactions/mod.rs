@@ -24,7 +24,7 @@ mod world;
 use std::collections::HashMap;
 use std::future::{pending, poll_fn};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kafka::ErrorCode;
 use kafka::messages::offset_commit::CommittedOffset;
@@ -109,7 +109,7 @@ impl Transactions {
     ) -> Arc<Self> {
         let KeptTransactions(mut coordinator) = kept;
         coordinator.resume();
-        world::abort_unknown(&namespace, wall_clock(), |producer_id, partition| {
+        world::abort_unknown(&namespace, namespace.clock().unix_time(), |producer_id, partition| {
             coordinator.knows(producer_id, partition)
         });
         let producer_ids = ProducerIds::after(coordinator.greatest_producer_id());
@@ -123,20 +123,17 @@ impl Transactions {
     pub(crate) async fn drive(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut commits = self.namespace.watch_commits();
         let mut expire_at = tokio::time::Instant::now() + EXPIRING_PERIOD;
+        let mut advances = self.namespace.clock().advances();
         loop {
-            let now = wall_clock();
-            let (next, awaits) = {
-                let mut state = self.write();
-                state.coordinator.advance(now.milliseconds(), &mut self.world(now));
-                if tokio::time::Instant::now() >= expire_at {
-                    state.coordinator.expire(now.milliseconds(), &mut self.world(now));
-                    expire_at = tokio::time::Instant::now() + EXPIRING_PERIOD;
-                }
-                state.tell();
-                (state.coordinator.next_deadline(), state.coordinator.awaits_commits())
-            };
+            let now = self.namespace.clock().unix_time();
+            let next = self.act(now);
+            if tokio::time::Instant::now() >= expire_at {
+                self.expire(now);
+                expire_at = tokio::time::Instant::now() + EXPIRING_PERIOD;
+            }
+            let awaits = self.read().coordinator.awaits_commits();
             let until = next.map_or(LONGEST_SLEEP, |next| {
-                let milliseconds = next.saturating_sub(now.milliseconds());
+                let milliseconds = next.milliseconds().saturating_sub(now.milliseconds());
                 // The system's clock may be set: what is far away is looked at again before.
                 Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)).min(LONGEST_SLEEP)
             });
@@ -150,9 +147,25 @@ impl Transactions {
                 () = tokio::time::sleep(until) => {}
                 () = committed => {}
                 () = self.changed.notified() => {}
+                _ = advances.changed() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
+    }
+
+    /// Has transactions end whose time is over at `now`, and goes on with those that are at their end. Returns when the next one's is.
+    pub(crate) fn act(&self, now: UnixTime) -> Option<UnixTime> {
+        let mut state = self.write();
+        state.coordinator.advance(now.milliseconds(), &mut self.world(now));
+        state.tell();
+        state.coordinator.next_deadline().map(UnixTime::from_milliseconds)
+    }
+
+    /// Forgets ids that have not been used for long.
+    pub(crate) fn expire(&self, now: UnixTime) {
+        let mut state = self.write();
+        state.coordinator.expire(now.milliseconds(), &mut self.world(now));
+        state.tell();
     }
 
     /// Who a producer is: one without transactions, or the one of a transactional id, whose open transaction is aborted.
@@ -213,7 +226,7 @@ impl Transactions {
             checked.err().unwrap_or(ErrorCode::None)
         };
         let errors: Vec<ErrorCode> = request.partitions.iter().map(check).collect();
-        let committed_at = wall_clock().milliseconds();
+        let committed_at = self.namespace.clock().unix_time().milliseconds();
         let (group, transaction) = (request.member.group_id, &request.transaction);
         let taken = request.partitions.iter().zip(&errors).filter(|(_, error)| **error == ErrorCode::None);
         let taken: Vec<OffsetRecord<'_>> = taken
@@ -239,7 +252,7 @@ impl Transactions {
 
     /// A producer ends its transaction.
     pub(crate) fn end(&self, transaction: &TransactionRef<'_>, commits: bool) -> Result<Ended, ErrorCode> {
-        let now = wall_clock();
+        let now = self.namespace.clock().unix_time();
         let mut state = self.write();
         let id = transaction.transactional_id;
         let producer = producer_of(transaction);
@@ -292,7 +305,7 @@ impl Transactions {
 
     /// The ids that are asked for.
     pub(crate) fn list(&self, request: &ListTransactionsRequest<'_>) -> Vec<ListedTransaction> {
-        let now = wall_clock().milliseconds();
+        let now = self.namespace.clock().unix_time().milliseconds();
         let state = self.read();
         let listed = state.coordinator.ids().filter(|(_, it)| {
             let in_state = request.states.is_empty() || request.states.contains(&it.state.name());
@@ -321,7 +334,7 @@ impl Transactions {
     pub(crate) fn give_account(&self) -> Result<(), Refused> {
         // Not only read: what changes meanwhile would have to come behind it.
         let state = self.write();
-        self.journal.append_each(wall_clock(), &state.coordinator.account())
+        self.journal.append_each(self.namespace.clock().unix_time(), &state.coordinator.account())
     }
 
     /// Has the coordinator change something, which counts when it is on disk.
@@ -338,7 +351,7 @@ impl Transactions {
             let results = Err(ErrorCode::CoordinatorNotAvailable);
             return Changed { results, commit: CommitNumber::DONE };
         }
-        let now = wall_clock();
+        let now = self.namespace.clock().unix_time();
         let mut state = self.write();
         let reply = change(&mut state.coordinator, now.milliseconds(), &mut self.world(now));
         state.tell();
@@ -407,11 +420,6 @@ impl Unstable<'_> {
 
 const fn producer_of(transaction: &TransactionRef<'_>) -> Producer {
     Producer { id: transaction.producer_id, epoch: transaction.producer_epoch }
-}
-
-/// Times that outlive the process are those of the day.
-fn wall_clock() -> UnixTime {
-    SystemTime::now().into()
 }
 
 /// How often it is looked for ids that have not been used for long.

@@ -147,7 +147,7 @@ async fn links_go_when_the_clock_jumps_beyond_the_end_of_their_token() {
     let sender = client.attach_sender("events").await.unwrap();
     let reader = client.attach_receiver(READ, 10).await.unwrap();
     // Both are quiet, so that nothing but the clock can tell.
-    service.namespace().clock().advance(Duration::from_secs(7_200));
+    service.namespace().clock().jump(Duration::from_secs(7_200));
     let mut gone = Vec::new();
     client
         .until("the detach of both", |event| {
@@ -170,7 +170,7 @@ async fn nothing_is_taken_by_a_token_that_a_jump_of_the_clock_has_ended() {
     let signed = token(DEVELOPMENT_KEY_VALUE, NAMESPACE, 3_600);
     assert_eq!(client.put_token(&signed).await, 202);
     let sender = client.attach_sender("events").await.unwrap();
-    service.namespace().clock().advance(Duration::from_secs(7_200));
+    service.namespace().clock().jump(Duration::from_secs(7_200));
     // At once, before anyone has compared the clocks.
     assert_eq!(client.try_send(sender, b"too late").await, None);
     assert_eq!(service.namespace().counters().events_in, 0);

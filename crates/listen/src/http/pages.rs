@@ -67,12 +67,12 @@ where
     let (head, _) = request.into_parts();
     if !matches!(head.method, Method::GET | Method::HEAD) {
         let refusal = Page::plain("only GET and HEAD are served here\n");
-        let mut response = response(refusal.with_status(StatusCode::METHOD_NOT_ALLOWED));
+        let mut response = Response::from(refusal.with_status(StatusCode::METHOD_NOT_ALLOWED));
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
     let found = page(head).await;
-    response(found.unwrap_or_else(|| Page::plain("not found\n").with_status(StatusCode::NOT_FOUND)))
+    found.unwrap_or_else(|| Page::plain("not found\n").with_status(StatusCode::NOT_FOUND)).into()
 }
 
 /// Serves the pages that `page` finds for the head of a request until `stop` is ready, with at most `maximum` connections at
@@ -112,11 +112,13 @@ where
     let _ = tokio::time::timeout(STOP_PATIENCE, answered).await;
 }
 
-fn response(page: Page) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(page.text));
-    *response.status_mut() = page.status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
-    response
+impl From<Page> for Response<Full<Bytes>> {
+    fn from(page: Page) -> Self {
+        let mut response = Self::new(Full::new(page.text));
+        *response.status_mut() = page.status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
+        response
+    }
 }
 
 /// A connection for pages is for one request, and never proven, so that any of them can make room.

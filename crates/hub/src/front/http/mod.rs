@@ -6,3 +6,4 @@ pub(crate) mod identity;
 pub(crate) mod operations;
 pub(crate) mod rest;
 mod server;
+mod time;

@@ -3,7 +3,7 @@
 //! The health answer has the shape of Microsoft's emulator, so that scripts that wait for the emulator work with this
 //! service too. `/live` is 200 as long as the service answers at all; `/ready` is 503 with the reasons while clients can't
 //! connect, or a log takes no events. Metrics come from the collectors of whatever is served. What is shown is found out eight
-//! times a second at the most, however many ask.
+//! times a second at the most, however many ask. Where time is under control, `/time` shows and advances it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,8 +21,10 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use super::server::{self, Client, Service};
+use super::time;
 use crate::front::listener::{Connection, Front, Gate, WhenFull};
 use crate::namespace::Namespace;
+use crate::service::TimeControl;
 
 /// The front end for operators. Its clients are never authenticated, so a new one always gets in.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ pub(crate) struct OperationsFront {
     accept_failures: Arc<AcceptFailures>,
     metrics: Recent<Exposition>,
     reasons: Recent<Vec<Reason>>,
+    time_control: Option<TimeControl>,
 }
 
 /// Why the service is not ready.
@@ -44,12 +47,13 @@ struct Reason {
 
 impl OperationsFront {
     /// Shows what `collectors` collect of the service of `namespace`, to at most this many clients at once, and the failures
-    /// to accept a connection, which all fronts count in `accept_failures`.
+    /// to accept a connection, which all fronts count in `accept_failures`. Shows and advances the time by `time_control`.
     pub(crate) fn new(
         namespace: Arc<Namespace>,
         collectors: impl IntoIterator<Item = Box<dyn Collector>>,
         connections: u64,
         accept_failures: Arc<AcceptFailures>,
+        time_control: Option<TimeControl>,
     ) -> Arc<Self> {
         let gate = Gate::new(connections, WhenFull::Wait, Arc::clone(&accept_failures));
         let mut registry = Registry::default();
@@ -60,7 +64,7 @@ impl OperationsFront {
         registry.register_collector(Box::new(ListenerMetrics { places, failures }));
         registry.register_collector(Box::new(ProcessMetrics));
         let (metrics, reasons) = (Recent::default(), Recent::default());
-        Arc::new(Self { namespace, registry, gate, accept_failures, metrics, reasons })
+        Arc::new(Self { namespace, registry, gate, accept_failures, metrics, reasons, time_control })
     }
 
     /// All metrics as text, those of the last time if they were asked for too often lately.
@@ -79,6 +83,7 @@ impl OperationsFront {
             "/live" => Some(Page::plain("ok\n")),
             "/ready" => Some(self.ready(headers).await),
             "/metrics" => self.metrics().await.map(|metrics| metrics.page(headers)),
+            time::PATH => Some(time::page(self.time_control.as_ref())),
             _ => None,
         }
     }
@@ -157,7 +162,10 @@ impl Front for OperationsFront {
 impl Service for OperationsFront {
     type Body = Full<Bytes>;
 
-    async fn answer(&self, request: Request<Incoming>, _: &Client<'_>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>, client: &Client<'_>) -> Response<Full<Bytes>> {
+        if request.uri().path() == time::ADVANCE_PATH {
+            return time::advance(self.time_control.as_ref(), request, client).await;
+        }
         answer_with_page(request, async |head| self.page(head.uri.path(), &head.headers).await).await
     }
 }

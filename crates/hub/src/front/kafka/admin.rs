@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use access::Right;
 use kafka::ErrorCode;
@@ -137,7 +136,10 @@ impl AdminRequests<'_> {
                 Uuid::default()
             }
             false => {
-                let hub = self.namespace.create_hub(&config, SystemTime::now().into()).map_err(refusal)?;
+                let hub = self
+                    .namespace
+                    .create_hub(&config, self.namespace.clock().unix_time())
+                    .map_err(refusal)?;
                 tracing::info!(hub = hub.name(), partitions, "hub created, as a topic of Kafka");
                 hub.id()
             }

@@ -11,17 +11,20 @@
 //!   ^A                                                       says that it has seen it, and is refused
 //! ```
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use access::token::TokenError;
 use access::{ConnectionString, Credential, Resource, Right};
 
+use crate::clock::ServiceClock;
 use crate::namespace::{AuthorizationError, Claims, Namespace};
 
 /// What a connection has shown of itself.
 #[derive(Debug)]
 pub(super) struct Session {
     claims: Claims,
+    clock: Arc<ServiceClock>,
     state: State,
     /// When the token ends that the client has shown, if it was one.
     ends_at: Option<SystemTime>,
@@ -76,7 +79,14 @@ pub(super) enum LoginError {
 
 impl Session {
     pub(super) fn new(namespace: &Namespace) -> Self {
-        Self { claims: Claims::new(namespace.signatures()), state: State::New, ends_at: None, refusal: None }
+        let clock = Arc::clone(namespace.clock());
+        Self {
+            claims: Claims::new(namespace.signatures()),
+            clock,
+            state: State::New,
+            ends_at: None,
+            refusal: None,
+        }
     }
 
     pub(super) const fn state(&self) -> State {
@@ -100,7 +110,7 @@ impl Session {
     /// Goes on without a login, if the namespace is open to anyone.
     pub(super) fn enter(&mut self, namespace: &Namespace) -> bool {
         let claim = namespace.open_claim();
-        let enters = claim.is_some_and(|claim| self.claims.add(&claim, SystemTime::now()).is_ok());
+        let enters = claim.is_some_and(|claim| self.claims.add(&claim, self.clock.now()).is_ok());
         if enters {
             self.state = State::Proven;
         }
@@ -167,7 +177,7 @@ impl Session {
             }
             name => namespace.authorize_key(name, password)?,
         };
-        self.claims.add(&claim, SystemTime::now())?;
+        self.claims.add(&claim, self.clock.now())?;
         self.ends_at = None;
         self.state = State::Proven;
         Ok(())
@@ -175,7 +185,7 @@ impl Session {
 
     /// Whether it may use `right` on the hub of this name.
     pub(super) fn allows(&self, hub: &str, right: Right) -> bool {
-        self.claims.allows(hub, right, SystemTime::now())
+        self.claims.allows(hub, right, self.clock.now())
     }
 
     /// Whether it may know that there is a hub of this name: with any right.

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
 use access::Right;
 use kafka::ErrorCode;
@@ -45,7 +44,7 @@ pub(super) fn create(
         return Err(ErrorCode::PolicyViolation);
     }
     let config = HubConfig::new(name, DEFAULT_PARTITIONS);
-    match namespace.create_hub(&config, SystemTime::now().into()) {
+    match namespace.create_hub(&config, namespace.clock().unix_time()) {
         Ok(hub) => {
             counters.created_topics.fetch_add(1, Ordering::Relaxed);
             tracing::info!(hub = name, "hub created, since a client of Kafka asked for it");

@@ -64,8 +64,11 @@ impl<'de> Deserialize<'de> for SqlAction {
 /// Reads while the value is visited, so that a mistake is told at the place of the value.
 struct TextVisitor<T> {
     what: &'static str,
-    parse: fn(String, Vec<(String, Value)>) -> Result<T, SqlError>,
+    parse: Parse<T>,
 }
+
+/// From a text and the values of its parameters.
+type Parse<T> = fn(String, Vec<(String, Value)>) -> Result<T, SqlError>;
 
 impl<'de, T> Visitor<'de> for TextVisitor<T> {
     type Value = T;

@@ -90,7 +90,11 @@ impl ConnectionTask {
 
     /// Sets the alarm for the next claim that expires.
     pub(super) fn set_expiry(&mut self, now: SystemTime) {
-        self.expiry = self.claims.next_expiry(now).map(|at| {
+        let next = self.claims.next_expiry(now);
+        if let Some(timed) = &self.timed {
+            timed.note_claim_end(next);
+        }
+        self.expiry = next.map(|at| {
             let left = at.duration_since(now).unwrap_or_default();
             Expiry { at, alarm: Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM))) }
         });
@@ -108,10 +112,20 @@ impl ConnectionTask {
         }
     }
 
+    /// Has claims end later if their tokens count as renewed.
+    pub(super) fn renew_claims(&mut self) {
+        let renewed = self.namespace.clock().renewed_tokens();
+        if renewed > self.renewed {
+            self.claims.postpone(renewed.saturating_sub(self.renewed));
+            self.renewed = renewed;
+        }
+    }
+
     /// Detaches the links whose claim has expired.
     pub(super) fn end_expired(&mut self, now: SystemTime) {
         // What came before it, in good time.
         self.settle_gathered();
+        let mut ended = 0;
         for slot in &mut self.links {
             let expired = slot.take_if(|entry| {
                 entry
@@ -123,8 +137,10 @@ impl ConnectionTask {
                 self.settlements.awaited_outcomes.forget_link(session, id);
                 let error = permit.missing(&self.namespace);
                 self.driver.connection().detach_link(id, Some(error));
+                ended += 1;
             }
         }
+        self.namespace.clock().count_ended_links(ended);
         self.set_expiry(now);
     }
 }

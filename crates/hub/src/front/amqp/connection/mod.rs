@@ -34,11 +34,12 @@ use attaching::Expiry;
 use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
 use self::settling::Settlements;
 use self::shaped::Told;
+use crate::clock::TimedConnection;
 use crate::front::amqp::conditions::{self, server_busy};
 use crate::front::amqp::links::LinkEntry;
 use crate::front::amqp::links::node::Stopped;
 use crate::front::pending::Pending;
-use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
+use crate::namespace::{Claims, Namespace, SignaturePolicy};
 use crate::profile::{PreciseTimer, Shaper};
 use partition_log::Subscriber;
 use partition_log::UnixTime;
@@ -61,8 +62,12 @@ pub(super) struct ConnectionTask {
     proof: Proof,
     /// When the next claim expires and links must be looked at.
     expiry: Option<Expiry>,
-    /// Reports [`CLOCK_KEY`] when the time of day jumps.
-    _clock: Watch,
+    /// Reports [`CLOCK_KEY`] when the time of day jumps or is advanced; `None` once the connection is over.
+    timed: Option<TimedConnection>,
+    /// How much its claims end later because tokens were renewed.
+    renewed: Duration,
+    /// Since the clock asked for it, if it has.
+    attending: Option<Attending>,
     pending: Pending<ClientAnswer>,
     settlements: Settlements,
     /// What a service profile does to this connection.
@@ -85,7 +90,8 @@ impl ConnectionTask {
         let timer = shaper.as_ref().map_or_else(PreciseTimer::coarse, Shaper::timer);
         let pending = Pending::new(namespace.watch_commits(), timer);
         let subscriber = Subscriber::new();
-        let clock = namespace.clock().watch(&subscriber, CLOCK_KEY);
+        let renewed = namespace.clock().renewed_tokens();
+        let timed = Some(namespace.clock().watch(&subscriber, CLOCK_KEY));
         Self {
             driver,
             namespace,
@@ -96,7 +102,9 @@ impl ConnectionTask {
             runnable: VecDeque::new(),
             proof,
             expiry: None,
-            _clock: clock,
+            timed,
+            renewed,
+            attending: None,
             pending,
             settlements: Settlements::default(),
             shaper,
@@ -132,22 +140,45 @@ impl ConnectionTask {
         }
         // Links go first: what the client still sends or grants is of no interest, and readers must not be woken.
         self.links.clear();
+        self.timed = None;
         self.driver.shut_down(FAREWELL).await;
     }
 
     /// Takes turns until there is nothing to do; ready when the connection is over.
     fn poll_turns(&mut self, cx: &mut Context<'_>) -> Poll<DriveError> {
+        let turned = self.turn(cx);
+        if let Some(attending) = &mut self.attending {
+            attending.polls_left = attending.polls_left.saturating_sub(1);
+            if (!matches!(turned, Turned::GoesOn) || attending.polls_left == 0)
+                && let Some(timed) = &self.timed
+            {
+                timed.has_attended();
+                self.attending = None;
+            }
+        }
+        match turned {
+            Turned::Over(reason) => Poll::Ready(reason),
+            Turned::Rests => Poll::Pending,
+            Turned::GoesOn => {
+                // Others have their turn before this connection goes on.
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Turned {
         for _ in 0..TURNS_MAX {
             self.handle_events();
             if self.broken {
-                return Poll::Ready(DriveError::Disconnected);
+                return Turned::Over(DriveError::Disconnected);
             }
             self.give_answers(cx);
             self.detach_by_profile(cx);
             self.check_expiry(cx);
             if let Poll::Ready(reason) = self.proof.poll_overdue(cx) {
                 self.driver.connection().close(Some(reason));
-                return Poll::Ready(DriveError::Closed);
+                return Turned::Over(DriveError::Closed);
             }
             self.check_held(cx);
             // Until it is pending: only then are we woken for the next append.
@@ -155,7 +186,9 @@ impl ConnectionTask {
             for index in 0..self.reported.len() {
                 match self.reported[index] {
                     CLOCK_KEY => {
+                        self.renew_claims();
                         self.end_expired(self.namespace.clock().now());
+                        self.attending = Some(Attending { polls_left: ATTENDING_POLLS });
                         // The next alarm has not been polled yet.
                         cx.waker().wake_by_ref();
                     }
@@ -166,18 +199,16 @@ impl ConnectionTask {
             let paused = self.deliver(cx);
             match self.driver.poll_drive(cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(error),
-                Poll::Pending if paused || self.runnable.is_empty() => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Turned::Over(error),
+                Poll::Pending if paused || self.runnable.is_empty() => return Turned::Rests,
                 // The client does not take what waits for it: the socket wakes us when it does.
                 Poll::Pending if self.driver.connection().output_len() >= OUTPUT_BUDGET => {
-                    return Poll::Pending;
+                    return Turned::Rests;
                 }
                 Poll::Pending => {}
             }
         }
-        // Others have their turn before this connection goes on.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        Turned::GoesOn
     }
 
     fn handle_events(&mut self) {
@@ -454,8 +485,30 @@ fn top_up_credit(connection: &mut amqp::Connection, entry: &LinkEntry) {
     }
 }
 
+/// What came of some turns.
+#[derive(Debug)]
+enum Turned {
+    /// There is nothing to do until something wakes the task.
+    Rests,
+    /// There is more to do.
+    GoesOn,
+    /// The connection is over.
+    Over(DriveError),
+}
+
+/// The connection sees to what time has brought it.
+#[derive(Debug)]
+struct Attending {
+    /// After so many polls the clock does not wait for it any longer.
+    polls_left: u32,
+}
+
 /// The key under which a jump of the clock is reported; those of links are small.
 const CLOCK_KEY: u64 = u64::MAX;
+
+/// Polls that a connection has for what was reported to it. It needs one, unless so much waits for its client that others have turns in between;
+/// and a client that does not read must not hold up the clock.
+const ATTENDING_POLLS: u32 = 16;
 
 /// Deliveries that a publisher may have on the way; topped up at half. Enough that a fast client never waits for it.
 const CREDIT: u32 = 4_000;

@@ -16,7 +16,6 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use amqp::Connection;
 use amqp::codec::{code, write};
@@ -31,7 +30,9 @@ use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
 use crate::front::amqp::links::node::{Delivered, EndReason, Stopped};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
 use kafka::record_batch::RecordBatch;
-use partition_log::{Batch, Cursor, LogChunk, PartitionLog, Protocol, Readiness, Record, Subscription};
+use partition_log::{
+    Batch, Cursor, LogChunk, PartitionLog, Protocol, Readiness, Record, Subscription, UnixTime,
+};
 
 /// A link through which a consumer group reads a partition.
 #[derive(Debug)]
@@ -166,9 +167,9 @@ impl DeliverLink {
     }
 
     /// Sends as much as credit, window and a share of the output allow.
-    pub(crate) fn deliver(&mut self, connection: &mut Connection) -> Stopped {
+    pub(crate) fn deliver(&mut self, connection: &mut Connection, now: impl Fn() -> UnixTime) -> Stopped {
         self.queued = false;
-        let stopped = self.deliver_share(connection);
+        let stopped = self.deliver_share(connection, now);
         // Tells a client that drains that there is no more.
         if stopped == Stopped::AtEnd
             && let Some(mut sender) = connection.sender(self.link)
@@ -178,7 +179,7 @@ impl DeliverLink {
         stopped
     }
 
-    fn deliver_share(&mut self, connection: &mut Connection) -> Stopped {
+    fn deliver_share(&mut self, connection: &mut Connection, now: impl Fn() -> UnixTime) -> Stopped {
         if self.displacement().is_some() || self.is_deleted() {
             return Stopped::Over;
         }
@@ -215,7 +216,7 @@ impl DeliverLink {
                 );
             }
             if let Some(metrics) = &mut self.metrics {
-                metrics.refresh(&reading.partition.log().committed_stats(), SystemTime::now().into());
+                metrics.refresh(&reading.partition.log().committed_stats(), now());
             }
             if let Some(stopped) = self.deliver_chunk(connection, &chunk, limit) {
                 return stopped;
@@ -519,7 +520,6 @@ mod tests {
     use super::*;
     use amqp::Value;
     use amqp::message::MessageView;
-    use partition_log::UnixTime;
 
     #[test]
     fn the_template_says_what_each_record_is() {

@@ -276,12 +276,12 @@ impl Node {
     pub(crate) fn deliver(
         &mut self,
         connection: &mut Connection,
-        now: impl FnOnce() -> UnixTime,
+        now: impl Fn() -> UnixTime,
         awaited: &mut AwaitedOutcomes,
     ) -> Option<(Stopped, Delivered)> {
         match self {
             Self::Deliver(link) => {
-                let stopped = link.deliver(connection);
+                let stopped = link.deliver(connection, now);
                 Some((stopped, link.take_delivered()))
             }
             Self::Receive(link) => {

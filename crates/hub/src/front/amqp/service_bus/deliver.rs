@@ -308,6 +308,7 @@ impl Drop for ReceiveLink {
     /// A session is let go with its link; single messages stay locked, as in the service.
     fn drop(&mut self) {
         if let Some(lock) = &self.lock {
+            // Not earlier for the queue than what it has seen of its service's clock: time does not go back there.
             let now = UnixTime::from(std::time::SystemTime::now());
             self.waiter.queue().release_session(now, lock);
         }

@@ -10,6 +10,7 @@ use access::storage::{
 
 use super::http_error::HttpError;
 use super::request::Request;
+use crate::clock::ServiceClock;
 use crate::identity::{Identity, TokenService};
 use crate::namespace::SignaturePolicy;
 use blob_store::Replacing;
@@ -25,7 +26,7 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// What `request` may do at `now`.
+    /// What `request` may do at the present of `clock`.
     ///
     /// # Errors
     /// It proves nothing.
@@ -34,7 +35,7 @@ impl Granted {
         key: &StorageAccountKey,
         identity: Option<&Identity>,
         policy: SignaturePolicy,
-        now: SystemTime,
+        clock: &ServiceClock,
     ) -> Result<Self, HttpError> {
         let everything =
             Self { rights: StorageRights::ALL, signature: None, overrides: ResponseOverrides::default() };
@@ -46,10 +47,11 @@ impl Granted {
         }
         if let Some(authorization) = request.header("authorization") {
             if let Some((identity, token)) = identity.zip(bearer_token(authorization)) {
-                let rights = bearer_rights(request, identity, token, now)?;
+                let rights = bearer_rights(request, identity, token, clock)?;
                 return Ok(Self { rights, ..everything });
             }
-            verify_key(request, key, authorization, now)?;
+            // The date of a request shows that it is a new one, so it is compared with the clock that its client has as well.
+            verify_key(request, key, authorization, SystemTime::now())?;
             return Ok(everything);
         }
         let signature = StorageSignature::find(request.raw_query()).map_err(HttpError::Signature)?;
@@ -60,7 +62,9 @@ impl Granted {
             address: Some(request.peer.address),
             is_encrypted: request.peer.security == TransportSecurity::Tls,
         };
-        let rights = signature.verify(key, resource, now).map_err(HttpError::Signature)?;
+        let time = clock.time_of_token(signature_text(request).as_bytes());
+        let rights =
+            signature.verify(key, resource, time.of_client(clock.now())).map_err(HttpError::Signature)?;
         Ok(Self { rights, overrides: signature.overrides(), signature: Some(signature) })
     }
 
@@ -104,12 +108,19 @@ fn bearer_rights(
     request: &Request,
     identity: &Identity,
     token: &str,
-    now: SystemTime,
+    clock: &ServiceClock,
 ) -> Result<StorageRights, HttpError> {
+    let now = clock.time_of_token(token.as_bytes()).of_client(clock.now());
     let verified = identity.verify(token, TokenService::Storage, now).map_err(HttpError::Token)?;
     let container = request.target.container.as_deref().unwrap_or_default();
     let here = verified.roles.iter().filter(|(_, scope)| scope.is_empty() || scope == container);
     Ok(here.fold(StorageRights::NONE, |rights, (role, _)| rights.and(role.storage_rights())))
+}
+
+/// What tells a signature from any other, whatever it is used for.
+fn signature_text(request: &Request) -> &str {
+    let signature = request.query().iter().find(|(name, _)| name == "sig");
+    signature.map_or("", |(_, value)| value)
 }
 
 fn verify_key(

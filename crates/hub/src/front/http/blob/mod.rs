@@ -26,7 +26,7 @@ mod unserved;
 mod xml;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use access::storage::StorageAccountKey;
 use bytes::Bytes;
@@ -41,6 +41,7 @@ pub use fault::{BlobFault, BlobFaults};
 pub(crate) use metrics::BlobMetrics;
 
 use super::server::{self, Client, Service};
+use crate::clock::ServiceClock;
 use crate::front::listener::{Connection, Front, Gate, PROOF_PATIENCE, WhenFull};
 use crate::identity::Identity;
 use crate::namespace::SignaturePolicy;
@@ -65,6 +66,7 @@ pub struct BlobFront {
     gate: Gate,
     faults: BlobFaults,
     counters: BlobFrontCounters,
+    clock: Arc<ServiceClock>,
 }
 
 /// What a front end is made of.
@@ -85,6 +87,8 @@ pub struct BlobFrontOptions {
     pub accept_failures: Arc<AcceptFailures>,
     /// How the service is shaped, if it is.
     pub profile: Option<Arc<ServiceProfile>>,
+    /// What leases, dates and signatures go by.
+    pub clock: Arc<ServiceClock>,
 }
 
 impl BlobFront {
@@ -102,6 +106,7 @@ impl BlobFront {
                 .shaped(options.profile, Traffic::Storage),
             faults,
             counters: BlobFrontCounters::default(),
+            clock: options.clock,
         })
     }
 
@@ -135,8 +140,9 @@ impl BlobFront {
         body: Incoming,
         client: &Client<'_>,
     ) -> Result<Reply, HttpError> {
-        let now = SystemTime::now();
-        let granted = &Granted::to(request, &self.key, self.identity.as_deref(), self.policy, now)?;
+        let now = self.clock.now();
+        let identity = self.identity.as_deref();
+        let granted = &Granted::to(request, &self.key, identity, self.policy, &self.clock)?;
         client.prove();
         let operation = Operation::of(request)?;
         unserved::check(operation, request)?;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
 use access::TransportSecurity;
 use kafka::fetch::FetchRequest;
@@ -176,8 +175,15 @@ impl ConnectionTask<'_> {
             count_throttled(self.front, &self.session, &request);
         }
         let throttle_time_ms = i32::try_from(throttled.as_millis()).unwrap_or(i32::MAX);
-        let append =
-            || Outcomes::append(self.front, &self.session, &request, SystemTime::now().into(), self.input_at);
+        let append = || {
+            Outcomes::append(
+                self.front,
+                &self.session,
+                &request,
+                self.front.namespace.clock().unix_time(),
+                self.input_at,
+            )
+        };
         let outcomes = match fate {
             Shaping::Succeeds => append(),
             Shaping::Refused(error) => Outcomes::refused(&request, error),
@@ -335,7 +341,8 @@ impl ConnectionTask<'_> {
                 return Ok(());
             }
         };
-        let lifetime = outcome.as_ref().map_or(0, |logged_in| logged_in.lifetime_ms(SystemTime::now()));
+        let lifetime =
+            outcome.as_ref().map_or(0, |logged_in| logged_in.lifetime_ms(self.front.namespace.clock().now()));
         let text;
         let result = match &outcome {
             Ok(LoggedIn::Until(_)) => Ok(&[][..]),
