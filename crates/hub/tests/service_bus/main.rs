@@ -7,6 +7,7 @@
 //! * `links`: addresses, and what is refused at the attach.
 //! * `sessions`: named ones, the next one, held attaches.
 //! * `management`: requests about an entity.
+//! * `time`: time under control.
 //! * `topics`: copies by rules.
 //! * `durable`: what a restart leaves.
 //! * `faults`: tokens that are not right, entities that are full.
@@ -29,4 +30,5 @@ mod sections;
 mod sending;
 mod sessions;
 mod settling;
+mod time;
 mod topics;

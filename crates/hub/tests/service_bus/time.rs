@@ -1,0 +1,288 @@
+//! Time under control, as connected clients see it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::message::{FORMAT_AMQP, Header, encode};
+use amqp::performative::DeliveryState;
+use hub::clock::ClockKind;
+use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig, SignaturePolicy, StorageConfig};
+use hub::service::{Happened, Listener, Protocol, Service, ServiceConfig, StartError, TimeControl};
+use partition_log::NewRecord;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::client::{Client, condition, message, message_of_session, namespace, session_filter};
+
+/// A service with the queue `orders`, whose time is under control.
+async fn controlled(queue: QueueConfig) -> (Service, TimeControl) {
+    let config = ServiceConfig::loopback(namespace(vec![queue], vec![])).and(Protocol::Operations);
+    let service = Service::start(config.with_time_control()).await.unwrap();
+    let control = service.time_control().unwrap().clone();
+    (service, control)
+}
+
+/// The same, where tokens are verified.
+async fn guarded() -> (Service, TimeControl) {
+    let namespace = NamespaceConfig {
+        signatures: SignaturePolicy::Verify,
+        queues: vec![QueueConfig::new("orders")],
+        ..NamespaceConfig::with_hubs(Vec::new())
+    };
+    let service = Service::start(ServiceConfig::loopback(namespace).with_time_control()).await.unwrap();
+    let control = service.time_control().unwrap().clone();
+    (service, control)
+}
+
+/// A token for the queue that ends in an hour.
+fn token() -> String {
+    let key = SharedAccessKey::new(ROOT_KEY_NAME, DEVELOPMENT_KEY_VALUE);
+    key.sign(AUDIENCE, SystemTime::now() + 60 * MINUTE)
+}
+
+fn milliseconds(instant: SystemTime) -> i64 {
+    i64::try_from(instant.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+/// A message that comes at an instant and then lives for some time.
+fn scheduled(payload: &[u8], at: i64, time_to_live: Duration) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    let time_to_live_ms = Some(time_to_live.as_millis() as u32);
+    encoded.extend_from_slice(Header { time_to_live_ms, ..Header::default() }.encode().as_slice());
+    let time = Symbol::from_static("x-opt-scheduled-enqueue-time");
+    encode::message_annotations(&mut encoded, &[(time, Value::Timestamp(at))]);
+    encoded.extend(message(payload));
+    encoded
+}
+
+const AUDIENCE: &str = "sb://localhost/orders";
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_receiver_gets_each_delivery_at_the_instant_at_which_it_was_due() {
+    let mut queue = QueueConfig::new("orders");
+    queue.options.maximum_delivery_count = 100;
+    queue.options.lock_duration = MINUTE;
+    let (service, control) = controlled(queue).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let due = milliseconds(control.now() + 10 * MINUTE);
+    let sent = scheduled(b"later", due, 10 * MINUTE);
+    assert_eq!(client.send_message(sender, FORMAT_AMQP, &sent).await, DeliveryState::Accepted);
+    let receiver = client.receiver("orders", 100).await;
+    // The service has the credit once it has answered something that came after it.
+    client
+        .request(
+            "orders",
+            "peek-message",
+            &[("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(1))],
+        )
+        .await;
+    let happened = control.advance(60 * MINUTE).await.unwrap().happened;
+    let expected = Happened {
+        scheduled_messages_enqueued: 1,
+        message_locks_ended: 10,
+        messages_expired: 1,
+        ..Happened::default()
+    };
+    assert_eq!(happened, expected);
+    let received = client.receive(receiver, 10).await;
+    for (number, delivery) in received.iter().enumerate() {
+        let locked_until = due + (number as i64 + 1) * 60_000;
+        assert_eq!(delivery.annotation("x-opt-locked-until"), Some(Value::Timestamp(locked_until)));
+        assert_eq!(delivery.annotation("x-opt-enqueued-time"), Some(Value::Timestamp(due)));
+        assert_eq!(delivery.delivery_count() as usize, number);
+    }
+    // Its lock was over before it could be settled.
+    let late = client.settle(&received[9], DeliveryState::Accepted).await;
+    assert_eq!(condition(&late), "com.microsoft:message-lock-lost");
+    client.close().await;
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_is_free_once_its_lock_has_ended() {
+    let mut queue = QueueConfig::new("orders");
+    queue.options.requires_session = true;
+    let (service, control) = controlled(queue).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    client.send_message(sender, FORMAT_AMQP, &message_of_session("one", b"hello")).await;
+    let (holder, _) = client.ask_to_receive("orders", session_filter("one".into())).await.unwrap();
+    let mut other = Client::connect(service.amqp_address()).await;
+    let refusal = other.ask_to_receive("orders", session_filter("one".into())).await.unwrap_err();
+    assert_eq!(refusal.condition.as_str(), "com.microsoft:session-cannot-be-locked");
+    assert_eq!(control.advance(2 * MINUTE).await.unwrap().happened.session_locks_ended, 1);
+    let lost = client.detached(holder).await;
+    assert_eq!(lost.condition.as_str(), "com.microsoft:session-lock-lost");
+    other.ask_to_receive("orders", session_filter("one".into())).await.unwrap();
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn links_end_with_their_token_which_is_over_from_then_on_and_a_new_one_is_not() {
+    let (service, control) = guarded().await;
+    let (mut client, mut other) =
+        (Client::connect(service.amqp_address()).await, Client::connect(service.amqp_address()).await);
+    let old = token();
+    client.put_token(AUDIENCE, &old).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    assert_eq!(control.advance(59 * MINUTE).await.unwrap().happened.links_ended, 0);
+    assert_eq!(client.send(sender, b"in time").await, DeliveryState::Accepted);
+    assert_eq!(control.advance(2 * MINUTE).await.unwrap().happened.links_ended, 1);
+    assert_eq!(client.detached(sender).await.condition.as_str(), "amqp:unauthorized-access");
+    let (status, reason) = other.try_token(AUDIENCE, &old).await;
+    assert_eq!(status, 401, "{reason}");
+    // Two hours ahead, a token of an hour is good for an hour.
+    control.advance(60 * MINUTE).await.unwrap();
+    let key = SharedAccessKey::new(ROOT_KEY_NAME, DEVELOPMENT_KEY_VALUE);
+    let new = key.sign(AUDIENCE, SystemTime::now() + 60 * MINUTE + Duration::from_secs(7));
+    other.put_token(AUDIENCE, &new).await;
+    let (sender, _) = other.sender("orders").await.unwrap();
+    assert_eq!(control.advance(59 * MINUTE).await.unwrap().happened.links_ended, 0);
+    assert_eq!(other.send(sender, b"in time").await, DeliveryState::Accepted);
+    assert_eq!(control.advance(2 * MINUTE).await.unwrap().happened.links_ended, 1);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn links_stay_where_tokens_are_renewed() {
+    let (service, control) = guarded().await;
+    let token = token();
+    let mut client = Client::connect(service.amqp_address()).await;
+    client.put_token(AUDIENCE, &token).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let renewing = control.renewing_tokens();
+    for _day in 0..3 {
+        assert_eq!(renewing.advance(24 * 60 * MINUTE).await.unwrap().happened.links_ended, 0);
+        assert_eq!(client.send(sender, b"still there").await, DeliveryState::Accepted);
+    }
+    // The same token is good for as long as its claim.
+    let mut other = Client::connect(service.amqp_address()).await;
+    other.put_token(AUDIENCE, &token).await;
+    assert_eq!(control.advance(61 * MINUTE).await.unwrap().happened.links_ended, 1);
+    assert_eq!(client.detached(sender).await.condition.as_str(), "amqp:unauthorized-access");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn retention_has_removed_what_is_too_old() {
+    let mut hub = HubConfig::new("events", 2);
+    hub.log.retention = Some(Duration::from_secs(24 * 3_600));
+    let config = ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![hub])).with_time_control();
+    let service = Service::start(config).await.unwrap();
+    let control = service.time_control().unwrap().clone();
+    let hub = service.namespace().hub("events").unwrap();
+    let append = |partition: usize| {
+        let now = service.namespace().clock().unix_time();
+        hub.partitions()[partition]
+            .append(now, |encoder| {
+                encoder.push(&NewRecord {
+                    annotation_count: 0,
+                    annotations: &[],
+                    sections: &[b"\0Su\xa0\x01e"],
+                });
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+    };
+    append(0);
+    control.advance(Duration::from_secs(20 * 3_600)).await.unwrap();
+    append(1);
+    assert_eq!(control.advance(Duration::from_secs(5 * 3_600)).await.unwrap().happened.events_removed, 1);
+    let is_empty = |partition: usize| hub.partitions()[partition].log().stats().is_empty;
+    assert!(is_empty(0) && !is_empty(1));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn time_is_not_under_control_beyond_loopback_nor_where_data_is_kept() {
+    let start = |config: ServiceConfig| Service::start(config.with_time_control());
+    let config = || ServiceConfig::loopback(namespace(vec![QueueConfig::new("orders")], vec![]));
+    let mut open = config();
+    open.open_to_anyone = true;
+    let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    open.listeners.push(Listener::plain(Protocol::Kafka, everywhere));
+    let error = start(open).await.unwrap_err();
+    let StartError::TimeBeyondLoopback { protocol, address, .. } = error else { panic!("{error}") };
+    assert_eq!((protocol, address), (Protocol::Kafka, everywhere));
+    let directory = tempfile::tempdir().unwrap();
+    let mut kept = config();
+    kept.namespace.storage =
+        Some(StorageConfig { directory: directory.path().join("data"), options: Default::default() });
+    let error = start(kept).await.unwrap_err();
+    assert!(matches!(error, StartError::TimeOfKeptData { .. }), "{error}");
+    assert!(!directory.path().join("data").exists(), "nothing was made");
+    let service = Service::start(config()).await.unwrap();
+    assert!(service.time_control().is_none());
+    assert_eq!(service.namespace().clock().kind(), ClockKind::Machine);
+    service.stop().await;
+}
+
+/// The status and the body that a request gets.
+async fn asked(address: SocketAddr, request: &str) -> (u16, serde_json::Value) {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap())
+}
+
+fn post(body: &str, headers: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /time/advance HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
+}
+
+const SHOW: &str = "GET /time HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[tokio::test]
+async fn time_is_shown_and_advanced_over_http() {
+    let (service, control) = controlled(QueueConfig::new("orders")).await;
+    let operations = service.address(Protocol::Operations).unwrap();
+    let (status, shown) = asked(operations, SHOW).await;
+    assert_eq!((status, &shown["offset"], &shown["offset_ms"]), (200, &"0 s".into(), &0.into()));
+    let (status, advanced) = asked(operations, &post("90 min", "")).await;
+    assert_eq!((status, &advanced["offset"]), (200, &"90 min".into()), "{advanced}");
+    assert_eq!(advanced["happened"]["messages_expired"], 0);
+    let next_year = "2099-01-01T00:00:00Z";
+    let (status, advanced) = asked(operations, &post(&format!(r#"{{"to":"{next_year}"}}"#), "")).await;
+    assert_eq!(status, 200, "{advanced}");
+    assert!(advanced["now"].as_str().unwrap().starts_with("2099-01-01T00:00:0"), "{advanced}");
+    let ahead = control.offset();
+    for (expected, request) in [
+        (400, post("2098-01-01T00:00:00Z", "")),
+        (400, post("soon", "")),
+        (413, post(&" ".repeat(2_000), "")),
+        (403, post("1h", "Origin: http://example.com\r\n")),
+        (403, post("1h", "Sec-Fetch-Site: cross-site\r\n")),
+        (403, post("1h", "").replace("Host: localhost", "Host: example.com")),
+        (405, SHOW.replace("/time", "/time/advance")),
+    ] {
+        let (status, answer) = asked(operations, &request).await;
+        assert_eq!(status, expected, "{request}: {answer}");
+        assert!(answer["error"].is_string(), "{answer}");
+    }
+    assert_eq!(control.offset(), ahead, "what was refused has not happened");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_time_of_a_usual_service_is_neither_shown_nor_advanced() {
+    let config = ServiceConfig::loopback(namespace(vec![QueueConfig::new("orders")], vec![]));
+    let service = Service::start(config.and(Protocol::Operations)).await.unwrap();
+    let operations = service.address(Protocol::Operations).unwrap();
+    for request in [SHOW.to_owned(), post("1h", "")] {
+        let (status, answer) = asked(operations, &request).await;
+        assert_eq!(status, 404);
+        assert!(answer["error"].as_str().unwrap().contains("--time-control"), "{answer}");
+    }
+    assert_eq!(service.namespace().clock().offset(), Duration::ZERO);
+    service.stop().await;
+}
