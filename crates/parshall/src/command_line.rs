@@ -24,6 +24,7 @@ use crate::serve::ServeArguments;
 use crate::shipping::{CompletionsArguments, ManArguments};
 use crate::show::ShowArguments;
 use crate::tail::{PeekArguments, TailArguments};
+use crate::time::TimeArguments;
 
 /// What a person types.
 #[derive(Debug, Parser)]
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Subscription(Box<SubscriptionArguments>),
     /// Create, list, change and delete the rules of a subscription
     Rule(RuleArguments),
+    /// Show and advance the time of a service that runs with --time-control
+    Time(TimeArguments),
     /// Send the lines of a file or of standard input to a hub, queue or topic
     Send(Box<SendArguments>),
     /// Print the events of a hub, topic, queue, subscription or dead-letter queue, and go on with what comes
@@ -184,7 +187,7 @@ mod tests {
             assert_eq!(all.get(variable).map(String::as_str), Some(option));
         }
         // These are read elsewhere, and say something else.
-        for taken in ["PARSHALL_LOG", "PARSHALL_CONNECTION_STRING", "PARSHALL_COMMIT"] {
+        for taken in ["PARSHALL_LOG", "PARSHALL_CONNECTION_STRING", "PARSHALL_TIME_URL", "PARSHALL_COMMIT"] {
             assert!(!all.contains_key(taken), "{taken}");
         }
     }

@@ -32,6 +32,7 @@ mod signals;
 mod tail;
 mod target;
 mod terminal;
+mod time;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Topic(arguments) => administration::topic::execute(*arguments),
         Command::Subscription(arguments) => administration::subscription::execute(*arguments),
         Command::Rule(arguments) => administration::rule::execute(arguments),
+        Command::Time(arguments) => time::execute(arguments),
         Command::Send(arguments) => send::execute(*arguments, quiet),
         Command::Tail(arguments) => tail::execute(*arguments),
         Command::Peek(arguments) => tail::execute_peek(*arguments),

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use access::TransportSecurity;
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args, ValueEnum};
+use hub::clock::ClockKind;
 use hub::namespace::StorageConfig;
 use hub::service::{Listener, Openness, Protocol, Service, ServiceConfig, ServiceMetrics, StartError};
 use hub::tls::{self, TlsError};
@@ -98,6 +99,7 @@ the variables that --format env prints:
   IDENTITY_ENDPOINT, IDENTITY_HEADER      for DefaultAzureCredential, with --dev-identity
   AZURE_AUTHORITY_HOST, AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET
                                           the same, with --dev-identity-tls
+  PARSHALL_TIME_URL                       with --time-control
 and under the names that programs commonly read:
   EVENT_HUBS_CONNECTION_STRING, EVENTHUB_CONNECTION_STRING, EVENT_HUB_CONN_STR
   SERVICE_BUS_CONNECTION_STRING, SERVICEBUS_CONNECTION_STRING, SERVICEBUS_CONNECTION_STR
@@ -286,6 +288,11 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "always|os|INTERVAL", requires = "data_dir", help_heading = "Data")]
     sync: Option<SyncPolicy>,
 
+    /// Let tests advance the service's time (`parshall time advance 1h`, and over HTTP), so that locks, schedules, times to
+    /// live, tokens, leases and retention act at once; needs loopback addresses, and no --data-dir
+    #[arg(long, conflicts_with = "data_dir", help_heading = "Time")]
+    time_control: bool,
+
     /// The form of what is announced once clients can connect: addresses and connection strings
     ///
     /// Example: --format json
@@ -423,6 +430,10 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         development_identity: identity.config(),
         open_to_anyone: arguments.open_to_anyone,
         certificate_expiry,
+        clock: match arguments.time_control {
+            true => ClockKind::Controlled,
+            false => ClockKind::Machine,
+        },
     };
     let service = Service::start(config).await.map_err(|error| match error {
         StartError::Namespace(error) => source.mistake(&error),
@@ -491,6 +502,17 @@ impl From<StartError> for CommandError {
                 Self::Usage { message, advice: Some(advice) }
             }
             StartError::Issuer(_) => Self::Unavailable { message },
+            StartError::TimeBeyondLoopback { protocol, security, .. } => {
+                let option = option_of(protocol, security).trim_end();
+                let advice = format!(
+                    "give {option} a loopback address such as 127.0.0.1, or leave out --time-control"
+                );
+                Self::Usage { message, advice: Some(advice) }
+            }
+            StartError::TimeOfKeptData { .. } => {
+                let advice = "leave out --data-dir or --time-control".to_owned();
+                Self::Usage { message, advice: Some(advice) }
+            }
             StartError::Namespace(_)
             | StartError::Tls(_)
             | StartError::WithoutAmqp

@@ -19,6 +19,7 @@ mod serve_command;
 mod serve_data;
 mod serve_queues;
 mod serve_standard_input;
+mod serve_time;
 #[path = "../serving/mod.rs"]
 mod serving;
 #[path = "../stop_signals/mod.rs"]

@@ -8,10 +8,10 @@ use quick_xml::escape::escape;
 use units::date::{iso_date, parse_iso_date};
 use units::iso_duration;
 
+use super::TYPES;
 use super::atom::Description;
 use super::document::Element;
 use super::entity::InvalidValue;
-use super::{ARRAYS, TYPES};
 
 /// What is said of a rule.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -209,10 +209,7 @@ fn value_of(element: &Element) -> Option<Value> {
             "false" | "False" | "0" => Value::Boolean(false),
             _ => return None,
         },
-        "dateTime" => {
-            let since = parse_iso_date(&with_zone(text))?.duration_since(UNIX_EPOCH).ok()?;
-            Value::Timestamp(i64::try_from(since.as_millis()).ok()?)
-        }
+        "dateTime" => Value::Timestamp(unix_ms(text)?),
         "duration" => {
             let ticks = iso_duration::parse(text)?.as_nanos() / 100;
             let ticks = Value::Long(i64::try_from(ticks).ok()?);
@@ -223,23 +220,30 @@ fn value_of(element: &Element) -> Option<Value> {
     })
 }
 
-/// A time without a zone is one of UTC.
-fn with_zone(text: &str) -> String {
-    let time = text.split_once('T').map_or("", |(_, time)| time);
-    match time.ends_with(['Z', 'z']) || time.contains(['+', '-']) {
-        true => text.to_owned(),
-        false => format!("{text}Z"),
-    }
+/// The milliseconds since 1970 of a time, in whole seconds. Without a zone it is one of UTC.
+fn unix_ms(text: &str) -> Option<i64> {
+    let time_at = text.find('T')?;
+    let (local, minutes_east) = match text[time_at..].rfind(['+', '-']) {
+        None => (text.trim_end_matches(['Z', 'z']), 0),
+        Some(at) => {
+            let (local, zone) = text.split_at(time_at + at);
+            let (hours, minutes) = zone[1..].split_once(':')?;
+            let minutes = i64::from(hours.parse::<u8>().ok()?) * 60 + i64::from(minutes.parse::<u8>().ok()?);
+            (local, if zone.starts_with('-') { -minutes } else { minutes })
+        }
+    };
+    let since = parse_iso_date(&format!("{local}Z"))?.duration_since(UNIX_EPOCH).ok()?;
+    Some(i64::try_from(since.as_millis()).ok()? - minutes_east * 60_000)
 }
 
 fn write_values(out: &mut String, element: &str, values: &[(String, Value)]) {
-    let _ = write!(out, r#"<{element} xmlns:d4p1="{ARRAYS}">"#);
+    let _ = write!(out, "<{element}>");
     for (name, value) in values {
         let (kind, text) = value_text(value);
         let _ = write!(
             out,
-            "<d4p1:KeyValueOfstringanyType><d4p1:Key>{}</d4p1:Key>\
-             <d4p1:Value i:type=\"d6p1:{kind}\" xmlns:d6p1=\"{TYPES}\">{}</d4p1:Value></d4p1:KeyValueOfstringanyType>",
+            "<KeyValueOfstringanyType><Key>{}</Key>\
+             <Value i:type=\"d6p1:{kind}\" xmlns:d6p1=\"{TYPES}\">{}</Value></KeyValueOfstringanyType>",
             escape(name),
             escape(&text)
         );
@@ -333,6 +337,20 @@ mod tests {
                 let rule = RuleDescription { name, filter: Some(filter.clone()), action, created_at: None };
                 assert_eq!(read(&atom::request(&rule.written())), Ok(rule));
             }
+        }
+    }
+
+    #[test]
+    fn times_are_of_utc_unless_they_have_a_zone() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:01", Some(1_000)),
+            ("1970-01-01T02:00:01+02:00", Some(1_000)),
+            ("1970-01-01T00:00:00-00:30", Some(1_800_000)),
+            ("1970-01-01", None),
+            ("1970-01-01T00:00:00+2", None),
+            ("soonT+", None),
+        ] {
+            assert_eq!(unix_ms(text), expected, "{text}");
         }
     }
 

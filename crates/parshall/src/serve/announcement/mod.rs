@@ -38,6 +38,9 @@ pub(super) struct Announcement {
     health: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<String>,
+    /// Where the service's time is shown, and advanced, if it can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
     /// The file with the authority of the certificate, where that was generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_authority: Option<String>,
@@ -144,6 +147,7 @@ impl Announcement {
             listeners: listeners(service),
             health: operations("health"),
             metrics: operations("metrics"),
+            time: service.time_control().and_then(|_| operations("time")),
             certificate_authority: authority.map(|path| path.display().to_string()),
             data: storage.map(|storage| Data {
                 directory: storage.directory.display().to_string(),

@@ -39,6 +39,7 @@ fn write(announcement: &Announcement, text: &mut String) -> fmt::Result {
         ("Trusted authority", announcement.certificate_authority.clone()),
         ("Health", announcement.health.clone()),
         ("Metrics", announcement.metrics.clone()),
+        ("Time", announcement.time.clone()),
         ("Blobs", url(ListeningProtocol::Blob, false)),
         ("Blobs over TLS", url(ListeningProtocol::Blob, true)),
         ("Tokens", url(ListeningProtocol::Identity, false)),
