@@ -1,5 +1,7 @@
 """`parshall serve` as a child process on free ports, and the ways to connect to it."""
 
+import datetime
+import json
 import os
 import subprocess
 import urllib.parse
@@ -53,6 +55,8 @@ class Service:
         self.kafka_address = told.get("Kafka")
         self.kafka_tls_address = told.get("Kafka over TLS", "").replace("127.0.0.1", "localhost")
         self._metrics = told["Metrics"]
+        # With `--time-control` among the arguments.
+        self._time = told.get("Time")
         self.authority = told["Trusted authority"]
         plain = [string for string in strings if string.endswith("UseDevelopmentEmulator=true")]
         self.connection_string = next(string for string in plain if "EntityPath" not in string)
@@ -99,6 +103,23 @@ class Service:
         request = urllib.request.Request(self._metrics, headers={"Accept": accept})
         with urllib.request.urlopen(request, timeout=20) as response:
             return response.headers["Content-Type"], response.read().decode()
+
+    def now(self) -> datetime.datetime:
+        """The time of a service whose time is under control."""
+        with urllib.request.urlopen(self._time, timeout=20) as response:
+            now = json.load(response)["now_ms"]
+        return datetime.datetime.fromtimestamp(now / 1000, datetime.timezone.utc)
+
+    def advance(self, by: str, renew_tokens: bool = False) -> dict[str, int]:
+        """Advances that time, and gives what happened."""
+        body = json.dumps({"by": by, "renew_tokens": renew_tokens}).encode()
+        with urllib.request.urlopen(self._time + "/advance", body, timeout=60) as response:
+            return json.load(response)["happened"]
+
+    def time(self, *arguments: str) -> str:
+        """Runs `parshall time` for it, and gives what it prints."""
+        command = [os.environ["PARSHALL_BINARY"], "time", *arguments, "--service", self._time]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=20).stdout
 
     def run(self, *arguments: str) -> str:
         """Runs the program with the service's connection string, and gives what it prints."""
