@@ -50,9 +50,9 @@ async fn a_token_logs_a_client_in_until_it_ends_and_another_one_prolongs_that() 
     shake_hands(&mut peer).await;
     let token = issuer.token(&Wanted { seconds: 3600, ..Wanted::default() });
     assert_eq!(log_in(&mut peer, &token).await.error_code, 0);
-    service.namespace().clock().advance(Duration::from_secs(120));
+    service.namespace().clock().jump(Duration::from_secs(120));
     assert_eq!(peer.produce(&produce("events", 0, batch(&[b"second"]))).await.0, 0);
-    service.namespace().clock().advance(Duration::from_secs(3600));
+    service.namespace().clock().jump(Duration::from_secs(3600));
     peer.send(ApiKey::Metadata, 9, &MetadataRequest::default()).await;
     assert!(peer.is_closed().await);
     assert_eq!(service.namespace().counters().events_in, 2);

@@ -82,7 +82,7 @@ impl World {
     }
 
     /// What is in a queue: the text of each message, how often it was delivered in vain, when it came, in seconds, and why it is dead.
-    fn messages(&self, queue: &Queue) -> Vec<(String, u32, i64, String)> {
+    fn messages(&self, queue: &Queue) -> Vec<Seen> {
         let mut deliveries = Deliveries::new();
         let now = UnixTime::from(self.control.now());
         queue.peek(now, 0, usize::MAX, usize::MAX, None, &mut deliveries);
@@ -98,7 +98,7 @@ impl World {
     }
 }
 
-fn seen(text: &str, count: u32, came: i64, reason: &str) -> (String, u32, i64, String) {
+fn seen(text: &str, count: u32, came: i64, reason: &str) -> Seen {
     (text.to_owned(), count, came, reason.to_owned())
 }
 
@@ -190,12 +190,14 @@ async fn who_advances_at_the_same_time_takes_turns() {
 /// A message of a history: when it is to come, how long it may wait, and where it is sent.
 type Sent = (Option<u64>, Option<u64>, bool);
 
+/// A message: text, delivery count, seconds from the beginning to its enqueued time, dead-letter reason.
+type Seen = (String, u32, i64, String);
+
+/// The messages of each queue.
+type Left = BTreeMap<&'static str, Vec<Seen>>;
+
 /// What is left of a history after ten minutes that are advanced in these steps, and what has happened.
-fn outcome(
-    messages: &[Sent],
-    lock: bool,
-    steps: &[u64],
-) -> (BTreeMap<&'static str, Vec<(String, u32, i64, String)>>, Happened) {
+fn outcome(messages: &[Sent], lock: bool, steps: &[u64]) -> (Left, Happened) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let world = World::new();

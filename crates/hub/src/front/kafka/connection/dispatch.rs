@@ -40,7 +40,7 @@ impl ConnectionTask<'_> {
         };
         // Whose token ends has to show another one.
         if !is_open(key) && self.session.has_ended(|| self.front.namespace.clock().now()) {
-            return Err(Ended::TokenEnded);
+            return Err(Ended::TokenExpired);
         }
         if !is_open(key) && self.session.state() != State::Proven {
             if self.session.state() != State::New || !self.session.enter(&self.front.namespace) {

@@ -102,7 +102,7 @@ enum Ended {
     #[error("a request before the client has said who it is")]
     Unproven,
     #[error("the client's token has ended, and it has shown no other one")]
-    TokenEnded,
+    TokenExpired,
     #[error("the client has not said who it is in time")]
     Overdue,
     #[error(
@@ -174,7 +174,7 @@ impl<'f> ConnectionTask<'f> {
             ended => {
                 let counters = &self.front.counters;
                 let counter = match ended {
-                    Ended::Overdue | Ended::TokenEnded => &counters.unproven,
+                    Ended::Overdue | Ended::TokenExpired => &counters.unproven,
                     _ => &counters.malformed,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);

@@ -328,10 +328,10 @@ impl Administering<'_> {
         mut description: ::rest::administration::entity::EntityDescription,
     ) -> Description {
         let host = self.request.text("host").unwrap_or_else(|| self.namespace.host());
-        for target in [&mut description.forward_to, &mut description.forward_dead_letters_to] {
-            if let Some(name) = target {
-                *name = format!("sb://{host}/{name}");
-            }
+        for name in
+            [&mut description.forward_to, &mut description.forward_dead_letters_to].into_iter().flatten()
+        {
+            *name = format!("sb://{host}/{name}");
         }
         description.written(kind)
     }
