@@ -105,8 +105,9 @@ final class KafkaMember implements AutoCloseable {
         @Override
         public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
             metadata = consumer.groupMetadata();
-            owned.addAll(partitions);
+            // Who sees the partitions sees that they were assigned.
             assignments.incrementAndGet();
+            owned.addAll(partitions);
         }
 
         @Override
