@@ -453,10 +453,11 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     let telemetry = OpenTelemetry::start("parshall-service", &METRICS_ALONE, Page(service.metrics()))?;
     let announcement = Announcement::of(&service, authority.as_deref(), source.config().storage.as_ref());
     let text = announcement.render(arguments.format);
+    // Before it is announced, so that whoever has read the announcement finds the file.
+    let ready = ready_file.map(|file| file.write(&text)).transpose()?;
     if arguments.command.is_empty() {
         output::print(&text)?;
     }
-    let ready = ready_file.map(|file| file.write(&text)).transpose()?;
     let exit = match arguments.command.as_slice() {
         [] => {
             tokio::select! {
