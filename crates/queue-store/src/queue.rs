@@ -493,7 +493,7 @@ impl Queue {
     }
 
     /// Looks at the state as it is; at nothing, if it was deleted.
-    fn look<R: Default>(&self, look: impl FnOnce(&EntityState) -> R) -> R {
+    pub(super) fn look<R: Default>(&self, look: impl FnOnce(&EntityState) -> R) -> R {
         let state = self.entity.lock();
         match self.is_deleted() {
             true => R::default(),

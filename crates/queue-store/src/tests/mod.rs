@@ -7,6 +7,7 @@ mod expiry;
 mod forwarding;
 mod memory;
 mod model;
+mod operating;
 mod receiving;
 mod sending;
 mod session_model;
