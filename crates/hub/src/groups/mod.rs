@@ -69,6 +69,17 @@ pub(crate) struct GroupCounts {
     pub(crate) members: u64,
 }
 
+/// How far a group has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupProgress {
+    pub(crate) group_id: String,
+    /// What operators call its state.
+    pub(crate) state: &'static str,
+    pub(crate) members: usize,
+    /// Topic, partition, and the offset of the record that is next.
+    pub(crate) offsets: Vec<(String, i32, i64)>,
+}
+
 impl Groups {
     /// Those that are kept from before, with what they have of topics that `exists`. Member ids follow from `seed`, which has to
     /// differ from one start to the next.
@@ -258,6 +269,22 @@ impl Groups {
             group_type: group.type_name(),
         });
         listed.filter(|it| has(&request.states, it.state) && has(&request.types, it.group_type)).collect()
+    }
+
+    /// How far each group has come in the topics that it has committed offsets of.
+    pub(crate) fn progress(&self) -> Vec<GroupProgress> {
+        let registry = self.lock();
+        let progress = registry.groups.iter().map(|(group_id, group)| GroupProgress {
+            group_id: group_id.clone(),
+            state: group.state_name(),
+            members: group.member_count(),
+            offsets: group
+                .offsets
+                .records(group_id)
+                .map(|it| (it.topic.to_owned(), it.index, it.offset))
+                .collect(),
+        });
+        progress.collect()
     }
 
     pub(crate) fn counts(&self) -> GroupCounts {

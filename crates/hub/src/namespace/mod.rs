@@ -34,7 +34,9 @@ pub use facts::{EntityFacts, KeptKey, Wishes};
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
 pub(crate) use metrics::NamespaceMetrics;
 pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
-pub use receivers::{Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers};
+pub use receivers::{
+    Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverDescription, ReceiverRefused, Receivers,
+};
 pub use record_times::{RecordTimes, SummedTimes};
 pub use storage::{DataDirectoryError, StorageConfig, verify as verify_data_directory};
 pub use watchers::{Watch, Watchers};

@@ -13,6 +13,7 @@
 //! Receivers live on any connection. The one that comes in waits for nobody: whoever is out finds its
 //! [`Displacement`], has its key reported to its connection's [`Subscriber`], and ends its link by itself.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use partition_log::Subscriber;
@@ -61,6 +62,21 @@ struct Registration {
     subscriber: Arc<Subscriber>,
     key: u64,
     displacement: OnceLock<Displacement>,
+    /// The sequence number that it gets next; [`UNKNOWN`] until it was looked for anything.
+    next_sequence_number: AtomicU64,
+}
+
+/// A receiver as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverDescription {
+    /// Its consumer group.
+    pub consumer_group: String,
+    /// What it calls itself.
+    pub name: Option<String>,
+    /// Its epoch, if it is the only one.
+    pub epoch: Option<i64>,
+    /// The sequence number of the event that it gets next; `None` before it has asked for any.
+    pub next_sequence_number: Option<u64>,
 }
 
 /// Why a receiver has to go: another with an epoch has come.
@@ -117,6 +133,7 @@ impl Receivers {
             subscriber: Arc::clone(new.subscriber),
             key: new.key,
             displacement: OnceLock::new(),
+            next_sequence_number: AtomicU64::new(UNKNOWN),
         });
         let displaced = self.admit(new.consumer_group, &registration)?;
         // Outside of the lock: this wakes tasks.
@@ -128,6 +145,23 @@ impl Receivers {
             consumer_group: new.consumer_group.to_owned(),
             registration,
         })
+    }
+
+    /// All who receive now, of all consumer groups.
+    #[must_use]
+    pub fn describe(&self) -> Vec<ReceiverDescription> {
+        let groups = self.lock();
+        let each = groups.iter().flat_map(|group| group.receivers.iter().map(|one| (&group.name, one)));
+        each.map(|(group, one)| {
+            let next = one.next_sequence_number.load(Ordering::Relaxed);
+            ReceiverDescription {
+                consumer_group: group.clone(),
+                name: one.name.clone(),
+                epoch: one.epoch,
+                next_sequence_number: (next != UNKNOWN).then_some(next),
+            }
+        })
+        .collect()
     }
 
     /// Those whom `new` displaces. They find out why, but have not been told to look.
@@ -199,6 +233,12 @@ impl Receiver {
     pub fn displacement(&self) -> Option<&Displacement> {
         self.registration.displacement.get()
     }
+
+    /// Notes how far it has come. To be called once for a burst of events.
+    #[inline]
+    pub fn advance(&self, next_sequence_number: u64) {
+        self.registration.next_sequence_number.store(next_sequence_number, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Receiver {
@@ -209,6 +249,9 @@ impl Drop for Receiver {
 
 /// Receivers without an epoch that a consumer group may have on a partition: the service's own limit.
 pub const MAXIMUM_RECEIVERS: usize = 5;
+
+/// No sequence number.
+const UNKNOWN: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -291,6 +334,23 @@ mod tests {
             assert_eq!(receiver.displacement().unwrap().epoch, None);
         }
         assert_eq!(partition.reported().len(), 3);
+    }
+
+    #[test]
+    fn receivers_are_described_with_how_far_they_have_come() {
+        let partition = Partition::new();
+        let receiver = partition.register_named("g", Some(2), Some("a"), 0).unwrap();
+        let described = |next_sequence_number| ReceiverDescription {
+            consumer_group: "g".to_owned(),
+            name: Some("a".to_owned()),
+            epoch: Some(2),
+            next_sequence_number,
+        };
+        assert_eq!(partition.receivers.describe(), [described(None)]);
+        receiver.advance(7);
+        assert_eq!(partition.receivers.describe(), [described(Some(7))]);
+        drop(receiver);
+        assert_eq!(partition.receivers.describe(), []);
     }
 
     #[test]

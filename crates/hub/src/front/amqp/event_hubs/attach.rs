@@ -16,6 +16,7 @@ use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
 use super::start::start_of;
 use crate::front::amqp::MAX_MESSAGE_SIZE;
 use crate::front::amqp::links::requests::not_found;
+use crate::front::event_reader::EventReader;
 use crate::namespace::{ConsumerGroup, Hub, Namespace, NewReceiver, Partition};
 use partition_log::{PositionError, Start, Subscriber, UnixTime};
 
@@ -155,9 +156,8 @@ impl HubAdmission<'_> {
             partition: Arc::clone(partition),
             consumer_group,
             receiver,
-            cursor,
+            events: EventReader::new(Arc::clone(log), cursor),
             subscription: log.subscribe(self.subscriber, key),
-            converted: None,
         };
         let wants_metrics = attach.desired_capabilities.contains(&RUNTIME_METRICS);
         let metrics = wants_metrics.then(|| Box::new(RuntimeMetrics::default()));

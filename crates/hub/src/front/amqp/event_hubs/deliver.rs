@@ -25,14 +25,11 @@ use bytes::Bytes;
 
 use super::conditions;
 use super::runtime_metrics::{METRICS, RuntimeMetrics};
-use crate::convert::amqp_batch;
 use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
 use crate::front::amqp::links::node::{Delivered, EndReason, Stopped};
+use crate::front::event_reader::{EventReader, Next};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
-use kafka::record_batch::RecordBatch;
-use partition_log::{
-    Batch, Cursor, LogChunk, PartitionLog, Protocol, Readiness, Record, Subscription, UnixTime,
-};
+use partition_log::{LogChunk, Readiness, Record, Subscription, UnixTime};
 
 /// A link through which a consumer group reads a partition.
 #[derive(Debug)]
@@ -57,73 +54,8 @@ pub(crate) struct Reading {
     pub(crate) consumer_group: Arc<ConsumerGroup>,
     /// Its place among those who read the same.
     pub(crate) receiver: Receiver,
-    pub(crate) cursor: Cursor,
+    pub(crate) events: EventReader,
     pub(crate) subscription: Subscription,
-    /// The batch of Kafka's that is being delivered: unpacked once, however little credit there is at a time.
-    pub(crate) converted: Option<LogChunk>,
-}
-
-impl Reading {
-    /// What comes next, in the form of AMQP.
-    fn next(&mut self) -> Result<Next, String> {
-        if let Some(converted) = self.converted.take()
-            && let Some(rest) = converted.starting_at(self.cursor.next_sequence_number())
-        {
-            self.cursor = rest.end();
-            self.converted = Some(converted);
-            return Ok(Next::Chunk(rest));
-        }
-        let log = self.partition.log();
-        for _ in 0..PASSED_MAX {
-            let Some(chunk) = log.read(&mut self.cursor, READ_BYTES) else {
-                return Ok(Next::Nothing);
-            };
-            if chunk.protocol() == Protocol::Amqp {
-                return Ok(Next::Chunk(chunk));
-            }
-            let Some((place, batch)) = chunk.batches().enumerate().find(|(_, batch)| is_event(log, batch))
-            else {
-                continue;
-            };
-            if place > 0 {
-                self.cursor = chunk.cursor_before(&batch);
-                continue;
-            }
-            let converted = amqp_batch(&chunk, log.pool()).map_err(|error| {
-                format!("the batch at sequence number {}: {error}", batch.first_sequence_number)
-            })?;
-            self.cursor = converted.end();
-            self.converted = Some(converted.clone());
-            return Ok(Next::Chunk(converted));
-        }
-        Ok(Next::Later)
-    }
-}
-
-/// What a reading finds.
-enum Next {
-    /// Events.
-    Chunk(LogChunk),
-    /// The end, or what can't be read, or not yet.
-    Nothing,
-    /// No event so far, though there is more: others have their turn first.
-    Later,
-}
-
-/// Whether a batch that was read up to the stable end holds events: it is not the end of a transaction, nor of an aborted one.
-fn is_event(log: &PartitionLog, batch: &Batch<'_>) -> bool {
-    let Ok(record_batch) = RecordBatch::read(batch.bytes) else {
-        return true;
-    };
-    if record_batch.is_control() {
-        return false;
-    }
-    match record_batch.producer() {
-        Some(producer) if record_batch.is_transactional() => {
-            !log.is_aborted(producer.id, batch.first_sequence_number)
-        }
-        _ => true,
-    }
 }
 
 impl DeliverLink {
@@ -170,6 +102,7 @@ impl DeliverLink {
     pub(crate) fn deliver(&mut self, connection: &mut Connection, now: impl Fn() -> UnixTime) -> Stopped {
         self.queued = false;
         let stopped = self.deliver_share(connection, now);
+        self.reading.receiver.advance(self.reading.events.cursor().next_sequence_number());
         // Tells a client that drains that there is no more.
         if stopped == Stopped::AtEnd
             && let Some(mut sender) = connection.sender(self.link)
@@ -189,7 +122,7 @@ impl DeliverLink {
                 return Stopped::Blocked;
             }
             let reading = &mut self.reading;
-            let next = match reading.next() {
+            let next = match reading.events.next(READ_BYTES) {
                 Ok(next) => next,
                 Err(failure) => {
                     self.failure = Some(failure);
@@ -199,7 +132,7 @@ impl DeliverLink {
             let chunk = match next {
                 Next::Chunk(chunk) => chunk,
                 Next::Later => return Stopped::ShareUsed,
-                Next::Nothing => match reading.subscription.arm(&reading.cursor) {
+                Next::Nothing => match reading.subscription.arm(reading.events.cursor()) {
                     Readiness::Ready => continue,
                     Readiness::Waiting => return Stopped::AtEnd,
                     Readiness::Damaged(damage) => {
@@ -285,7 +218,7 @@ impl DeliverLink {
             }
         }
         if stopped.is_some() {
-            self.reading.cursor = records.cursor();
+            self.reading.events.go_on_at(records.cursor());
         }
         if events > 0 {
             self.reading.partition.counters().delivered(events, bytes);
@@ -508,9 +441,6 @@ const SHARE: usize = 64 * 1024;
 /// Output behind which nothing is shared any more, in bytes: a client that does not read would hold memory of the log that
 /// retention has given up.
 const SHARED_WAITING_MAX: usize = 256 * 1024;
-
-/// Reads that may find no event before others have their turn.
-const PASSED_MAX: usize = 16;
 
 /// Log bytes looked at per read: enough that a read's lock does not show.
 const READ_BYTES: usize = 64 * 1024;

@@ -1,0 +1,101 @@
+//! Reading a partition as events, whichever protocol wrote them. Hot path.
+
+use std::sync::Arc;
+
+use kafka::record_batch::RecordBatch;
+use partition_log::{Batch, Cursor, LogChunk, PartitionLog, Protocol};
+
+use crate::convert::amqp_batch;
+
+/// A reader of a partition: where it stands, and what it has unpacked.
+#[derive(Debug)]
+pub(crate) struct EventReader {
+    log: Arc<PartitionLog>,
+    cursor: Cursor,
+    /// The batch of Kafka's that is being read: unpacked once, in however many pieces it is wanted.
+    converted: Option<LogChunk>,
+}
+
+/// What a reader finds.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Events, in the form of AMQP. The reader stands behind them.
+    Chunk(LogChunk),
+    /// The end, or what can't be read, or not yet.
+    Nothing,
+    /// No event so far, though there is more: others have their turn first.
+    Later,
+}
+
+impl EventReader {
+    /// A reader that stands at `cursor` in `log`.
+    pub(crate) const fn new(log: Arc<PartitionLog>, cursor: Cursor) -> Self {
+        Self { log, cursor, converted: None }
+    }
+
+    /// Where it stands.
+    pub(crate) const fn cursor(&self) -> &Cursor {
+        &self.cursor
+    }
+
+    /// Has it go on here.
+    pub(crate) const fn go_on_at(&mut self, cursor: Cursor) {
+        self.cursor = cursor;
+    }
+
+    /// What comes next: batches up to `max_bytes`, but one at least.
+    ///
+    /// # Errors
+    /// What is wrong with a batch that can't be converted.
+    pub(crate) fn next(&mut self, max_bytes: usize) -> Result<Next, String> {
+        if let Some(converted) = self.converted.take()
+            && let Some(rest) = converted.starting_at(self.cursor.next_sequence_number())
+        {
+            self.cursor = rest.end();
+            self.converted = Some(converted);
+            return Ok(Next::Chunk(rest));
+        }
+        for _ in 0..PASSED_MAX {
+            let Some(chunk) = self.log.read(&mut self.cursor, max_bytes) else {
+                return Ok(Next::Nothing);
+            };
+            if chunk.protocol() == Protocol::Amqp {
+                return Ok(Next::Chunk(chunk));
+            }
+            let events = chunk.batches().enumerate().find(|(_, batch)| is_event(&self.log, batch));
+            let Some((place, batch)) = events else {
+                continue;
+            };
+            if place > 0 {
+                self.cursor = chunk.cursor_before(&batch);
+                continue;
+            }
+            let converted = amqp_batch(&chunk, self.log.pool()).map_err(|error| {
+                format!("the batch at sequence number {}: {error}", batch.first_sequence_number)
+            })?;
+            self.cursor = converted.end();
+            self.converted = Some(converted.clone());
+            return Ok(Next::Chunk(converted));
+        }
+        Ok(Next::Later)
+    }
+}
+
+/// Whether a batch that was read up to the stable end holds events: it is not the end of a transaction, nor of an aborted one.
+fn is_event(log: &PartitionLog, batch: &Batch<'_>) -> bool {
+    let Ok(record_batch) = RecordBatch::read(batch.bytes) else {
+        return true;
+    };
+    if record_batch.is_control() {
+        return false;
+    }
+    match record_batch.producer() {
+        Some(producer) if record_batch.is_transactional() => {
+            !log.is_aborted(producer.id, batch.first_sequence_number)
+        }
+        _ => true,
+    }
+}
+
+/// Reads that may find no event before others have their turn.
+const PASSED_MAX: usize = 16;
