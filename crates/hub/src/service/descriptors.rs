@@ -18,6 +18,8 @@ pub(super) struct Needs {
     pub(super) serves_blobs: bool,
     /// Whether Kafka is.
     pub(super) serves_kafka: bool,
+    /// Whether the explorer page is.
+    pub(super) serves_explorer: bool,
     /// How many clients may be connected at once, as it is configured.
     pub(super) connections: u64,
 }
@@ -31,6 +33,7 @@ pub(super) struct Shares {
     pub(super) kafka: u64,
     pub(super) blob: u64,
     pub(super) operations: u64,
+    pub(super) explorer: u64,
 }
 
 impl Needs {
@@ -46,6 +49,7 @@ impl Needs {
             is_durable,
             serves_blobs: false,
             serves_kafka: false,
+            serves_explorer: false,
             connections: namespace.maximum_connections(),
         }
     }
@@ -71,12 +75,13 @@ impl Shares {
     /// What there is within `limit` descriptors, of which `open` are open.
     fn of(limit: u64, open: u64, needs: Needs) -> Self {
         let operations = (limit / 16).clamp(8, 64);
+        let explorer = if needs.serves_explorer { operations } else { 0 };
         let refusals = (limit / 16).clamp(4, 64);
         let storage = match needs.is_durable {
             true => STORAGE + (2 * needs.durable_logs).min(OPEN_FILES_MAX),
             false => 0,
         };
-        let clients = limit.saturating_sub(open + operations + refusals + storage + SPARE);
+        let clients = limit.saturating_sub(open + operations + explorer + refusals + storage + SPARE);
         let share = |is_served| if is_served { clients / 4 } else { 0 };
         let (blob, kafka) = (share(needs.serves_blobs), share(needs.serves_kafka));
         let amqp = clients - blob - kafka;
@@ -86,7 +91,14 @@ impl Shares {
         let bounded = |share: u64| {
             share.clamp(CONNECTIONS_MIN, needs.connections.max(CONNECTIONS_MIN)).min(needs.connections)
         };
-        Self { amqp: bounded(amqp), refusals, kafka: bounded(kafka), blob: bounded(blob), operations }
+        Self {
+            amqp: bounded(amqp),
+            refusals,
+            kafka: bounded(kafka),
+            blob: bounded(blob),
+            operations,
+            explorer,
+        }
     }
 }
 
@@ -115,6 +127,7 @@ mod tests {
         is_durable: false,
         serves_blobs: false,
         serves_kafka: false,
+        serves_explorer: false,
         connections: 5_000,
     };
 
@@ -132,12 +145,21 @@ mod tests {
         for limit in [128, 256, 1_024, 4_096] {
             for (durable_logs, is_durable) in [(0, false), (4, true), (10, true)] {
                 for (serves_blobs, serves_kafka) in [(false, false), (true, false), (true, true)] {
-                    let needs = Needs { durable_logs, is_durable, serves_blobs, serves_kafka, ..IN_MEMORY };
+                    let serves_explorer = serves_kafka;
+                    let needs = Needs {
+                        durable_logs,
+                        is_durable,
+                        serves_blobs,
+                        serves_kafka,
+                        serves_explorer,
+                        ..IN_MEMORY
+                    };
                     let shares = Shares::of(limit, 20, needs);
                     let per_blob = if is_durable { 3 } else { 1 };
                     let blob = if serves_blobs { shares.blob * per_blob } else { 0 };
                     let kafka = if serves_kafka { shares.kafka } else { 0 };
-                    let taken = shares.amqp + shares.refusals + shares.operations + blob + kafka;
+                    let pages = shares.operations + shares.explorer;
+                    let taken = shares.amqp + shares.refusals + pages + blob + kafka;
                     let storage = 20 + 2 * durable_logs;
                     assert!(taken + storage <= limit, "{limit}: {shares:?} for {needs:?}");
                     assert!(shares.amqp >= CONNECTIONS_MIN);

@@ -37,7 +37,7 @@ pub enum StartError {
     #[error("there is no address for AMQP over plain TCP")]
     WithoutAmqp,
     /// A protocol that is spoken in the clear alone has a certificate.
-    #[error("{protocol} for health and metrics is not served over TLS")]
+    #[error("{} is not served over TLS", in_the_clear(*protocol))]
     WithoutTls {
         /// What should be spoken.
         protocol: Protocol,
@@ -115,6 +115,16 @@ pub enum Openness {
     DevelopmentIdentity,
     /// The storage account's key has the value that every development emulator has.
     DevelopmentStorageKey,
+    /// The explorer page asks for no key.
+    Explorer,
+}
+
+/// What is spoken in the clear alone, by a name of its own.
+const fn in_the_clear(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Operations => "HTTP for health and metrics",
+        other => other.name_over(TransportSecurity::Plain),
+    }
 }
 
 impl fmt::Display for Openness {
@@ -128,6 +138,7 @@ impl fmt::Display for Openness {
             Self::DevelopmentStorageKey => {
                 f.write_str("`blob.account.key` has the development emulator's well-known value")
             }
+            Self::Explorer => f.write_str("it asks for no key, shows every message and can remove it"),
         }
     }
 }

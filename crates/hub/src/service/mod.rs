@@ -50,11 +50,12 @@ use queues::QueueTime;
 use crate::clock::{ClockKind, ServiceClock};
 use crate::front::amqp::{AmqpFront, AmqpMetrics};
 use crate::front::http::blob::{BlobFaults, BlobMetrics};
+use crate::front::http::explorer::{ExplorerFront, ExplorerParts};
 use crate::front::http::identity::{IdentityFront, IssuerMetrics};
 use crate::front::http::operations::{CertificateMetrics, OperationsFront};
 use crate::front::http::rest::{RestFront, RestMetrics};
 use crate::front::kafka::{KafkaFront, KafkaMetrics};
-use crate::front::listener;
+use crate::front::listener::{self, Front as _};
 use crate::front::messaging::MessagingFront;
 use crate::identity::{DevelopmentIssuer, DevelopmentVariables, IdentityMetrics};
 use crate::namespace::{Namespace, NamespaceMetrics, SignaturePolicy};
@@ -121,6 +122,8 @@ impl Service {
             false => blobs::openness(&config.namespace),
         };
         let identity_openness = (!config.open_to_anyone).then_some(Openness::DevelopmentIdentity);
+        // Whoever reaches it can do everything, whatever the keys are.
+        let explorer_openness = (!config.open_to_anyone).then_some(Openness::Explorer);
         let (mut bound, mut served) = (Vec::new(), Vec::new());
         for listener in config.listeners {
             let openness = match listener.protocol {
@@ -131,6 +134,7 @@ impl Service {
                 | Protocol::Rest
                 | Protocol::Kafka
                 | Protocol::Operations => &openness,
+                Protocol::Explorer => &explorer_openness,
             };
             let (mut listening, address) = listener.bind(openness.as_ref()).await?;
             if let (Some(newest), Some(tls)) = (newest_tls, &mut listening.tls) {
@@ -147,12 +151,14 @@ impl Service {
             return Err(StartError::WithoutIssuer);
         }
         let (serves_blobs, serves_kafka) = (is_served(Protocol::Blob), is_served(Protocol::Kafka));
+        let serves_explorer = is_served(Protocol::Explorer);
 
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let shares = Shares::of_process(Needs {
             serves_blobs,
             serves_kafka,
+            serves_explorer,
             ..Needs::of(&config.namespace, &namespace)
         });
         let accept_failures = Arc::<AcceptFailures>::default();
@@ -163,6 +169,7 @@ impl Service {
             Arc::clone(&accept_failures),
         );
         let rest_front = RestFront::new(Arc::clone(&namespace));
+        let mut clients = vec![Arc::clone(amqp_front.gate().clients())];
         let messaging_front = MessagingFront::new(Arc::clone(&amqp_front), Arc::clone(&rest_front));
         let mut collectors: Vec<Box<dyn Collector>> = vec![
             Box::new(NamespaceMetrics(Arc::clone(&namespace))),
@@ -177,17 +184,20 @@ impl Service {
         if let Some(coordinators) = &coordinators {
             coordinators.start(&mut tasks, &stopped);
         }
+        let groups = coordinators.as_ref().map(|coordinators| Arc::clone(&coordinators.groups));
         let kafka_front = coordinators.clone().filter(|_| serves_kafka).map(|coordinators| {
             let (namespace, failures) = (Arc::clone(&namespace), Arc::clone(&accept_failures));
             KafkaFront::new(namespace, coordinators, shares.kafka, failures)
         });
         if let Some(front) = &kafka_front {
             collectors.push(Box::new(KafkaMetrics(Arc::clone(front))));
+            clients.push(Arc::clone(front.gate().clients()));
         }
         let (mut blobs, mut unserved_containers) = (None, 0);
         if serves_blobs {
             let front = blobs::front(&config.namespace, &namespace, shares.blob, &accept_failures)?;
             collectors.push(Box::new(BlobMetrics(Arc::clone(&front))));
+            clients.push(Arc::clone(front.gate().clients()));
             blobs = Some(BlobAccount::start(&config.namespace, front, &mut tasks, &stopped));
         } else {
             unserved_containers = blobs::kept_containers(&config.namespace);
@@ -214,6 +224,10 @@ impl Service {
         let queues = QueueTime::new(Arc::clone(&namespace));
         let time_control = (config.clock == ClockKind::Controlled)
             .then(|| TimeControl::new(Arc::clone(&namespace), Arc::clone(&queues), coordinators));
+        let explorer = serves_explorer.then(|| {
+            let parts = ExplorerParts { namespace: Arc::clone(&namespace), groups, clients };
+            ExplorerFront::new(parts, shares.explorer, Arc::clone(&accept_failures), stopped.clone())
+        });
         let operations = OperationsFront::new(
             Arc::clone(&namespace),
             collectors,
@@ -245,6 +259,11 @@ impl Service {
                 }
                 Protocol::Operations => {
                     tasks.spawn(listener::serve(Arc::clone(&operations), bound, stopped));
+                }
+                Protocol::Explorer => {
+                    if let Some(explorer) = &explorer {
+                        tasks.spawn(listener::serve(Arc::clone(explorer), bound, stopped));
+                    }
                 }
             }
         }

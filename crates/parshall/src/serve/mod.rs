@@ -57,6 +57,7 @@ Examples:
   parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, printed on standard output
   parshall serve --tls                                  with TLS, and a generated certificate
   parshall serve --blob 127.0.0.1:10000                 blob storage too, for checkpoints
+  parshall serve --explorer 127.0.0.1:5400              a page to look at it all in a browser
   parshall serve --hub orders:4 -- pytest               a service for one command, which finds the
                                                         connection strings in its environment
 
@@ -100,6 +101,7 @@ the variables that --format env prints:
   AZURE_AUTHORITY_HOST, AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET
                                           the same, with --dev-identity-tls
   PARSHALL_TIME_URL                       with --time-control
+  PARSHALL_EXPLORER_URL                   with --explorer
 and under the names that programs commonly read:
   EVENT_HUBS_CONNECTION_STRING, EVENTHUB_CONNECTION_STRING, EVENT_HUB_CONN_STR
   SERVICE_BUS_CONNECTION_STRING, SERVICEBUS_CONNECTION_STRING, SERVICEBUS_CONNECTION_STR
@@ -163,6 +165,13 @@ pub(crate) struct ServeArguments {
         help_heading = "Addresses"
     )]
     http: SocketAddr,
+
+    /// The address of the explorer, a page for browsers: what there is, what comes in, what waits [default: none]
+    ///
+    /// It asks for no key, and can send and remove messages, so that addresses other than loopback need --open-to-anyone.
+    /// Example: --explorer 127.0.0.1:5400
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, help_heading = "Addresses")]
+    explorer: Option<SocketAddr>,
 
     /// An address for events and messages over HTTP (REST) alone [default: none]
     ///
@@ -419,6 +428,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         (Protocol::Rest, arguments.http_ingress, arguments.http_ingress_tls),
         (Protocol::Blob, arguments.blob, arguments.blob_tls),
         (Protocol::Identity, identity.dev_identity, identity.dev_identity_tls),
+        (Protocol::Explorer, arguments.explorer, None),
     ] {
         listeners.extend(plain.map(|address| Listener::plain(protocol, address)));
         let encrypted = encrypted.zip(certificate.clone());
@@ -492,7 +502,9 @@ impl From<StartError> for CommandError {
                 Self::Listen { message, advice }
             }
             StartError::Blobs { .. } | StartError::Container { .. } => Self::Unavailable { message },
-            StartError::OpenToAnyone { openness: Openness::DevelopmentIdentity, .. } => {
+            StartError::OpenToAnyone {
+                openness: Openness::DevelopmentIdentity | Openness::Explorer, ..
+            } => {
                 let advice = "listen on a loopback address, or allow it with --open-to-anyone".to_owned();
                 Self::Usage { message, advice: Some(advice) }
             }
@@ -554,6 +566,7 @@ const fn option_of(protocol: Protocol, security: TransportSecurity) -> &'static 
         (Protocol::Identity, TransportSecurity::Plain) => "--dev-identity ",
         (Protocol::Identity, TransportSecurity::Tls) => "--dev-identity-tls ",
         (Protocol::Operations, _) => "--http ",
+        (Protocol::Explorer, _) => "--explorer ",
     }
 }
 

@@ -109,6 +109,16 @@ fn what_anyone_could_open_is_not_served_to_other_machines() {
 }
 
 #[test]
+fn the_explorer_is_for_this_machine_unless_it_is_allowed_to_be_for_others() {
+    let (status, stdout, stderr) = refusal(&["--explorer", "0.0.0.0:0"]);
+    assert_eq!((status, stdout.as_str()), (Some(2), ""));
+    insta::assert_snapshot!("explorer_for_others", stderr);
+    let serving = Serving::start(&["--explorer", "127.0.0.1:0"]);
+    assert!(serving.announced("Explorer").starts_with("http://127.0.0.1:"));
+    assert_eq!(serving.end(Signal::TERM), Some(0));
+}
+
+#[test]
 fn a_wrong_namespace_is_refused_with_the_place_of_the_mistake() {
     let refused = |content: &str| {
         let directory = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 //! hyper's.
 
 pub mod blob;
+pub(crate) mod explorer;
 pub(crate) mod identity;
 pub(crate) mod operations;
 pub(crate) mod rest;

@@ -9,6 +9,7 @@
 //! A connection takes its place before its first byte: a client that does not finish the handshake takes room as well.
 //! What delays bytes lies beneath everything that takes round trips, so that every handshake costs its own.
 
+mod clients;
 mod misdirected;
 mod protocol;
 
@@ -29,6 +30,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::profile::{ServiceProfile, Shaper, Traffic};
 
+pub(crate) use clients::Clients;
 use misdirected::Expectation;
 pub use protocol::Protocol;
 
@@ -112,6 +114,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: Arc<Places>,
+    clients: Arc<Clients>,
     when_full: WhenFull,
     failures: Arc<AcceptFailures>,
     shaping: Option<(Arc<ServiceProfile>, Traffic)>,
@@ -134,6 +137,7 @@ impl Gate {
     pub(crate) fn new(connections: u64, when_full: WhenFull, failures: Arc<AcceptFailures>) -> Self {
         Self {
             places: Places::new(connections),
+            clients: Arc::default(),
             when_full,
             failures,
             shaping: None,
@@ -150,6 +154,11 @@ impl Gate {
     /// The places for connections.
     pub(crate) const fn places(&self) -> &Arc<Places> {
         &self.places
+    }
+
+    /// Who is connected.
+    pub(crate) const fn clients(&self) -> &Arc<Clients> {
+        &self.clients
     }
 
     /// Connections since the start for which there was no room.
@@ -210,7 +219,9 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
                 tracing::debug!(%peer, "accepted");
                 let shaper = front.gate().shaper();
                 let (expectation, tls_besides) = (Arc::clone(&expectation), tls_besides.clone());
+                let listed = front.gate().clients.list(peer, protocol);
                 connections.spawn(async move {
+                    let _listed = listed;
                     let lost = place.lost();
                     let serving = async {
                         let spoken = tokio::select! {

@@ -21,13 +21,15 @@ pub enum Protocol {
     Identity,
     /// HTTP for health and metrics.
     Operations,
+    /// HTTP for the explorer page.
+    Explorer,
 }
 
 impl Protocol {
     /// Whether it can be spoken over TLS.
     #[must_use]
     pub const fn has_tls(self) -> bool {
-        !matches!(self, Self::Operations)
+        !matches!(self, Self::Operations | Self::Explorer)
     }
 
     /// What people call it.
@@ -47,6 +49,7 @@ impl Protocol {
             (Self::Identity, TransportSecurity::Plain) => "tokens",
             (Self::Identity, TransportSecurity::Tls) => "tokens over TLS",
             (Self::Operations, _) => "HTTP",
+            (Self::Explorer, _) => "the explorer page",
         }
     }
 }

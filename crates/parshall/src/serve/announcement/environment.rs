@@ -46,6 +46,7 @@ impl Announcement {
             (&["AZURE_CLIENT_ID"], client.as_ref()),
             (&["AZURE_CLIENT_SECRET"], application.map(|found| &found.secret)),
             (&["PARSHALL_TIME_URL"], self.time.as_ref()),
+            (&["PARSHALL_EXPLORER_URL"], self.explorer.as_ref()),
             (&EVENT_HUBS, namespace),
             (&SERVICE_BUS, namespace),
             (&STORAGE, storage),

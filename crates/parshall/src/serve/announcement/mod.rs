@@ -41,6 +41,9 @@ pub(super) struct Announcement {
     /// Where the service's time is shown, and advanced, if it can be.
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
+    /// The page for browsers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explorer: Option<String>,
     /// The file with the authority of the certificate, where that was generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_authority: Option<String>,
@@ -101,6 +104,7 @@ enum ListeningProtocol {
     Blob,
     Identity,
     Http,
+    Explorer,
 }
 
 /// Where hubs and events are kept.
@@ -148,6 +152,7 @@ impl Announcement {
             health: operations("health"),
             metrics: operations("metrics"),
             time: service.time_control().and_then(|_| operations("time")),
+            explorer: service.address(Protocol::Explorer).map(|address| format!("http://{address}/")),
             certificate_authority: authority.map(|path| path.display().to_string()),
             data: storage.map(|storage| Data {
                 directory: storage.directory.display().to_string(),
@@ -236,6 +241,7 @@ fn listeners(service: &Service) -> Vec<Listening> {
         (Protocol::Blob, ListeningProtocol::Blob, "http", ""),
         (Protocol::Identity, ListeningProtocol::Identity, "http", ""),
         (Protocol::Operations, ListeningProtocol::Http, "http", ""),
+        (Protocol::Explorer, ListeningProtocol::Explorer, "http", "/"),
     ] {
         for security in [TransportSecurity::Plain, TransportSecurity::Tls] {
             let tls = security == TransportSecurity::Tls;

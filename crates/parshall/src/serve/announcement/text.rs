@@ -40,6 +40,7 @@ fn write(announcement: &Announcement, text: &mut String) -> fmt::Result {
         ("Health", announcement.health.clone()),
         ("Metrics", announcement.metrics.clone()),
         ("Time", announcement.time.clone()),
+        ("Explorer", announcement.explorer.clone()),
         ("Blobs", url(ListeningProtocol::Blob, false)),
         ("Blobs over TLS", url(ListeningProtocol::Blob, true)),
         ("Tokens", url(ListeningProtocol::Identity, false)),
