@@ -14,7 +14,9 @@ pub mod connection;
 mod frame;
 pub mod message;
 pub mod performative;
+mod transaction;
 
 pub use codec::{DecodeError, Symbol, Value};
 pub use connection::Connection;
 pub use frame::{FramingError, MIN_MAX_FRAME_SIZE};
+pub use transaction::{CoordinatorRequest, TransactionId};

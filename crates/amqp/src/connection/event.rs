@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{ConnectionError, LinkId, SessionId};
+use crate::TransactionId;
 use crate::performative::{Attach, DeliveryState, Error, Open};
 
 /// Something that happened. One event may carry a whole batch.
@@ -105,6 +106,8 @@ pub enum Event {
 pub struct Deliveries {
     pub(crate) chunk: Bytes,
     pub(crate) items: Vec<Delivery>,
+    /// Which of them are part of a transaction, by their places, ascending.
+    pub(crate) transactions: Vec<(u32, TransactionId)>,
 }
 
 impl Deliveries {
@@ -122,6 +125,18 @@ impl Deliveries {
     #[inline]
     pub fn message(&self, delivery: &Delivery) -> &[u8] {
         &self.chunk[delivery.start as usize..delivery.end as usize]
+    }
+
+    /// The transaction that the delivery at this place of [`items`](Self::items) is part of, if it is.
+    pub fn transaction(&self, place: usize) -> Option<TransactionId> {
+        let found = self.transactions.binary_search_by_key(&place, |(of, _)| *of as usize);
+        found.ok().map(|at| self.transactions[at].1)
+    }
+
+    /// Whether any of them is part of a transaction.
+    #[inline]
+    pub const fn has_transactions(&self) -> bool {
+        !self.transactions.is_empty()
     }
 
     /// The delivery tag of a delivery of this batch.

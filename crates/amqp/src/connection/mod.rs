@@ -508,7 +508,9 @@ impl Connection {
             return;
         }
         let items = std::mem::replace(&mut self.deliveries.items, self.spare.pop().unwrap_or_default());
-        self.events.push_back(Event::Deliveries(Deliveries { chunk: self.deliveries.chunk.clone(), items }));
+        let transactions = std::mem::take(&mut self.deliveries.transactions);
+        let chunk = self.deliveries.chunk.clone();
+        self.events.push_back(Event::Deliveries(Deliveries { chunk, items, transactions }));
     }
 
     #[inline]

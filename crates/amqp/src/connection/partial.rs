@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::{BufMut, BytesMut};
 
 use super::ConnectionError;
+use crate::TransactionId;
 
 /// A bound on the bytes of unfinished messages, for any number of connections.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) struct PartialDelivery {
     pub(super) id: u32,
     pub(super) format: u32,
     pub(super) settled: bool,
+    /// The transaction that it is part of, if it is.
+    pub(super) transaction: Option<TransactionId>,
     pub(super) tag_length: u8,
     /// The tag, then as much of the message as has come.
     pub(super) bytes: BytesMut,
@@ -81,6 +84,7 @@ impl PartialDelivery {
             id,
             format,
             settled: false,
+            transaction: None,
             tag_length,
             bytes: BytesMut::from(tag),
             size: 0,

@@ -10,6 +10,7 @@ use super::error::SessionViolation;
 use super::link::LinkId;
 use super::partial::PartialDelivery;
 use super::{Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId, Stage};
+use crate::TransactionId;
 use crate::codec::{DecodeError, Reader};
 use crate::performative::{DeliveryState, Error, ErrorCondition, FrameShape, Role, Transfer, WholeTransfer};
 
@@ -228,6 +229,10 @@ impl Connection {
                 self.reject_too_large(local, index, id, (end - start) as u64, settled);
                 return Ok(());
             }
+            if let Some(transaction) = transfer.transaction {
+                let place = self.deliveries.items.len() as u32;
+                self.deliveries.transactions.push((place, transaction));
+            }
             self.deliveries.items.push(Delivery {
                 link: LinkId { index, generation: link.generation },
                 id,
@@ -276,6 +281,7 @@ impl Connection {
             }
         };
         partial.settled |= transfer.settled.unwrap_or(false);
+        partial.transaction = transfer.transaction.or(partial.transaction);
         let size = partial.size + payload.len() as u64;
         if size > link.max_message_size.min(u64::from(u32::MAX / 2)) {
             let (id, settled) = (partial.id, partial.settled);
@@ -312,14 +318,15 @@ impl Connection {
             tag_length: partial.tag_length,
             settled: partial.settled,
         };
-        self.push_alone(partial.bytes.freeze(), delivery);
+        self.push_alone(partial.bytes.freeze(), delivery, partial.transaction);
         Ok(())
     }
 
-    fn push_alone(&mut self, chunk: Bytes, delivery: Delivery) {
+    fn push_alone(&mut self, chunk: Bytes, delivery: Delivery, transaction: Option<TransactionId>) {
         let mut items = self.spare.pop().unwrap_or_default();
         items.push(delivery);
-        self.events.push_back(Event::Deliveries(Deliveries { chunk, items }));
+        let transactions = transaction.map(|transaction| (0, transaction)).into_iter().collect();
+        self.events.push_back(Event::Deliveries(Deliveries { chunk, items, transactions }));
     }
 
     /// Refuses a message that has come completely. The link stays usable, unless the sender wants no outcome: it would

@@ -12,6 +12,7 @@ use super::link::{Link, LinkId, LinkState};
 use super::output::{Mark, Output};
 use super::session::{Session, WaitingMessage};
 use super::{Connection, ConnectionError, Event, OutcomeAnswers, SendError, SessionId, Stage};
+use crate::TransactionId;
 use crate::codec::write;
 use crate::frame;
 use crate::message::encode;
@@ -111,7 +112,7 @@ impl Connection {
             }
             return Ok(());
         }
-        let terminal = matches!(state, Some(ref state) if *state != DeliveryState::Received);
+        let terminal = state.as_ref().is_some_and(DeliveryState::is_outcome);
         if !settled && !terminal {
             return Ok(());
         }
@@ -241,6 +242,7 @@ fn runs_max(state: &DeliveryState) -> usize {
     match state {
         DeliveryState::Rejected(Some(_)) => LONG_OUTCOME_RUNS_MAX,
         DeliveryState::Modified { annotations, .. } if !annotations.is_empty() => LONG_OUTCOME_RUNS_MAX,
+        DeliveryState::Transactional { outcome: Some(outcome), .. } => runs_max(outcome),
         _ => usize::MAX,
     }
 }
@@ -267,6 +269,25 @@ impl<'a> SenderMut<'a> {
     // costs more than everything that happens here.
     #[inline(always)]
     pub fn begin(&mut self, delivery: &NewDelivery<'_>) -> Result<TransferWriter<'_>, SendError> {
+        self.begin_with(delivery, |header, out| header.encode(out))
+    }
+
+    /// Starts a message that is part of a transaction.
+    pub fn begin_in(
+        &mut self,
+        transaction: &TransactionId,
+        delivery: &NewDelivery<'_>,
+    ) -> Result<TransferWriter<'_>, SendError> {
+        self.begin_with(delivery, |header, out| header.encode_in(transaction, out))
+    }
+
+    /// Starts a message whose first frame begins with what `encode` appends.
+    #[inline(always)]
+    fn begin_with(
+        &mut self,
+        delivery: &NewDelivery<'_>,
+        encode: impl FnOnce(&TransferHeader<'_>, &mut Vec<u8>) -> usize,
+    ) -> Result<TransferWriter<'_>, SendError> {
         let Sending { output, session, link, max_frame_size } = self.connection.sending(self.link)?;
         if delivery.tag.len() > MAX_TAG {
             return Err(SendError::TagTooLong);
@@ -279,7 +300,7 @@ impl<'a> SenderMut<'a> {
             settled: delivery.settled,
             aborted: false,
         };
-        let more_at = header.encode(&mut output.bytes);
+        let more_at = encode(&header, &mut output.bytes);
         Ok(TransferWriter {
             output,
             link_index: self.link.index,

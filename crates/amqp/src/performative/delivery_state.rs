@@ -1,9 +1,10 @@
-//! Delivery states and outcomes (specification section 3.4).
+//! Delivery states and outcomes (specification sections 3.4, 4.5.5 and 4.5.8).
 
 use super::{Error, descriptor};
+use crate::TransactionId;
 use crate::codec::{DecodeError, Reader, Symbol, Value, code, write};
 
-/// The state of a delivery. All but [`DeliveryState::Received`] are outcomes.
+/// The state of a delivery. All are outcomes but [`DeliveryState::Received`], and [`DeliveryState::Transactional`] without one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeliveryState {
     /// Part of the message has arrived: of interest to resumed links only.
@@ -23,9 +24,31 @@ pub enum DeliveryState {
         /// Annotations to merge into the message's.
         annotations: Vec<(Symbol, Value)>,
     },
+    /// The answer of a coordinator: it has opened a transaction.
+    Declared(TransactionId),
+    /// Part of a transaction: a message that is sent in it, or an outcome that counts if the transaction is committed.
+    Transactional {
+        /// The transaction.
+        transaction: TransactionId,
+        /// The outcome, which is itself not transactional.
+        outcome: Option<Box<Self>>,
+    },
 }
 
 impl DeliveryState {
+    /// Whether this is final: an outcome, be it one that depends on a transaction.
+    pub fn is_outcome(&self) -> bool {
+        !matches!(self, Self::Received | Self::Transactional { outcome: None, .. })
+    }
+
+    /// The transaction that it is part of, if it is.
+    pub fn transaction(&self) -> Option<TransactionId> {
+        match self {
+            Self::Transactional { transaction, .. } => Some(*transaction),
+            _ => None,
+        }
+    }
+
     /// Reads a state: null, or one of those above. An unknown state is refused.
     pub(crate) fn decode_optional(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         if reader.peek()? == code::NULL {
@@ -33,8 +56,26 @@ impl DeliveryState {
             return Ok(None);
         }
         let descriptor = reader.descriptor()?;
+        if descriptor != descriptor::TRANSACTIONAL_STATE {
+            return Self::decode_plain(descriptor, reader).map(Some);
+        }
+        let mut fields = super::fields(reader, "transactional-state")?;
+        let transaction = fields.required("transactional-state.txn-id", TransactionId::decode)?;
+        let outcome = fields.field(|reader| {
+            if reader.peek()? == code::NULL {
+                reader.skip()?;
+                return Ok(None);
+            }
+            let descriptor = reader.descriptor()?;
+            Self::decode_plain(descriptor, reader).map(Some)
+        })?;
+        Ok(Some(Self::Transactional { transaction, outcome: outcome.map(Box::new) }))
+    }
+
+    /// Reads a state that is part of no transaction; its descriptor has been read.
+    fn decode_plain(descriptor: u64, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "delivery-state")?;
-        Ok(Some(match descriptor {
+        Ok(match descriptor {
             descriptor::RECEIVED => Self::Received,
             descriptor::ACCEPTED => Self::Accepted,
             descriptor::REJECTED => Self::Rejected(fields.field(Error::decode_optional)?),
@@ -47,8 +88,11 @@ impl DeliveryState {
                     None => Vec::new(),
                 },
             },
+            descriptor::DECLARED => {
+                Self::Declared(fields.required("declared.txn-id", TransactionId::decode)?)
+            }
             other => return Err(DecodeError::UnexpectedDescriptor(other)),
-        }))
+        })
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -74,8 +118,28 @@ impl DeliveryState {
                     write::fields(out, annotations);
                 });
             }
+            Self::Declared(transaction) => {
+                write::descriptor(out, descriptor::DECLARED);
+                write::list(out, 1, |out| write::binary(out, transaction.as_bytes()));
+            }
+            Self::Transactional { transaction, outcome } => {
+                encode_transactional(out, transaction, outcome.as_deref());
+            }
         }
     }
+}
+
+/// Appends the state of a delivery in a transaction.
+pub(super) fn encode_transactional(
+    out: &mut Vec<u8>,
+    transaction: &TransactionId,
+    outcome: Option<&DeliveryState>,
+) {
+    write::descriptor(out, descriptor::TRANSACTIONAL_STATE);
+    write::list(out, 2, |out| {
+        write::binary(out, transaction.as_bytes());
+        write::option(out, outcome, |out, outcome| outcome.encode(out));
+    });
 }
 
 /// `accepted` has no fields, so it is always these bytes.

@@ -38,6 +38,9 @@ conditions! {
     TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded";
     MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded";
     STOLEN = "amqp:link:stolen";
+    TRANSACTION_UNKNOWN_ID = "amqp:transaction:unknown-id";
+    TRANSACTION_ROLLBACK = "amqp:transaction:rollback";
+    TRANSACTION_TIMEOUT = "amqp:transaction:timeout";
     SERVER_BUSY = "com.microsoft:server-busy";
     TIMEOUT = "com.microsoft:timeout";
     OPERATION_CANCELLED = "com.microsoft:operation-cancelled";

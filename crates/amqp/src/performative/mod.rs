@@ -84,6 +84,10 @@ pub mod descriptor {
     pub const SOURCE: u64 = 0x28;
     pub const TARGET: u64 = 0x29;
     pub const COORDINATOR: u64 = 0x30;
+    pub const DECLARE: u64 = 0x31;
+    pub const DISCHARGE: u64 = 0x32;
+    pub const DECLARED: u64 = 0x33;
+    pub const TRANSACTIONAL_STATE: u64 = 0x34;
     pub const SASL_MECHANISMS: u64 = 0x40;
     pub const SASL_INIT: u64 = 0x41;
     pub const SASL_OUTCOME: u64 = 0x44;
@@ -119,6 +123,10 @@ pub(crate) fn descriptor_of(name: &str) -> Option<u64> {
         "amqp:source:list" => descriptor::SOURCE,
         "amqp:target:list" => descriptor::TARGET,
         "amqp:coordinator:list" => descriptor::COORDINATOR,
+        "amqp:declare:list" => descriptor::DECLARE,
+        "amqp:discharge:list" => descriptor::DISCHARGE,
+        "amqp:declared:list" => descriptor::DECLARED,
+        "amqp:transactional-state:list" => descriptor::TRANSACTIONAL_STATE,
         "amqp:sasl-mechanisms:list" => descriptor::SASL_MECHANISMS,
         "amqp:sasl-init:list" => descriptor::SASL_INIT,
         "amqp:sasl-outcome:list" => descriptor::SASL_OUTCOME,

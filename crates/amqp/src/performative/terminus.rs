@@ -109,7 +109,7 @@ pub struct Target {
     pub dynamic: bool,
     /// Extensions of the terminus.
     pub capabilities: Vec<Symbol>,
-    /// Whether it is no node but a coordinator of transactions, which has none of the above.
+    /// Whether it is no node but a coordinator of transactions, which has capabilities and nothing else of the above.
     pub is_coordinator: bool,
 }
 
@@ -119,7 +119,12 @@ impl Target {
         Self { address: Some(address.into()), ..Self::default() }
     }
 
-    /// Reads a target. There are no transactions here, but who asks for their coordinator is to be told so.
+    /// A coordinator of transactions (specification section 4.5.1), with what it is to be capable of.
+    pub fn coordinator(capabilities: Vec<Symbol>) -> Self {
+        Self { is_coordinator: true, capabilities, ..Self::default() }
+    }
+
+    /// Reads a target: a node or a coordinator.
     pub(crate) fn decode_optional(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         if reader.peek()? == code::NULL {
             reader.skip()?;
@@ -128,8 +133,8 @@ impl Target {
         match reader.descriptor()? {
             descriptor::TARGET => {}
             descriptor::COORDINATOR => {
-                reader.skip()?;
-                return Ok(Some(Self { is_coordinator: true, ..Self::default() }));
+                let capabilities = super::fields(reader, "coordinator")?.symbols()?;
+                return Ok(Some(Self::coordinator(capabilities)));
             }
             other => return Err(DecodeError::UnexpectedDescriptor(other)),
         }
@@ -153,6 +158,10 @@ impl Target {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        if self.is_coordinator {
+            write::descriptor(out, descriptor::COORDINATOR);
+            return write::list(out, 1, |out| write::symbols(out, &self.capabilities));
+        }
         write::descriptor(out, descriptor::TARGET);
         write::list(out, 7, |out| {
             write::option(out, self.address.as_deref(), write::string);

@@ -11,6 +11,9 @@
 //!         └─────────┴───┴───┴────────┴──────────┴─────────┴──────────────────────────┴──────┴────┴──────────────┴─────────┘
 //! ```
 
+use super::delivery_state::encode_transactional;
+use super::descriptor;
+use crate::TransactionId;
 use crate::codec::{DecodeError, Reader, code, write};
 use crate::frame;
 
@@ -31,6 +34,8 @@ pub struct Transfer<'a> {
     pub more: bool,
     /// Whether the delivery is called off.
     pub aborted: bool,
+    /// The transaction that the delivery is part of, if it is.
+    pub transaction: Option<TransactionId>,
 }
 
 impl<'a> Transfer<'a> {
@@ -44,15 +49,29 @@ impl<'a> Transfer<'a> {
         let message_format = fields.field(Reader::uint)?;
         let settled = fields.field(Reader::boolean)?;
         let more = fields.field(Reader::boolean)?.unwrap_or(false);
-        let mut aborted = false;
+        let (mut aborted, mut transaction) = (false, None);
         if fields.remaining() > 0 {
             fields.skip()?; // rcv-settle-mode: the link's applies
-            fields.skip()?; // state
+            transaction = fields.field(transaction_of)?;
             fields.skip()?; // resume: links are not resumed here
             aborted = fields.field(Reader::boolean)?.unwrap_or(false);
         }
-        Ok(Self { handle, delivery_id, delivery_tag, message_format, settled, more, aborted })
+        Ok(Self { handle, delivery_id, delivery_tag, message_format, settled, more, aborted, transaction })
     }
+}
+
+/// Reads the state of a transfer: the transaction that it names. Other states are of interest to resumed links only.
+fn transaction_of(reader: &mut Reader<'_>) -> Result<Option<TransactionId>, DecodeError> {
+    if reader.peek()? != code::DESCRIBED {
+        reader.skip()?;
+        return Ok(None);
+    }
+    let mut state = Reader::new(reader.raw()?);
+    if state.descriptor()? != descriptor::TRANSACTIONAL_STATE {
+        return Ok(None);
+    }
+    let mut fields = super::fields(&mut state, "transactional-state")?;
+    fields.required("transactional-state.txn-id", TransactionId::decode).map(Some)
 }
 
 /// A frame with a whole message, in the shape in which nearly all of them come: found by a few comparisons, where
@@ -265,7 +284,29 @@ impl TransferHeader<'_> {
         write::few(out, &buffer, at);
         start + more_at
     }
+
+    /// As [`encode`](Self::encode), of a delivery that is part of a transaction.
+    #[cold]
+    pub(crate) fn encode_in(&self, transaction: &TransactionId, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        let more_at = self.encode(out);
+        // The settle mode is a null behind `more`, and so is the state behind that.
+        let state_at = more_at + 2;
+        let behind = out.split_off(state_at + 1);
+        out.truncate(state_at);
+        encode_transactional(out, transaction, None);
+        let state_length = out.len() - state_at;
+        out.extend_from_slice(&behind);
+        out[start + 12] += (state_length - 1) as u8;
+        more_at
+    }
 }
+
+/// The size of the list has one byte, however long tag and id are.
+const _: () = assert!(TRANSFER_OVERHEAD_MAX + STATE_LENGTH_MAX < 256);
+
+/// Most bytes that a state of a transfer takes: descriptor, list, id, no outcome.
+const STATE_LENGTH_MAX: usize = 3 + 9 + (2 + TransactionId::LENGTH_MAX) + 1;
 
 /// The frame header and performative of messages of one link, which differ in their size, id and tag alone.
 #[derive(Debug, Clone, Copy)]

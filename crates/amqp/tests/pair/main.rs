@@ -17,6 +17,7 @@ mod operations;
 mod properties;
 mod settling;
 mod time;
+mod transactions;
 mod transfers;
 mod unfinished;
 mod windows;

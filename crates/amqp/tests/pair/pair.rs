@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use amqp::Connection;
 use amqp::connection::{
     Config, ConnectionError, Credentials, Event, LinkAcceptance, LinkId, LinkOptions, NewDelivery,
     SaslClient, SaslServer, SendError, SessionId,
 };
 use amqp::performative::{Attach, DeliveryState, Error, Source, Target};
+use amqp::{Connection, TransactionId};
 use bytes::BytesMut;
 
 /// How the bytes of a conversation are divided.
@@ -91,6 +91,7 @@ pub(crate) struct Message {
     pub(crate) tag: Vec<u8>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) settled: bool,
+    pub(crate) transaction: Option<TransactionId>,
 }
 
 #[derive(Debug)]
@@ -303,7 +304,7 @@ impl End {
             }
             Event::Closed(error) => Happening::Closed(error),
             Event::Deliveries(deliveries) => {
-                for delivery in deliveries.items() {
+                for (place, delivery) in deliveries.items().iter().enumerate() {
                     let message = Message {
                         link: delivery.link,
                         id: delivery.id,
@@ -311,6 +312,7 @@ impl End {
                         tag: deliveries.tag(delivery).to_vec(),
                         bytes: deliveries.message(delivery).to_vec(),
                         settled: delivery.settled,
+                        transaction: deliveries.transaction(place),
                     };
                     self.note(Happening::Message(message));
                 }

@@ -392,6 +392,12 @@ impl Transmitter {
             Some(DeliveryState::Rejected(None)) => {
                 Some(ServiceError::fatal("amqp:rejected", "the service rejected the send without a reason"))
             }
+            Some(DeliveryState::Declared(_) | DeliveryState::Transactional { .. }) => {
+                Some(ServiceError::fatal(
+                    "amqp:illegal-state",
+                    "the service answered with the state of a transaction a send that is part of none",
+                ))
+            }
             Some(DeliveryState::Released | DeliveryState::Modified { .. }) | None => Some(ServiceError {
                 class: ErrorClass::Retryable,
                 condition: "amqp:released".to_owned(),

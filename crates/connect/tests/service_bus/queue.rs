@@ -54,7 +54,10 @@ impl Shared {
         match state {
             DeliveryState::Accepted | DeliveryState::Rejected(_) => message.is_settled = true,
             DeliveryState::Modified { .. } => message.delivery_count += 1,
-            DeliveryState::Released | DeliveryState::Received => {}
+            DeliveryState::Released
+            | DeliveryState::Received
+            | DeliveryState::Declared(_)
+            | DeliveryState::Transactional { .. } => {}
         }
         true
     }

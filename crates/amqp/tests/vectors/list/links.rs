@@ -5,11 +5,12 @@ use amqp::performative::{
     Attach, Begin, DeliveryState, Detach, Disposition, Error, ErrorCondition, Flow, ReceiverSettleMode, Role,
     SenderSettleMode, Source, Target, Transfer,
 };
-use amqp::{Symbol, Value};
+use amqp::{Symbol, TransactionId, Value};
 
 pub(super) fn vectors() -> Vec<Vector> {
     let mut all = session_vectors();
     all.extend(outcome_vectors());
+    all.extend(transaction_vectors());
     all
 }
 
@@ -217,6 +218,7 @@ fn session_vectors() -> Vec<Vector> {
                 settled: Some(false),
                 more: true,
                 aborted: false,
+                transaction: None,
             }),
         ),
         vector(
@@ -238,6 +240,7 @@ fn session_vectors() -> Vec<Vector> {
                 settled: None,
                 more: false,
                 aborted: true,
+                transaction: None,
             }),
         ),
         vector(
@@ -319,6 +322,100 @@ fn outcome_vectors() -> Vec<Vector> {
                 settled: true,
                 state: None,
             }),
+        ),
+    ]
+}
+
+fn transaction_vectors() -> Vec<Vector> {
+    let id = |bytes| TransactionId::new(bytes).expect("a short id");
+    let given = |role, state| {
+        Meaning::Disposition(Disposition { role, first: 4, last: 6, settled: false, state: Some(state) })
+    };
+    vec![
+        vector(
+            "attach to a coordinator",
+            &[
+                "00 53 12 c0 < 07", // attach (2.7.3), 7 of 14 fields
+                "a1 < 'tx' >",      // name
+                "43 42",            // handle 0, role: sender
+                "40 40",            // settle modes by default
+                "00 53 28 45",      // source without fields
+                "00 53 30 c0 < 01", // target: coordinator (4.5.1)
+                "e0 < 02 a3",       // capabilities: array8 of sym8
+                "< 'amqp:local-transactions' >",
+                "< 'amqp:multi-txns-per-ssn' >",
+                "> > >",
+            ],
+            Meaning::Attach(Box::new(Attach {
+                name: "tx".to_owned(),
+                handle: 0,
+                role: Role::Sender,
+                sender_settle_mode: SenderSettleMode::Mixed,
+                receiver_settle_mode: ReceiverSettleMode::First,
+                source: Some(Source::default()),
+                target: Some(Target::coordinator(vec![
+                    Symbol::from_static("amqp:local-transactions"),
+                    Symbol::from_static("amqp:multi-txns-per-ssn"),
+                ])),
+                initial_delivery_count: None,
+                max_message_size: None,
+                offered_capabilities: Vec::new(),
+                desired_capabilities: Vec::new(),
+                properties: Vec::new(),
+            })),
+        ),
+        vector(
+            "transfer in a transaction",
+            &[
+                "00 53 14 c0 < 08",                   // transfer (2.7.5), 8 of 11 fields
+                "43 52 01 a0 < 07 > 43 42 42",        // handle, id, tag, format, settled, more
+                "40",                                 // rcv-settle-mode
+                "00 53 34 c0 < 01 a0 < 01 02 03 > >", // state: transactional (4.5.8), txn-id
+                ">",
+            ],
+            Meaning::Transfer(Transfer {
+                handle: 0,
+                delivery_id: Some(1),
+                delivery_tag: Some(&[7]),
+                message_format: Some(0),
+                settled: Some(false),
+                more: false,
+                aborted: false,
+                transaction: Some(id(&[1, 2, 3])),
+            }),
+        ),
+        vector(
+            "disposition: declared",
+            &["00 53 15 c0 < 05 41 52 04 52 06 42 00 53 33 c0 < 01 a0 < 09 > > >"], // 4.5.5
+            given(Role::Receiver, DeliveryState::Declared(id(&[9]))),
+        ),
+        vector(
+            "disposition: dead-lettered in a transaction",
+            &[
+                "00 53 15 c0 < 05 41 52 04 52 06 42",
+                "00 53 34 c0 < 02 a0 < 09 09 >", // transactional-state
+                "00 53 25 c0 < 01 00 53 1d c0 < 01 a3 < 'amqp:not-allowed' > > >", //   outcome: rejected
+                "> >",
+            ],
+            given(
+                Role::Receiver,
+                DeliveryState::Transactional {
+                    transaction: id(&[9, 9]),
+                    outcome: Some(Box::new(DeliveryState::Rejected(Some(Error::new(
+                        ErrorCondition::NOT_ALLOWED,
+                        "",
+                    ))))),
+                },
+            ),
+        ),
+        vector(
+            "disposition: in a transaction, named by symbol, without an outcome",
+            &[
+                "00 53 15 c0 < 05 42 52 04 52 06 42",
+                "00 a3 < 'amqp:transactional-state:list' > c0 < 01 a0 < > >",
+                ">",
+            ],
+            given(Role::Sender, DeliveryState::Transactional { transaction: id(&[]), outcome: None }),
         ),
     ]
 }
