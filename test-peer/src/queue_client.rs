@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 
-use amqp::Value;
 use amqp::codec::Symbol;
-use amqp::connection::{LinkId, LinkOptions, SaslClient};
+use amqp::connection::{LinkId, LinkOptions, NewDelivery, SaslClient};
 use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, MessageView, Properties, encode};
-use amqp::performative::{Attach, DeliveryState, Error, ReceiverSettleMode, SenderSettleMode};
+use amqp::performative::{Attach, DeliveryState, Error, ReceiverSettleMode, SenderSettleMode, Target};
+use amqp::{CoordinatorRequest, TransactionId, Value};
 
 use crate::{Client, Received};
 
@@ -119,6 +119,68 @@ impl QueueClient {
         self.answer_about(id).await
     }
 
+    /// A link to the coordinator of transactions.
+    pub async fn coordinator(&mut self) -> LinkId {
+        let (link, _) =
+            self.ask_to_send("", |options| options.target = Target::coordinator(Vec::new())).await.unwrap();
+        link
+    }
+
+    /// Asks the coordinator for something, and waits for the outcome.
+    pub async fn coordinate(&mut self, coordinator: LinkId, request: CoordinatorRequest) -> DeliveryState {
+        let mut message = Vec::new();
+        request.encode(&mut message);
+        self.send_message(coordinator, FORMAT_AMQP, &message).await
+    }
+
+    /// Opens a transaction.
+    pub async fn declare(&mut self, coordinator: LinkId) -> TransactionId {
+        match self.coordinate(coordinator, CoordinatorRequest::Declare { is_global: false }).await {
+            DeliveryState::Declared(id) => id,
+            other => panic!("{other:?} in place of a transaction"),
+        }
+    }
+
+    /// Commits a transaction.
+    pub async fn commit(&mut self, coordinator: LinkId, transaction: TransactionId) -> DeliveryState {
+        self.coordinate(coordinator, CoordinatorRequest::Discharge { transaction, fail: false }).await
+    }
+
+    /// Rolls a transaction back.
+    pub async fn roll_back(&mut self, coordinator: LinkId, transaction: TransactionId) -> DeliveryState {
+        self.coordinate(coordinator, CoordinatorRequest::Discharge { transaction, fail: true }).await
+    }
+
+    /// Sends an encoded message within a transaction, and waits for its outcome.
+    pub async fn send_in(
+        &mut self,
+        transaction: TransactionId,
+        link: LinkId,
+        format: u32,
+        message: &[u8],
+    ) -> DeliveryState {
+        while self.connection().credit(link) == 0 {
+            self.until("credit", |event| matches!(event, amqp::connection::Event::Credit(_)).then_some(()))
+                .await;
+        }
+        let delivery = NewDelivery { tag: b"tag", format, settled: false };
+        let mut sender = self.connection().sender(link).unwrap();
+        let mut writer = sender.begin_in(&transaction, &delivery).unwrap();
+        writer.put(message);
+        let id = writer.finish();
+        self.outcome(id).await
+    }
+
+    /// Gives the outcome of a message within a transaction, and waits for what the service says to it.
+    pub async fn settle_in(
+        &mut self,
+        transaction: TransactionId,
+        message: &Received,
+        outcome: DeliveryState,
+    ) -> DeliveryState {
+        self.settle(message, in_transaction(transaction, outcome)).await
+    }
+
     /// Gives an outcome for a range, without waiting.
     pub fn propose(&mut self, first: u32, last: u32, outcome: DeliveryState) {
         let session = self.session();
@@ -182,6 +244,12 @@ impl DerefMut for QueueClient {
     fn deref_mut(&mut self) -> &mut Client {
         &mut self.0
     }
+}
+
+/// An outcome that counts if the transaction is committed.
+#[must_use]
+pub fn in_transaction(transaction: TransactionId, outcome: DeliveryState) -> DeliveryState {
+    DeliveryState::Transactional { transaction, outcome: Some(Box::new(outcome)) }
 }
 
 /// A message with this payload and nothing else.

@@ -36,6 +36,8 @@ pub(super) struct Evicted {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) are_kept: bool,
+    /// They belong together, however many they are: they are written as one batch.
+    pub(super) are_one: bool,
     pub(super) list: Vec<Change>,
 }
 
@@ -63,12 +65,14 @@ pub(super) enum Change {
     RuleRemoved { queue: u32, name: String },
     /// Which queues there are.
     Queues(Queues),
+    /// What the transactions up to this number do is among what comes before and after this.
+    Applied { transaction: u64 },
 }
 
 impl Effects {
     pub(super) fn new(are_changes_kept: bool) -> Self {
         Self {
-            changes: Changes { are_kept: are_changes_kept, list: Vec::new() },
+            changes: Changes { are_kept: are_changes_kept, ..Changes::default() },
             dead_letters: Vec::new(),
             due: Vec::new(),
             wakers: Wakers::default(),

@@ -21,8 +21,8 @@ use super::options::{EntityStatus, QueueOptions};
 use super::page::{NEVER, Stage};
 use super::state::{QueueState, milliseconds};
 use super::subscription_rules::SubscriptionRules;
-use partition_log::UnixTime;
 use partition_log::disk::{CommitNumber, Unavailable};
+use partition_log::{UnixTime, Wakers};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +33,14 @@ pub(super) struct Entity {
     deadlines: Arc<Deadlines>,
     /// Whether the forwarder is waiting for notifications.
     pub(super) notifies_forwarder: AtomicBool,
+}
+
+/// What an operation leaves to be told once the lock is released.
+#[derive(Debug)]
+#[must_use = "the tasks sleep until they are woken"]
+pub(super) struct News {
+    wakers: Wakers,
+    next_deadline: i64,
 }
 
 /// What the lock of an entity guards.
@@ -68,15 +76,21 @@ impl Entity {
     ) -> Result<(R, CommitNumber), QueueError> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let now = state.begin(now);
-        if let Some(reason) = state.unavailable() {
-            return Err(reason.into());
-        }
-        if state.next_deadline <= now {
-            state.sweep(now, &mut { SWEEP_BUDGET });
-            state.place_evicted(now);
-        }
+        let now = state.start(now)?;
         let result = work(state, now);
+        let (commit, news) = self.finish(state, now);
+        drop(guard);
+        self.report(news);
+        Ok((result?, commit?))
+    }
+
+    /// Makes whole and writes what was done to the state, which is this entity's.
+    #[inline]
+    pub(super) fn finish(
+        &self,
+        state: &mut EntityState,
+        now: i64,
+    ) -> (Result<CommitNumber, QueueError>, News) {
         state.complete(now);
         let commit = state.write(now);
         let wakers = std::mem::take(&mut state.effects.wakers);
@@ -84,10 +98,14 @@ impl Entity {
         if state.has_something_to_forward() && self.notifies_forwarder.load(Ordering::Relaxed) {
             next_deadline = now;
         }
-        drop(guard);
-        wakers.wake();
-        self.deadlines.note(next_deadline);
-        Ok((result?, commit?))
+        (commit, News { wakers, next_deadline })
+    }
+
+    /// Tells everyone who waits, once the state is free again.
+    #[inline]
+    pub(super) fn report(&self, news: News) {
+        news.wakers.wake();
+        self.deadlines.note(news.next_deadline);
     }
 
     /// Does what is due, all of it. When something is due next.
@@ -252,13 +270,30 @@ impl EntityState {
         }
     }
 
+    /// What comes before the work of any operation: time does not go back, and what is due is done.
+    ///
+    /// # Errors
+    /// Nothing can be done at present.
+    #[inline]
+    pub(super) fn start(&mut self, now: UnixTime) -> Result<i64, QueueError> {
+        let now = self.begin(now);
+        if let Some(reason) = self.unavailable() {
+            return Err(reason.into());
+        }
+        if self.next_deadline <= now {
+            self.sweep(now, &mut { SWEEP_BUDGET });
+            self.place_evicted(now);
+        }
+        Ok(now)
+    }
+
     /// Why nothing can be done at present, if it can't.
     fn unavailable(&self) -> Option<Unavailable> {
         self.journal.as_ref()?.unavailable()
     }
 
     /// Writes what was done to the journal, if there is one.
-    fn write(&mut self, now: i64) -> Result<CommitNumber, QueueError> {
+    pub(super) fn write(&mut self, now: i64) -> Result<CommitNumber, QueueError> {
         let relies_on_earlier = std::mem::take(&mut self.relies_on_earlier);
         let Some(journal) = &mut self.journal else {
             return Ok(CommitNumber::DONE);
@@ -321,7 +356,7 @@ impl EntityState {
     }
 
     /// Makes what was done whole, and tells who waits.
-    fn complete(&mut self, now: i64) {
+    pub(super) fn complete(&mut self, now: i64) {
         self.place_evicted(now);
         self.next_deadline = NEVER;
         for queue in &mut self.queues {

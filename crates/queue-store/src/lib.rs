@@ -4,6 +4,7 @@
 //! * [`Queue`] is one queue: of its own, of a [`Subscription`] of a [`Topic`], or the dead-letter queue of one of them.
 //! * [`NewMessage`]s go in, and come out as [`Deliveries`] with [`LockToken`]s; a [`Settlement`] says what becomes of
 //!   them. A [`Waiter`] is told when there is something to receive.
+//! * [`QueueStore::commit`] does [`Work`] on several of them as a whole or not at all.
 //! * [`rules`] decide which messages of a topic a subscription gets.
 //!
 //! Messages are sections of AMQP, which is what rules and sizes are about; no connection, link or frame is in here. The batch is the
@@ -40,6 +41,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod topic;
+mod transaction;
 mod waiter;
 mod waiters;
 
@@ -54,4 +56,5 @@ pub use queue_store::{CreateError, Entity, NewSubscription, QueueStore};
 pub use requests::{ReceiveMode, ReceiveRequest, Settlement};
 pub use session_lock::SessionLock;
 pub use topic::{RuleChangeError, Subscription, Topic};
+pub use transaction::Work;
 pub use waiter::{Awaited, Found, Waiter};

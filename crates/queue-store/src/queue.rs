@@ -270,6 +270,18 @@ impl Queue {
         Ok(Settled { count, refused, commit })
     }
 
+    /// Those of `tokens` that lock no message: their locks are over, or never were.
+    #[must_use]
+    pub fn lost_locks(&self, now: UnixTime, tokens: &[LockToken]) -> Vec<LockToken> {
+        let checked = self.operate(now, |state, now| {
+            let queue = &state.queues[self.place];
+            let is_lost = |token: &&LockToken| queue.check_held(now, std::slice::from_ref(*token)).is_err();
+            Ok(tokens.iter().filter(is_lost).copied().collect())
+        });
+        // Without the disk nothing can be settled at present.
+        checked.map_or_else(|_| tokens.to_vec(), |(lost, _commit)| lost)
+    }
+
     /// Locks messages for another lock duration from now: until when, for each token in its place, or its error.
     /// Messages of sessions are locked as long as their session is.
     pub fn renew_locks(&self, now: UnixTime, tokens: &[LockToken]) -> Vec<Result<UnixTime, QueueError>> {
@@ -483,13 +495,21 @@ impl Queue {
         work: impl FnOnce(&mut EntityState, i64) -> Result<R, QueueError>,
     ) -> Result<(R, CommitNumber), QueueError> {
         self.entity.operate(now, |state, now| {
-            // Its place may be another one's by now.
-            if self.is_deleted() {
-                return Err(QueueError::Deleted);
-            }
+            self.check_there()?;
             state.queues[self.place].used_at = now;
             work(state, now)
         })
+    }
+
+    /// Whether it is still there, which the lock of the entity keeps as it is. If not, its place may be another one's by now.
+    ///
+    /// # Errors
+    /// It was deleted.
+    pub(super) fn check_there(&self) -> Result<(), QueueError> {
+        match self.is_deleted() {
+            true => Err(QueueError::Deleted),
+            false => Ok(()),
+        }
     }
 
     /// Looks at the state as it is; at nothing, if it was deleted.
@@ -512,7 +532,7 @@ impl Queue {
         self.look(|state| state.queues[self.place].ledger.count(Stage::Ready) > 0)
     }
 
-    fn check_sending(&self, state: &EntityState) -> Result<(), QueueError> {
+    pub(super) fn check_sending(&self, state: &EntityState) -> Result<(), QueueError> {
         let status = state.status();
         match self.role {
             Role::Subscription | Role::DeadLetters => Err(QueueError::SendingNotAllowed),

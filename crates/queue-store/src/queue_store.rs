@@ -4,16 +4,17 @@ use super::deadlines::Deadlines;
 use super::entity::{Entity as Inner, EntityState, QUEUES_OF_ONE};
 use super::error::QueueError;
 use super::forwarding::Forwarder;
-use super::journal::{Journal, JournalPlace};
+use super::journal::{Journal, JournalPlace, parked};
 use super::options::{QueueOptions, TopicOptions};
 use super::page::NEVER;
 use super::queue::{Queue, Role};
 use super::rules::RuleSet;
 use super::subscription_rules::SubscriptionRules;
 use super::topic::{Subscription, Topic};
+use super::transaction::TransactionJournal;
 use partition_log::BlockPool;
 use partition_log::UnixTime;
-use partition_log::disk::{Committer, Presence};
+use partition_log::disk::{CommitNumber, CommitState, Committer, Presence, Unavailable};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -45,6 +46,7 @@ struct Disk {
     committer: Arc<Committer>,
     pool: Arc<BlockPool>,
     slack: ByteSize,
+    transactions: Mutex<TransactionJournal>,
 }
 
 /// An entity of a store.
@@ -129,9 +131,13 @@ impl QueueStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             listed => listed?,
         };
+        let present: HashSet<OsString> = present.into_iter().collect();
+        let transactions =
+            TransactionJournal::open(path, &present, &committer, &pool).map_err(io::Error::other)?;
         let disk = Disk {
             path: path.to_owned(),
-            present: Mutex::new(present.into_iter().collect()),
+            present: Mutex::new(present),
+            transactions: Mutex::new(transactions),
             committer: Arc::clone(&committer),
             pool,
             slack,
@@ -337,7 +343,9 @@ impl QueueStore {
         drop((state, subscriptions));
         wakers.wake();
         if let Some(disk) = &self.disk {
-            disk.present().remove(OsStr::new(&Self::folder(name)));
+            let folder = Self::folder(name);
+            disk.present().remove(OsStr::new(&folder));
+            disk.forget_transactions_of(&folder);
         }
         Some(entity)
     }
@@ -372,8 +380,10 @@ impl QueueStore {
             slack: disk.slack,
         };
         let is_topic = state.is_topic;
+        let is_new = presence == Presence::Absent;
         let EntityState { queues, rules, .. } = state;
-        let opened = Journal::open(place, names, is_topic, queues, rules);
+        let past = disk.transactions().claim(&place.name());
+        let opened = Journal::open(place, names, is_topic, &past, queues, rules);
         let (journal, report) = opened.map_err(|error| match error.is_contradiction() {
             true => CreateError::Contradiction(Box::new(error)),
             false => CreateError::Journal(Box::new(error)),
@@ -381,9 +391,21 @@ impl QueueStore {
         if !report.torn.is_empty() || !report.damaged.is_empty() {
             tracing::warn!(entity = name, "{report}");
         }
+        disk.transactions()
+            .opened(&journal, is_new && past.is_empty())
+            .map_err(|error| CreateError::Journal(Box::new(error)))?;
         state.keep_in(journal);
         Ok(())
     }
+
+    /// The journal of transactions, where there is one.
+    pub(super) fn transactions(&self) -> Option<MutexGuard<'_, TransactionJournal>> {
+        self.disk.as_ref().map(Disk::transactions)
+    }
+
+    /// The name of the folder, among those of entities, in which transactions are kept that span several of them. It is made
+    /// with the first one.
+    pub const TRANSACTIONS_FOLDER: &str = "~transactions";
 
     /// The name of the folder in which an entity is kept.
     #[must_use]
@@ -414,6 +436,9 @@ impl QueueStore {
     /// forwarded. Returns when something is due next, if anything is.
     pub fn advance(&self, now: UnixTime) -> Option<UnixTime> {
         self.deadlines.restart();
+        if let Some(mut transactions) = self.transactions() {
+            transactions.forget_unclaimed(now);
+        }
         for entity in self.entities() {
             self.deadlines.plan(entity.inner().advance(now));
         }
@@ -472,7 +497,7 @@ impl Entity {
         }
     }
 
-    fn inner(&self) -> &Arc<Inner> {
+    pub(super) fn inner(&self) -> &Arc<Inner> {
         match self {
             Self::Queue(queue) => &queue.entity,
             Self::Topic(topic) => &topic.entity,
@@ -507,6 +532,36 @@ impl Disk {
     fn present(&self) -> MutexGuard<'_, HashSet<OsString>> {
         // Locked sections look, or remove one name.
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has whatever transactions did to a deleted entity forgotten, and waits for it: otherwise the next one of its name might get
+    /// that after a crash.
+    fn forget_transactions_of(&self, folder: &str) {
+        let commit = self.transactions().forget_deleted(folder);
+        if let Err(reason) = commit.and_then(|commit| self.wait(commit)) {
+            // The next entity of this name says it again.
+            tracing::warn!(entity = folder, %reason, "the journal of transactions can't be written");
+        }
+    }
+
+    /// Waits until a commit is done.
+    fn wait(&self, commit: CommitNumber) -> Result<(), Unavailable> {
+        if commit.is_done() {
+            return Ok(());
+        }
+        let mut watch = self.committer.subscribe();
+        loop {
+            match watch.state_of(commit) {
+                CommitState::Done => return Ok(()),
+                CommitState::Failed => return Err(Unavailable::Failed(io::ErrorKind::Other)),
+                CommitState::Waiting => parked(|context| watch.poll_committed(context)),
+            }
+        }
+    }
+
+    fn transactions(&self) -> MutexGuard<'_, TransactionJournal> {
+        // A transaction is noted after it was written.
+        self.transactions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

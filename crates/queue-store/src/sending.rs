@@ -25,7 +25,18 @@ pub(super) struct Sent {
     pub(super) duplicates: usize,
 }
 
+/// A batch that may be sent, if there is room for it.
+#[derive(Debug, Default)]
+pub(super) struct Admitted {
+    /// Those messages whose identifiers were seen before, with the numbers from then.
+    duplicates: HashMap<usize, u64>,
+    copies: Vec<Copy>,
+    /// What it counts towards the size limit.
+    pub(super) bytes: u64,
+}
+
 /// A message that a subscription gets.
+#[derive(Debug)]
 struct Copy {
     /// Which message of the batch.
     message: usize,
@@ -42,8 +53,16 @@ impl EntityState {
         &mut self,
         now: i64,
         messages: &[NewMessage<'_>],
-        mut numbers: Option<&mut Vec<u64>>,
+        numbers: Option<&mut Vec<u64>>,
     ) -> Result<Sent, QueueError> {
+        let admitted = self.admit(now, messages)?;
+        self.check_room(admitted.bytes)?;
+        Ok(self.send_admitted(now, messages, admitted, numbers))
+    }
+
+    /// Decides which messages of a batch go where, and changes nothing. There may be no room for it.
+    #[inline]
+    pub(super) fn admit(&self, now: i64, messages: &[NewMessage<'_>]) -> Result<Admitted, QueueError> {
         let size_of_all = messages.iter().map(size).sum::<u64>();
         if size_of_all > LARGEST_BATCH {
             return Err(QueueError::TooLong);
@@ -76,8 +95,19 @@ impl EntityState {
                 .map(|(_, message)| size(message) * self.copies())
                 .sum(),
         };
-        self.check_room(bytes)?;
+        Ok(Admitted { duplicates, copies, bytes })
+    }
 
+    /// Sends a batch that was admitted, with nothing in between.
+    #[inline]
+    pub(super) fn send_admitted(
+        &mut self,
+        now: i64,
+        messages: &[NewMessage<'_>],
+        admitted: Admitted,
+        mut numbers: Option<&mut Vec<u64>>,
+    ) -> Sent {
+        let Admitted { duplicates, copies, .. } = admitted;
         let mut sent = Sent::default();
         let mut copies = copies.into_iter().peekable();
         for (index, message) in messages.iter().enumerate() {
@@ -106,7 +136,7 @@ impl EntityState {
         }
         // A duplicate is as safe as the message before it.
         self.relies_on_earlier = sent.duplicates > 0;
-        Ok(sent)
+        sent
     }
 
     #[inline]

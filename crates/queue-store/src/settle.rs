@@ -45,6 +45,31 @@ impl QueueState {
         tokens.len() - (refused.len() - before)
     }
 
+    /// Whether each of these tokens stands for a message, so that [`settle`](Self::settle) would refuse none of them.
+    ///
+    /// # Errors
+    /// What a lost lock is here.
+    pub(super) fn check_held(&self, now: i64, tokens: &[LockToken]) -> Result<(), QueueError> {
+        let is_held = |token: &LockToken| {
+            let page = self.pages.page(split(token.sequence_number).0)?;
+            held(&self.ledger, page, now, token)
+        };
+        match tokens.iter().all(|token| is_held(token).is_some()) {
+            true => Ok(()),
+            false => Err(self.lost()),
+        }
+    }
+
+    /// How many bytes the messages have that these tokens stand for.
+    pub(super) fn bytes_of(&self, tokens: &[LockToken]) -> u64 {
+        let length = |token: &LockToken| {
+            let (number, position) = split(token.sequence_number);
+            let page = self.pages.page(number).filter(|page| page.holds(position))?;
+            Some(page.slot(position).size())
+        };
+        tokens.iter().filter_map(length).sum()
+    }
+
     /// How many bytes more the messages will have, at most, that are settled like this.
     ///
     /// # Errors

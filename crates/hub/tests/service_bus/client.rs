@@ -4,7 +4,8 @@ use hub::namespace::{NamespaceConfig, QueueConfig, SignaturePolicy, TopicConfig}
 use hub::service::{Service, ServiceConfig};
 pub(crate) use test_peer::Received;
 pub(crate) use test_peer::queue_client::{
-    Answer, QueueClient as Client, condition, map, message, message_of_session, message_with, session_filter,
+    Answer, QueueClient as Client, condition, in_transaction, map, message, message_of_session, message_with,
+    session_filter,
 };
 
 /// A namespace with these queues and topics, where everyone may do everything.

@@ -9,6 +9,7 @@
 //! * `management`: requests about an entity.
 //! * `time`: time under control.
 //! * `topics`: copies by rules.
+//! * `transactions`: messages and outcomes as a whole, on one entity and through it on others.
 //! * `durable`: what a restart leaves.
 //! * `faults`: tokens that are not right, entities that are full.
 //! * `rights`: what each key may do, and with what of an entity.
@@ -32,3 +33,4 @@ mod sessions;
 mod settling;
 mod time;
 mod topics;
+mod transactions;

@@ -1,5 +1,6 @@
 //! The durable service under `kill -9`, while events stream in: whatever was acknowledged is there afterwards, once, in
-//! order, and numbered without a gap. `producers` does the same to idempotent producers, `queues` to queues and topics.
+//! order, and numbered without a gap. `producers` does the same to idempotent producers, `queues` to queues and topics,
+//! `transactions` to what is carried between queues as a whole.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
@@ -7,6 +8,7 @@ mod producers;
 mod queue_ledger;
 mod queues;
 mod rig;
+mod transactions;
 
 use std::time::Duration;
 

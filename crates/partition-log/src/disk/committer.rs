@@ -89,6 +89,8 @@ pub(super) struct Shared {
     loads: Mutex<Loads>,
     loads_changed: Condvar,
     logs: Mutex<Vec<Weak<PartitionLog>>>,
+    /// The log of which nothing may be missing that others were written after.
+    ahead: OnceLock<Weak<PartitionLog>>,
     /// What the process before has left with the system is on the device.
     is_past_synced: Mutex<bool>,
     pub(super) close_error: Mutex<Option<CloseError>>,
@@ -171,6 +173,7 @@ impl Committer {
             loads: Mutex::default(),
             loads_changed: Condvar::new(),
             logs: Mutex::default(),
+            ahead: OnceLock::new(),
             is_past_synced: Mutex::default(),
             close_error: Mutex::default(),
         });
@@ -234,6 +237,14 @@ impl Committer {
     /// The files that it writes to.
     pub fn files(&self) -> &dyn DiskFiles {
         &*self.shared.disk
+    }
+
+    /// Has `log` written ahead of all others from now on: what was appended to another log after an append to this one is not
+    /// on disk, after whatever crash of the process, unless that append is. Where the policy is `always`, the same holds for a
+    /// power cut. A committer does so for one log; `false` if it does already for another.
+    pub fn write_ahead(&self, log: &Arc<PartitionLog>) -> bool {
+        let ahead = Arc::downgrade(log);
+        self.shared.ahead.get_or_init(|| ahead.clone()).ptr_eq(&ahead)
     }
 
     /// Whether this policy ever syncs.
@@ -380,6 +391,17 @@ impl Shared {
         let disk = logs.first()?.disk.as_ref()?;
         let open = || self.disk.file_system(disk.path.parent()?);
         self.file_system.get_or_init(open).clone()
+    }
+
+    /// The log that is written ahead of `other`, if that is to be done now.
+    pub(super) fn to_be_written_before(&self, other: &Arc<PartitionLog>) -> Option<Arc<PartitionLog>> {
+        let ahead = self.ahead.get()?.upgrade()?;
+        (!Arc::ptr_eq(&ahead, other) && ahead.awaits_writing()).then_some(ahead)
+    }
+
+    /// Whether this log is written ahead of all others.
+    pub(super) fn is_ahead(&self, log: &Arc<PartitionLog>) -> bool {
+        self.ahead.get().is_some_and(|ahead| ahead.as_ptr() == Arc::as_ptr(log))
     }
 
     /// Has a partition tried again at some time.

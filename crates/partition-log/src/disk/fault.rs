@@ -19,6 +19,18 @@ pub enum Unavailable {
     Closed,
 }
 
+impl Unavailable {
+    /// The kind of error that means this.
+    pub(super) const fn kind(self) -> io::ErrorKind {
+        match self {
+            Self::DiskFull => io::ErrorKind::StorageFull,
+            Self::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+            Self::Failed(kind) => kind,
+            Self::Closed => io::ErrorKind::BrokenPipe,
+        }
+    }
+}
+
 impl From<&io::Error> for Unavailable {
     fn from(error: &io::Error) -> Self {
         match error.kind() {

@@ -229,6 +229,18 @@ impl PartitionLog {
         drop(dropped);
     }
 
+    /// Whether something was appended that the committer has not taken yet, or could not write.
+    pub(super) fn awaits_writing(&self) -> bool {
+        let Some(disk) = &self.disk else {
+            return false;
+        };
+        if disk.lock().last_fault.is_some() {
+            return true;
+        }
+        let state = self.lock();
+        state.durable.as_ref().is_some_and(|durable| !durable.retired && !durable.pending.is_done())
+    }
+
     /// What is to be written now. Appends that come after this make the log enter the committer's list again. `None`
     /// if the log is retired.
     pub(super) fn collect(&self) -> Option<Work> {

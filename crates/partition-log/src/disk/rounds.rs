@@ -7,6 +7,9 @@
 //! 3. let readers see it, finish segments that are complete (sidecar, memory may go), remove files of dropped ones;
 //! 4. settle the numbers.
 //!
+//! One log may be written ahead: what others hold that was appended after it waits until it is where it has to be. It is looked
+//! at when the work of another one has been collected, so whatever that work holds, the log has what came before.
+//!
 //! A partition where something fails keeps everything in memory, refuses appends and is tried again after a pause.
 
 use super::commits::CommitNumber;
@@ -19,7 +22,7 @@ use super::partition::{PartitionDisk, Piece, Work};
 use super::recover::write_sidecar;
 use super::sealing::Stage;
 use super::sidecar::{Assurance, Sidecar};
-use super::syncing::sync_all;
+use super::syncing::{sync_all, sync_log};
 use crate::partition_log::PartitionLog;
 use crate::segment::Storage;
 use std::collections::{HashSet, VecDeque};
@@ -167,6 +170,13 @@ impl Writer<'_> {
         // After a failure nothing is believed before it was synced.
         let has_failed = files.last_fault.is_some();
         let syncs_now = self.syncs_now || (has_failed && self.shared.options.sync != SyncPolicy::Os);
+        if let Some(ahead) = self.shared.to_be_written_before(&log)
+            && let Err(error) = self.write_ahead(ahead)
+        {
+            drop(files);
+            fail(self.shared, &log, &error, work.removals);
+            return None;
+        }
         let opened_before = self.shared.open_files.count();
         let Shared { disk: system, open_files, .. } = self.shared;
         let written = files.write(&**system, &disk.path, open_files, &work, &mut self.stage);
@@ -174,6 +184,13 @@ impl Writer<'_> {
         if self.shared.open_files.count() > opened_before {
             self.with_open_files.push_back(Arc::downgrade(&log));
         }
+        let written = written.and_then(|bytes| {
+            // With the others of its group it might come after them.
+            match syncs_now && self.shared.is_ahead(&log) {
+                true => sync_log(self.shared, &log).map(|()| bytes),
+                false => Ok(bytes),
+            }
+        });
         match written {
             Ok(bytes) => {
                 count(&self.shared.counters.writes, 1);
@@ -183,6 +200,23 @@ impl Writer<'_> {
             Err(error) => {
                 fail(self.shared, &log, &error, work.removals);
                 None
+            }
+        }
+    }
+
+    /// Writes the log that is ahead of another one, although it is not its turn: those who wait for it are answered then.
+    fn write_ahead(&mut self, ahead: Arc<PartitionLog>) -> io::Result<()> {
+        let entry = Entry { log: Arc::downgrade(&ahead), number: None };
+        match self.write(Arc::clone(&ahead), &entry) {
+            Some(written) => {
+                self.complete(&written);
+                Ok(())
+            }
+            None => {
+                let fault = ahead.disk.as_ref().and_then(|disk| disk.lock().last_fault);
+                let fault = fault.unwrap_or(Unavailable::Closed);
+                let text = format!("the log that is written ahead of it can't be written: {fault}");
+                Err(io::Error::new(fault.kind(), text))
             }
         }
     }

@@ -94,7 +94,8 @@ fn sync_one_by_one(shared: &Shared, logs: &[Arc<PartitionLog>]) -> Vec<io::Resul
     results.into_iter().map(take).collect()
 }
 
-fn sync_log(shared: &Shared, log: &PartitionLog) -> io::Result<()> {
+/// Syncs one log.
+pub(super) fn sync_log(shared: &Shared, log: &PartitionLog) -> io::Result<()> {
     let Some(disk) = &log.disk else {
         return Ok(());
     };

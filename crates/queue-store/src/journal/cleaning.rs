@@ -8,7 +8,7 @@
 //! A segment goes only when what was written again is on disk as the policy has it, with the whole segment that it is
 //! in. Segments of which little holds are cleaned many at a time, as when everything that waited has expired at once.
 
-use super::Journal;
+use super::{Journal, LONGEST_BATCH};
 use crate::changes::Change;
 use crate::entity::QUEUES_OF_ONE;
 use crate::pages::join;
@@ -89,7 +89,7 @@ impl Journal {
         for queue in queues.iter_mut() {
             put_again(queue, end, &mut again);
         }
-        if let Err(unavailable) = self.append(now, queues, &mut again) {
+        if let Err(unavailable) = self.append(now, queues, &mut again, LONGEST_BATCH) {
             self.account = account;
             return Err(unavailable);
         }
@@ -124,6 +124,9 @@ impl Journal {
     ) {
         self.account = self.next_record;
         changes.push(Change::Queues(self.queues.clone()));
+        if self.applied > 0 {
+            changes.push(Change::Applied { transaction: self.applied });
+        }
         for (place, rules) in rules.iter().enumerate() {
             rules.account(((place + 1) * QUEUES_OF_ONE) as u32, changes);
         }

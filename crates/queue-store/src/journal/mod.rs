@@ -17,10 +17,10 @@ mod cleaning;
 mod record;
 mod recover;
 
-pub(super) use record::Queues;
-pub(super) use recover::JournalPlace;
+pub(super) use record::{Queues, Reader, put_text};
 #[cfg(test)]
 pub(super) use recover::SKIPPED_NUMBERS;
+pub(super) use recover::{JournalError, JournalPlace, PastRecord, parked, read_all};
 
 use super::changes::{Change, Changes};
 use super::entity::QUEUES_OF_ONE;
@@ -50,6 +50,10 @@ pub(super) struct Journal {
     queues: Queues,
     /// The ids of the entity's queues, by their places.
     ids: Vec<u32>,
+    /// The name of its folder.
+    name: Arc<str>,
+    /// The last transaction on several entities of which the part that concerns this one was done.
+    applied: u64,
     /// Where the last complete account of everything but messages begins.
     account: u64,
     /// Segments that nothing in holds any more, oldest first.
@@ -74,9 +78,13 @@ struct Encoding<'a, 'log> {
     encoder: &'a mut BatchEncoder<'log>,
     ids: &'a [u32],
     head: Vec<u8>,
+    /// What all records begin with that are written for another journal; nothing in the entity's own.
+    prefix: &'a [u8],
     next_record: u64,
     /// Bytes so far.
     length: usize,
+    /// From how many bytes on nothing more is added.
+    longest: usize,
 }
 
 impl Journal {
@@ -114,6 +122,53 @@ impl Journal {
         self.log.retire();
     }
 
+    /// The name of its folder, which no other journal has.
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The last transaction on several entities of which the part that concerns this one was done.
+    pub(super) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Notes that the changes that follow are those of this transaction, so that they are not made twice.
+    pub(super) fn apply(&mut self, transaction: u64, changes: &mut Changes) {
+        self.applied = transaction;
+        changes.push(Change::Applied { transaction });
+    }
+
+    /// Adds the records of changes that are to be written to a journal that is read before this one: each begins with `prefix`.
+    pub(super) fn describe(
+        &self,
+        queues: &mut [QueueState],
+        changes: &[Change],
+        prefix: &[u8],
+        encoder: &mut BatchEncoder<'_>,
+    ) {
+        let mut encoding = Encoding {
+            encoder,
+            ids: &self.ids,
+            head: Vec::with_capacity(64),
+            prefix,
+            next_record: 0,
+            length: 0,
+            longest: usize::MAX,
+        };
+        if self.queues.is_topic {
+            // Whatever is lost of its own account, it is known of which subscription each message is.
+            encoding.push(&Record::Queues(self.queues.clone()));
+        }
+        for change in changes {
+            encoding.change(queues, change, None);
+        }
+    }
+
+    /// The log, and the number of its next record.
+    pub(super) fn end(&self) -> (Arc<PartitionLog>, u64) {
+        (Arc::clone(&self.log), self.next_record)
+    }
+
     /// The number of the oldest record that is there.
     #[cfg(test)]
     pub(super) fn begin(&self) -> u64 {
@@ -139,19 +194,25 @@ impl Journal {
             }
             return Ok(CommitNumber::DONE);
         }
-        self.append(now, queues, &mut changes.list)?;
+        let longest = match changes.are_one {
+            true => usize::MAX,
+            false => LONGEST_BATCH,
+        };
+        self.append(now, queues, &mut changes.list, longest)?;
+        changes.are_one = false;
         let commit = self.last_commit;
         // If the disk does not take that, it is done with a later change.
         let _ = self.clean(now, queues, rules);
         Ok(commit)
     }
 
-    /// Appends these changes, and removes those from the list that were.
+    /// Appends these changes in batches that end where they are longer than `longest`, and removes those from the list that were.
     fn append(
         &mut self,
         now: i64,
         queues: &mut [QueueState],
         changes: &mut Vec<Change>,
+        longest: usize,
     ) -> Result<(), Unavailable> {
         let mut progress = Progress::default();
         while progress.change < changes.len() {
@@ -162,10 +223,12 @@ impl Journal {
                         encoder,
                         ids: &self.ids,
                         head: Vec::with_capacity(64),
+                        prefix: &[],
                         next_record: self.next_record,
                         length: 0,
+                        longest,
                     };
-                    while end.change < changes.len() && encoding.length < LONGEST_BATCH {
+                    while end.change < changes.len() && encoding.length < longest {
                         let change = &changes[end.change];
                         end.sequence_number = encoding.change(queues, change, end.sequence_number);
                         end.change += usize::from(end.sequence_number.is_none());
@@ -204,7 +267,7 @@ impl Encoding<'_, '_> {
                 let QueueState { pages, ledger, .. } = &mut queues[*queue as usize];
                 let mut next = from.unwrap_or(*first);
                 while next <= *last {
-                    if self.length >= LONGEST_BATCH {
+                    if self.length >= self.longest {
                         return Some(next);
                     }
                     let (number, _) = split(next);
@@ -213,7 +276,7 @@ impl Encoding<'_, '_> {
                         next = end;
                         continue;
                     };
-                    while next < end && self.length < LONGEST_BATCH {
+                    while next < end && self.length < self.longest {
                         self.message(page, &ledger.sessions, id, next);
                         next += 1;
                     }
@@ -259,6 +322,7 @@ impl Encoding<'_, '_> {
                 self.push(&Record::RuleRemoved { queue: self.id(*queue), name })
             }
             Change::Queues(queues) => self.push(&Record::Queues(queues.clone())),
+            Change::Applied { transaction } => self.push(&Record::Applied { transaction: *transaction }),
         }
         None
     }
@@ -279,7 +343,9 @@ impl Encoding<'_, '_> {
         };
         let number = self.next_record;
         self.push_with(&record, page.bytes(&slot).as_slice());
-        page.set_record(position, number);
+        if self.prefix.is_empty() {
+            page.set_record(position, number);
+        }
     }
 
     fn id(&self, queue: u32) -> u32 {
@@ -293,6 +359,7 @@ impl Encoding<'_, '_> {
     #[inline]
     fn push_with(&mut self, record: &Record<'_>, bytes: &[u8]) {
         self.head.clear();
+        self.head.extend_from_slice(self.prefix);
         record.encode(&mut self.head);
         self.encoder.push(&NewRecord { annotation_count: 0, annotations: &self.head, sections: &[bytes] });
         self.length += self.head.len() + bytes.len();

@@ -12,6 +12,7 @@
 //!  rules kept      8 │ queue u32 │ still u8 │ digest of the configured ones, 16 bytes, if still
 //!  rule            9 │ queue u32                                                        and its JSON
 //!  rule removed   10 │ queue u32 │ name
+//!  applied        12 │ number u64
 //! ```
 //!
 //! Numbers are little-endian, texts are their length as u32 and their bytes. What is drawn here is what the log calls
@@ -51,6 +52,8 @@ pub(super) enum Record<'a> {
     RuleRemoved { queue: u32, name: &'a str },
     /// Which queues there are.
     Queues(Queues),
+    /// What the transactions up to this number do to the entity is in what comes before, and in this batch.
+    Applied { transaction: u64 },
 }
 
 /// The ids of the queues of an entity.
@@ -162,6 +165,10 @@ impl Record<'_> {
                     put_text(out, name);
                 }
             }
+            Self::Applied { transaction } => {
+                out.push(APPLIED);
+                out.extend_from_slice(&transaction.to_le_bytes());
+            }
         }
     }
 }
@@ -235,6 +242,7 @@ impl<'a> Record<'a> {
                 }
                 Self::Queues(Queues { is_topic, next_id, ids })
             }
+            APPLIED => Self::Applied { transaction: reader.u64()? },
             _ => return None,
         };
         reader.0.is_empty().then_some(record)
@@ -274,36 +282,36 @@ impl MessageHead {
 }
 
 /// What is left of a record.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take<const LENGTH: usize>(&mut self) -> Option<[u8; LENGTH]> {
+    pub(crate) fn take<const LENGTH: usize>(&mut self) -> Option<[u8; LENGTH]> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*bytes)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.take().map(|[byte]| byte)
     }
 
-    fn flag(&mut self) -> Option<bool> {
+    pub(crate) fn flag(&mut self) -> Option<bool> {
         self.byte().map(|byte| byte != 0)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn i64(&mut self) -> Option<i64> {
+    pub(crate) fn i64(&mut self) -> Option<i64> {
         self.take().map(i64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
         let length = self.u32()?;
         let (text, rest) = self.0.split_at_checked(length as usize)?;
         self.0 = rest;
@@ -311,7 +319,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
     out.extend_from_slice(text.as_bytes());
 }
@@ -328,6 +336,7 @@ const RULES_KEPT: u8 = 8;
 const RULE_PUT: u8 = 9;
 const RULE_REMOVED: u8 = 10;
 const SESSION_STATE_SET: u8 = 11;
+const APPLIED: u8 = 12;
 
 /// Bytes of a message's record before its session.
 const MESSAGE_LENGTH: usize = 55;
@@ -367,6 +376,7 @@ mod tests {
                 next_id: 4,
                 ids: vec![(0, String::new()), (3, "s".to_owned())],
             }),
+            Record::Applied { transaction: u64::MAX },
         ]
     }
 

@@ -1,7 +1,7 @@
 //! Reading a journal at the start.
 
-use super::Journal;
 use super::record::{MessageHead, Queues, Record};
+use super::{Journal, LONGEST_BATCH};
 use crate::changes::Effects;
 use crate::entity::QUEUES_OF_ONE;
 use crate::history::MessageIdDigest;
@@ -13,15 +13,17 @@ use amqp::message::MessageView;
 use bytes::Bytes;
 use partition_log::disk::{
     CommitNumber, Committer, Damage, DamageCause, OpenError, PartitionDirectory, Presence, RecoveryReport,
+    Unavailable,
 };
 use partition_log::{
-    BlockPool, Cursor, Edge, LogLimits, PartitionLog, PositionError, Readiness, Start, Subscriber, WhenFull,
+    AppendError, BlockPool, Cursor, Edge, LogLimits, NewRecord, PartitionLog, PositionError, Readiness,
+    Start, Subscriber, UnixTime, WhenFull,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use units::ByteSize;
 
@@ -34,6 +36,21 @@ pub(crate) struct JournalPlace {
     pub(crate) pool: Arc<BlockPool>,
     /// How much longer than twice of what is alive the journal may be.
     pub(crate) slack: ByteSize,
+}
+
+impl JournalPlace {
+    /// The name of its folder.
+    pub(crate) fn name(&self) -> Arc<str> {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into()
+    }
+}
+
+/// A record that belongs to a journal and is found in another one, which is written ahead.
+#[derive(Debug)]
+pub(crate) struct PastRecord {
+    pub(crate) transaction: u64,
+    pub(crate) head: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Why a journal can't be used.
@@ -60,6 +77,14 @@ pub(crate) enum JournalError {
         path: PathBuf,
         /// Which.
         record: u64,
+    },
+    /// A transaction can't be completed.
+    #[error("{}: a transaction that was interrupted can't be completed: {reason}", path.display())]
+    Transaction {
+        /// The journal's directory.
+        path: PathBuf,
+        /// What is wrong with the disk.
+        reason: Unavailable,
     },
     /// What says which queues there are was lost, and there are messages of queues that nothing else names.
     #[error(
@@ -101,6 +126,8 @@ impl JournalError {
 #[derive(Debug, Default)]
 struct Told {
     queues: Option<Queues>,
+    /// The last transaction that was applied.
+    applied: u64,
     /// By their ids.
     of_queues: HashMap<u32, ToldOfQueue>,
 }
@@ -126,15 +153,18 @@ struct ToldMessage {
 
 impl Journal {
     /// Opens the journal at `place` for an entity whose queues have these names, and puts what it tells into `states`.
-    /// What it tells of queues that are not named any longer is forgotten.
+    /// What it tells of queues that are not named any longer is forgotten. `past` are the records of transactions, which it may
+    /// lack: those are added.
     pub(crate) fn open(
         place: JournalPlace,
         names: &[String],
         is_topic: bool,
+        past: &[PastRecord],
         states: &mut [QueueState],
         rules: &mut [SubscriptionRules],
     ) -> Result<(Self, RecoveryReport), JournalError> {
         let slack = place.slack.bytes();
+        let name = place.name();
         let limits = LogLimits {
             // Cleaning bounds it, and retention must not.
             bytes: ByteSize::from_bytes(u64::MAX),
@@ -147,8 +177,9 @@ impl Journal {
             PartitionDirectory { path: place.path, presence: place.presence, committer: place.committer };
         let (log, mut report) = PartitionLog::open(limits, place.pool, directory)?;
         let mut told = Told::default();
-        let damaged = read(&log, &path, &mut told)?;
+        let damaged = read_all(&log, &path, |head, bytes, number| told.read(head, bytes, number))?;
         report.damaged.extend(damaged);
+        complete(&log, &path, past, &mut told)?;
         if let Some(kept) = &told.queues
             && kept.is_topic != is_topic
         {
@@ -184,6 +215,8 @@ impl Journal {
             last_commit: CommitNumber::DONE,
             queues,
             ids,
+            name,
+            applied: told.applied,
             account: 0,
             cleaned: VecDeque::new(),
             slack,
@@ -193,11 +226,49 @@ impl Journal {
         let mut account = Vec::new();
         journal.give_account(states, rules, &mut account);
         // Without the disk it is given with the next cleaning.
-        if journal.append(i64::MIN, states, &mut account).is_err() {
+        if journal.append(i64::MIN, states, &mut account, LONGEST_BATCH).is_err() {
             journal.account = 0;
         }
         Ok((journal, report))
     }
+}
+
+/// Adds the records of transactions that a journal lacks, each transaction as one batch, and notes what they tell.
+fn complete(
+    log: &Arc<PartitionLog>,
+    path: &Path,
+    past: &[PastRecord],
+    told: &mut Told,
+) -> Result<(), JournalError> {
+    let applied = told.applied;
+    let lacking = past.chunk_by(|a, b| a.transaction == b.transaction);
+    for records in lacking.filter(|records| records[0].transaction > applied) {
+        let first = log.stats().last_sequence_number.map_or(0, |last| last + 1);
+        let appended = log.append::<std::convert::Infallible>(UnixTime::default(), |encoder| {
+            for record in records {
+                let sections: &[&[u8]] = &[&record.bytes];
+                encoder.push(&NewRecord { annotation_count: 0, annotations: &record.head, sections });
+            }
+            Ok(())
+        });
+        if let Err(error) = appended {
+            let reason = match error {
+                AppendError::Unavailable(reason) => reason,
+                _ => Unavailable::Failed(std::io::ErrorKind::FileTooLarge),
+            };
+            return Err(JournalError::Transaction { path: path.to_owned(), reason });
+        }
+        for (number, record) in (first..).zip(records) {
+            told.read(&record.head, &record.bytes, number)
+                .ok_or_else(|| JournalError::Record { path: path.to_owned(), record: number })?;
+        }
+        tracing::info!(
+            journal = %path.display(),
+            transaction = records[0].transaction,
+            "a transaction is completed that the end of the process before has interrupted"
+        );
+    }
+    Ok(())
 }
 
 /// The queues as they are declared now: known names keep their ids, and no id is given twice.
@@ -213,12 +284,13 @@ fn declared(kept: Queues, names: &[String], is_topic: bool) -> Queues {
     Queues { is_topic, next_id, ids }
 }
 
-/// Reads all records. Those that are damaged are left out and reported, and those behind them read all the same: they say
+/// Gives `each` all records: what the log calls their annotations, their bytes, their numbers; `None` from it is a record that
+/// makes no sense. Those that are damaged are left out and reported, and those behind them read all the same: they say
 /// what became of messages that came before. Returns damage that was not known when the log was opened.
-fn read(
+pub(crate) fn read_all(
     log: &Arc<PartitionLog>,
     path: &Path,
-    told: &mut Told,
+    mut each: impl FnMut(&[u8], &[u8], u64) -> Option<()>,
 ) -> Result<Vec<(PathBuf, Damage)>, JournalError> {
     let end = log.stats().last_sequence_number.map_or(0, |last| last + 1);
     let subscriber = Subscriber::new();
@@ -231,7 +303,7 @@ fn read(
         if let Some(chunk) = log.read(&mut cursor, usize::MAX) {
             for record in chunk.records() {
                 let number = record.sequence_number;
-                told.read(record.annotations, record.sections, number).ok_or_else(|| unknown(number))?;
+                each(record.annotations, record.sections, number).ok_or_else(|| unknown(number))?;
                 next = number + 1;
             }
             // It was the whole rest of a segment.
@@ -249,7 +321,7 @@ fn read(
             Readiness::Damaged(damage) => {
                 let mut refused = None;
                 let beyond = log.read_beyond_damage(next, |number, record| {
-                    if told.read(record.annotations, record.sections, number).is_none() {
+                    if each(record.annotations, record.sections, number).is_none() {
                         refused.get_or_insert(number);
                     }
                 })?;
@@ -287,6 +359,11 @@ fn position(log: &PartitionLog, next: u64) -> Result<Cursor, PositionError> {
 
 /// Waits until the subscriber is told of something.
 fn wait(subscriber: &Subscriber) {
+    parked(|context| subscriber.poll_ready(context, &mut Vec::new()));
+}
+
+/// Parks the thread until `poll` is ready.
+pub(crate) fn parked<R>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> R {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -295,8 +372,11 @@ fn wait(subscriber: &Subscriber) {
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
-    while subscriber.poll_ready(&mut context, &mut Vec::new()).is_pending() {
-        thread::park();
+    loop {
+        match poll(&mut context) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
     }
 }
 
@@ -388,6 +468,7 @@ impl Told {
                 }
             }
             Record::Queues(queues) => self.queues = Some(queues),
+            Record::Applied { transaction } => self.applied = self.applied.max(transaction),
         }
         Some(())
     }

@@ -14,6 +14,7 @@ mod session_model;
 mod sessions;
 mod settling;
 mod topics;
+mod transactions;
 mod waking;
 
 use super::*;

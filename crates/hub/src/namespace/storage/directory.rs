@@ -319,7 +319,9 @@ impl DataDirectory {
         let known: HashSet<String> = names.map(QueueStore::folder).collect();
         for name in folders {
             let folder = queues.join(&name);
-            if known.contains(&name) || name.starts_with(DELETED) || !folder.is_dir() {
+            let is_ours =
+                known.contains(&name) || name.starts_with(DELETED) || name == QueueStore::TRANSACTIONS_FOLDER;
+            if is_ours || !folder.is_dir() {
                 continue;
             }
             let is_empty = is_empty(&folder)

@@ -5,6 +5,7 @@ mod faults;
 mod restarts;
 mod rules;
 mod torn;
+mod transactions;
 
 use super::*;
 use partition_log::BlockPool;

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use amqp::TransactionId;
 use amqp::connection::{LinkId, NewDelivery, SessionId};
 use tokio::time::Instant;
 
@@ -21,13 +22,26 @@ impl ConnectionTask {
         session: SessionId,
         message: &[u8],
         now: SystemTime,
+        transaction: Option<TransactionId>,
     ) {
+        let work =
+            transaction.map(|id| Self::transaction_work(&mut self.transactions, id, session)).transpose();
+        let work = match work {
+            Ok(work) => work,
+            Err(error) => {
+                return match node.refuse(message, error) {
+                    Ok(reply) => self.reply(node, session, reply),
+                    Err(error) => tracing::debug!(%error, "a request cannot be read"),
+                };
+            }
+        };
         let context = RequestContext {
             namespace: &self.namespace,
             claims: &mut self.claims,
             now,
             connection: self.driver.connection(),
             links: &self.links,
+            transaction: work,
         };
         match node.answer(context, message) {
             Ok(Answered { reply, commit, entity }) => {

@@ -79,6 +79,7 @@ impl ConnectionTask {
                 self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.link != link));
             }
             self.settlements.awaited_outcomes.forget_link(removed.session, link);
+            self.transactions.forget_link(link);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! * `attaching` handles links that come and go, `answering` requests.
 //! * `sends` handles what clients send, `settling` the outcomes that they give to what they received.
+//! * `transactions` is what is done as a whole or not at all.
 //! * `answers` are what clients get later: what waits for a durable log or for a service profile.
 //! * `shaped` is what a service profile makes of a send.
 //! * `proof` bounds what a connection may hold before it has shown a token or a key; `refusal` is what a connection gets
@@ -17,6 +18,7 @@ pub(super) mod refusal;
 mod sends;
 mod settling;
 mod shaped;
+mod transactions;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -34,6 +36,7 @@ use attaching::Expiry;
 use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
 use self::settling::Settlements;
 use self::shaped::Told;
+use self::transactions::{Transactions, is_coordinator};
 use crate::clock::TimedConnection;
 use crate::front::amqp::conditions::{self, server_busy};
 use crate::front::amqp::links::LinkEntry;
@@ -70,6 +73,7 @@ pub(super) struct ConnectionTask {
     attending: Option<Attending>,
     pending: Pending<ClientAnswer>,
     settlements: Settlements,
+    transactions: Transactions,
     /// What a service profile does to this connection.
     shaper: Option<Shaper>,
     late_replies: LateReplies,
@@ -107,6 +111,7 @@ impl ConnectionTask {
             attending: None,
             pending,
             settlements: Settlements::default(),
+            transactions: Transactions::default(),
             shaper,
             late_replies: LateReplies::default(),
             pause: None,
@@ -181,6 +186,7 @@ impl ConnectionTask {
                 return Turned::Over(DriveError::Closed);
             }
             self.check_held(cx);
+            self.check_transactions(cx);
             // Until it is pending: only then are we woken for the next append.
             while self.subscriber.poll_ready(cx, &mut self.reported).is_ready() {}
             for index in 0..self.reported.len() {
@@ -234,6 +240,7 @@ impl ConnectionTask {
                         entry.take_if(|entry| entry.session == session);
                     }
                     self.settlements.awaited_outcomes.forget_session(session);
+                    self.transactions.forget_session(session);
                     self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.session != session));
                 }
                 Event::OutcomeProposed { session, first, last, state, is_known } => match is_known {
@@ -285,10 +292,24 @@ impl ConnectionTask {
             if entry.id != delivery.link {
                 continue;
             }
+            let at = deliveries.items().len() - rest.len() - 1;
+            if is_coordinator(entry) {
+                let message = deliveries.message(delivery);
+                self.on_coordinator_request(delivery, message, UnixTime::from(now), answer_at);
+                continue;
+            }
+            if deliveries.has_transactions()
+                && let Some(transaction) = deliveries.transaction(at)
+            {
+                self.on_transactional(&deliveries, delivery, transaction, now, answer_at);
+                continue;
+            }
             let stores = entry.node.stores();
             if stores && entry.waiting_outcomes < WAITING_OUTCOMES_MAX {
-                let at = deliveries.items().len() - rest.len() - 1;
-                let others = self.run_beyond(delivery, rest);
+                let others = match deliveries.has_transactions() {
+                    false => self.run_beyond(delivery, rest),
+                    true => 0,
+                };
                 rest = &rest[others..];
                 self.on_run(&deliveries, at..=at + others, UnixTime::from(now), answer_at);
                 if self.broken {
@@ -309,7 +330,7 @@ impl ConnectionTask {
             top_up_credit(connection, entry);
             if let Some(node) = entry.node.requests().cloned() {
                 let session = entry.session;
-                self.on_request(&node, session, deliveries.message(delivery), now);
+                self.on_request(&node, session, deliveries.message(delivery), now, None);
             }
         }
         self.driver.connection().recycle(deliveries);

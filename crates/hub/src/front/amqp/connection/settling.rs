@@ -109,7 +109,7 @@ impl ConnectionTask {
             // Ids of one session that are reported together are close to each other, so they compare as they are. Where they
             // wrap around, there are two ranges instead of one.
             deliveries.sort_unstable_by_key(|(id, _)| *id);
-            entry.node.settle(&proposal, deliveries, now, |answer| {
+            let answer = |answer| {
                 let OutcomeAnswer { first, last, state, commit } = answer;
                 let until = Until { commit, instant };
                 if until.is_over() {
@@ -118,7 +118,14 @@ impl ConnectionTask {
                     let outcome = Outcome { link, session, first, last, state, direction: Direction::Sent };
                     pending.push(ClientAnswer::Outcome(outcome), until);
                 }
-            });
+            };
+            match proposal.state.transaction() {
+                None => entry.node.settle(&proposal, deliveries, now, answer),
+                Some(transaction) => {
+                    let work = Self::transaction_work(&mut self.transactions, transaction, session);
+                    entry.node.settle_in(work, &proposal, deliveries, now, answer);
+                }
+            }
         }
         deliveries.clear();
     }

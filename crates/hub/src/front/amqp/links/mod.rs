@@ -98,8 +98,7 @@ impl Admission<'_> {
     /// The reason for a refused link.
     pub(crate) fn admit(self, link: LinkId, session: SessionId, attach: &Attach) -> Result<Admitted, Error> {
         if attach.target.as_ref().is_some_and(|target| target.is_coordinator) {
-            let text = "Transactions are not supported.";
-            return Err(Error::new(ErrorCondition::NOT_IMPLEMENTED, text));
+            return self.coordinator_link(attach);
         }
         let target = attach.target.as_ref().and_then(|target| target.address.as_deref());
         let source = attach.source.as_ref().and_then(|source| source.address.as_deref());
@@ -163,9 +162,15 @@ impl Admission<'_> {
         address: &EntityAddress<'_>,
         target: Option<&str>,
     ) -> Result<Admitted, Error> {
-        let permit = EntityAdmission::right(attach, address)
+        let mut permit = EntityAdmission::right(attach, address)
             .map(|right| self.permit(&address.path(), right))
             .transpose()?;
+        if attach.role == Role::Sender
+            && let Some(destination) = EntityAdmission::destination(attach)?
+        {
+            // Whoever sends through an entity needs the right for both.
+            permit = permit.and(Some(self.permit(&destination.path(), Right::Send)?));
+        }
         let admission = EntityAdmission {
             namespace: self.namespace,
             subscriber: self.subscriber,
@@ -190,6 +195,23 @@ impl Admission<'_> {
             }
         };
         Ok(Admitted { node, permit, acceptance })
+    }
+
+    /// A link to the coordinator of transactions.
+    fn coordinator_link(self, attach: &Attach) -> Result<Admitted, Error> {
+        let open = self.open.iter().flatten().filter(|entry| matches!(entry.node, Node::Coordinator));
+        if open.count() >= COORDINATOR_LINKS_MAX {
+            let text =
+                format!("The connection has {COORDINATOR_LINKS_MAX} links to the coordinator already.");
+            return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
+        }
+        if attach.role == Role::Receiver {
+            let text = "Nothing can be received from the coordinator of transactions.";
+            return Err(Error::new(ErrorCondition::NOT_ALLOWED, text));
+        }
+        let acceptance =
+            LinkAcceptance { max_message_size: Some(MAX_REQUEST_SIZE), ..LinkAcceptance::default() };
+        Ok(Admitted { node: Node::Coordinator, permit: None, acceptance: Some(acceptance) })
     }
 
     fn request_link(
@@ -243,6 +265,9 @@ const MAX_REQUEST_SIZE: u64 = 64 * 1024;
 /// Most links to and from the nodes that answer requests. Clients have two to four, and some two more for each of their
 /// other links for as long as it takes to authorise it.
 const REQUEST_LINKS_MAX: usize = 256;
+
+/// Most links to the coordinator of transactions. Clients have one, or one for each of their sessions.
+const COORDINATOR_LINKS_MAX: usize = 64;
 
 /// Longest address of a link, in bytes: two names of 256 characters, keywords, and a host in front of it all.
 const LONGEST_ADDRESS: usize = 2048;

@@ -18,6 +18,7 @@ use crate::front::amqp::event_hubs::burst::Burst;
 use crate::front::amqp::event_hubs::deliver::DeliverLink;
 use crate::front::amqp::event_hubs::publish::PublishLink;
 use crate::front::amqp::service_bus::{self, Held, HeldAttach, ReceiveLink, SendLink};
+pub(in crate::front::amqp) use crate::front::amqp::service_bus::{Enlisting, TransactionWork};
 
 /// What is at our end of a link.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) enum Node {
     Held(Box<HeldAttach>),
     Requests(RequestNode),
     Replies(Replies),
+    /// Opens transactions and ends them.
+    Coordinator,
 }
 
 /// Where answers go.
@@ -103,7 +106,7 @@ pub(crate) enum EndReason {
 impl Node {
     /// Whether the client sends here, and needs credit for it.
     pub(crate) const fn is_sender(&self) -> bool {
-        matches!(self, Self::Publish(_) | Self::Send(_) | Self::Requests(_))
+        matches!(self, Self::Publish(_) | Self::Send(_) | Self::Requests(_) | Self::Coordinator)
     }
 
     /// Whether it stores what the client sends here.
@@ -179,6 +182,29 @@ impl Node {
     ) {
         if let Self::Receive(link) = self {
             service_bus::settle(link.queue(), now, proposal, deliveries, answer);
+        }
+    }
+
+    /// The same within a transaction, whose work this is, if it can be.
+    pub(crate) fn settle_in(
+        &self,
+        work: Result<&mut TransactionWork, Error>,
+        proposal: &Proposal,
+        deliveries: &[(u32, Token)],
+        now: UnixTime,
+        mut answer: impl FnMut(OutcomeAnswer),
+    ) {
+        match (self, work) {
+            (Self::Receive(link), Ok(work)) => {
+                work.settle_deliveries(link.queue(), now, proposal, deliveries, answer);
+            }
+            (Self::Receive(_), Err(error)) if proposal.wants_answer => {
+                for (id, _) in deliveries {
+                    let state = DeliveryState::Rejected(Some(error.clone()));
+                    answer(OutcomeAnswer { first: *id, last: *id, state, commit: CommitNumber::DONE });
+                }
+            }
+            _ => {}
         }
     }
 
@@ -307,7 +333,7 @@ impl Node {
             Self::Publish(link) => link.is_deleted().then_some(EndReason::Deleted),
             Self::Receive(link) => link.end_reason().map(EndReason::Error),
             Self::Send(link) => link.is_deleted().then_some(EndReason::Deleted),
-            Self::Held(_) | Self::Requests(_) | Self::Replies(_) => None,
+            Self::Held(_) | Self::Requests(_) | Self::Replies(_) | Self::Coordinator => None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! request names, else to the reply link of the same session and node, and repeats the request's message id with its
 //! type.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,12 +12,12 @@ use access::token::TokenError;
 use access::{Right, VerificationError};
 use amqp::Connection;
 use amqp::message::{MessageView, Properties, encode};
-use amqp::performative::ErrorCondition;
+use amqp::performative::{Error, ErrorCondition};
 use amqp::{DecodeError, Value};
 
 use super::LinkEntry;
 use crate::front::amqp::event_hubs::management;
-use crate::front::amqp::service_bus::{self, LockedSession, ManagedEntity};
+use crate::front::amqp::service_bus::{self, LockedSession, ManagedEntity, TransactionWork};
 use crate::namespace::{AuthorizationError, Claims, Namespace};
 use partition_log::disk::CommitNumber;
 use queue_store::{Queue, SessionLock};
@@ -40,6 +41,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) connection: &'a Connection,
     /// The links of the connection: some requests are about what one of them has locked.
     pub(crate) links: &'a [Option<LinkEntry>],
+    /// The transaction that the request is part of, if it is.
+    pub(crate) transaction: Option<&'a mut TransactionWork>,
 }
 
 /// An answer, and where the client wants it.
@@ -132,6 +135,15 @@ impl Answer {
 }
 
 impl RequestNode {
+    /// Refuses a request without looking at what it asks for.
+    ///
+    /// # Errors
+    /// If the request cannot even be read.
+    pub(crate) fn refuse(&self, request: &[u8], error: Error) -> Result<Reply, DecodeError> {
+        let properties = MessageView::parse(request)?.properties()?.unwrap_or_default();
+        Ok(Answer::failed(400, error.condition, error.description).encode(self, &properties))
+    }
+
     /// Carries out a request.
     ///
     /// # Errors
@@ -143,15 +155,23 @@ impl RequestNode {
     ) -> Result<Answered, DecodeError> {
         let view = MessageView::parse(request)?;
         let properties = view.properties()?.unwrap_or_default();
-        let RequestContext { namespace, claims, now, connection, links } = context;
+        let RequestContext { namespace, claims, now, connection, links, transaction } = context;
         let session_lock =
             &|queue: &Arc<Queue>, session: LockedSession<'_>| held_session(links, connection, queue, session);
         let answer = match self {
+            Self::Cbs | Self::Management if transaction.is_some() => {
+                Answer::error(501, "A request to this node can't be part of a transaction.")
+            }
             Self::Cbs => put_token(namespace, claims, &view, now)?,
             Self::Management => management::answer(namespace, claims, &view, now)?,
-            Self::Entity(entity) => service_bus::Request { namespace, claims, entity, now, session_lock }
-                .answer(&view)
-                .unwrap_or_else(|error| Answer::error(400, format!("The request is malformed: {error}."))),
+            Self::Entity(entity) => {
+                let transaction = transaction.map(RefCell::new);
+                let request =
+                    service_bus::Request { namespace, claims, entity, now, session_lock, transaction };
+                request
+                    .answer(&view)
+                    .unwrap_or_else(|error| Answer::error(400, format!("The request is malformed: {error}.")))
+            }
         };
         let commit = Some(answer.commit).filter(|commit| !commit.is_done());
         let commit = commit.map(|commit| {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use access::Right;
+use amqp::Value;
 use amqp::connection::{LinkAcceptance, LinkId, SessionId};
 use amqp::performative::{Attach, Error, ErrorCondition, Role, SenderSettleMode};
 
@@ -61,7 +62,10 @@ impl EntityAdmission<'_> {
             return Ok(AdmittedEntity::Management(Arc::new(entity)));
         }
         match attach.role {
-            Role::Sender => self.sender(entity),
+            Role::Sender => match Self::destination(attach)? {
+                None => self.sender(entity, None),
+                Some(destination) => self.sender(self.entity(&destination)?, Some(address.name.to_owned())),
+            },
             Role::Receiver => match entity {
                 ManagedEntity::Topic(topic) => {
                     let text = format!(
@@ -76,7 +80,21 @@ impl EntityAdmission<'_> {
         }
     }
 
-    fn sender(self, entity: ManagedEntity) -> Result<AdmittedEntity, Error> {
+    /// Where messages go that are sent through another entity, if they do.
+    ///
+    /// # Errors
+    /// It is no address of a queue or a topic.
+    pub(crate) fn destination(attach: &Attach) -> Result<Option<EntityAddress<'_>>, Error> {
+        let Some(text) = attach.property(TRANSFER_DESTINATION).and_then(Value::as_text) else {
+            return Ok(None);
+        };
+        EntityAddress::parse(text).filter(|address| !address.is_management).map(Some).ok_or_else(|| {
+            let text = format!("'{text}' is not the address of a queue or a topic.");
+            Error::new(ErrorCondition::INVALID_FIELD, text)
+        })
+    }
+
+    fn sender(self, entity: ManagedEntity, via: Option<String>) -> Result<AdmittedEntity, Error> {
         let entity = match entity {
             ManagedEntity::Queue(queue) if queue.dead_letters().is_some() => Entity::Queue(queue),
             ManagedEntity::Topic(topic) => Entity::Topic(topic),
@@ -96,7 +114,7 @@ impl EntityAdmission<'_> {
             max_message_size: Some(self.namespace.largest_message()),
             ..LinkAcceptance::default()
         };
-        let link = SendLink::watching(entity, self.subscriber, self.link.index() as u64);
+        let link = SendLink::watching(entity, via, self.subscriber, self.link.index() as u64);
         Ok(AdmittedEntity::Send(link, acceptance))
     }
 
@@ -171,3 +189,6 @@ fn part_of(entity: ManagedEntity, part: Part) -> Option<ManagedEntity> {
     };
     part.cloned().map(ManagedEntity::Queue)
 }
+
+/// The link property that names where messages go which are sent through another entity.
+const TRANSFER_DESTINATION: &str = "com.microsoft:transfer-destination-address";

@@ -19,6 +19,8 @@ use units::recycled::emptied;
 #[derive(Debug)]
 pub(crate) struct SendLink {
     entity: Entity,
+    /// The entity that the client sends through, if it names one: in transactions it stands for the other.
+    via: Option<String>,
     /// Reports the end of the entity, where somebody wants to hear of it.
     _waiter: Option<Waiter>,
 }
@@ -36,21 +38,37 @@ struct Burst {
 
 impl SendLink {
     pub(crate) const fn new(entity: Entity) -> Self {
-        Self { entity, _waiter: None }
+        Self { entity, via: None, _waiter: None }
     }
 
-    /// The same, and `key` is reported to `subscriber` when the entity is deleted.
-    pub(crate) fn watching(entity: Entity, subscriber: &Arc<Subscriber>, key: u64) -> Self {
+    /// The same for what is sent through the entity `via`, if one is named; and `key` is reported to `subscriber` when the entity is
+    /// deleted.
+    pub(crate) fn watching(
+        entity: Entity,
+        via: Option<String>,
+        subscriber: &Arc<Subscriber>,
+        key: u64,
+    ) -> Self {
         let waiter = match &entity {
             Entity::Queue(queue) => queue.waiter(subscriber, key),
             Entity::Topic(topic) => topic.waiter(subscriber, key),
         };
-        Self { entity, _waiter: Some(waiter) }
+        Self { entity, via, _waiter: Some(waiter) }
     }
 
     /// Whether the entity was deleted.
     pub(crate) fn is_deleted(&self) -> bool {
         self.entity.is_deleted()
+    }
+
+    /// What it sends to.
+    pub(super) const fn entity(&self) -> &Entity {
+        &self.entity
+    }
+
+    /// The name of the entity that transactions take it for.
+    pub(super) fn transaction_entity(&self) -> &str {
+        self.via.as_deref().unwrap_or_else(|| self.entity.name())
     }
 
     /// The name of what it sends to.

@@ -4,6 +4,7 @@
 //!   sessions, some of which are answered much later.
 //! * `incoming` and `outgoing` convert messages; `enqueue` (transfers to store), `deliver` (store to transfers) and
 //!   `settle` (outcomes to store) are the hot paths.
+//! * `transaction` is what a client does in a transaction, until that is committed.
 //! * `management` answers requests about an entity.
 //! * `conditions` are the errors of the store in the words that clients know.
 //!
@@ -20,6 +21,7 @@ mod management;
 mod outgoing;
 mod sessions;
 mod settle;
+mod transaction;
 
 pub(in crate::front) use address::{EntityAddress, Part};
 pub(super) use attach::{AdmittedEntity, EntityAdmission};
@@ -29,3 +31,4 @@ pub(in crate::front) use enqueue::SendLink;
 pub(super) use management::{LockedSession, ManagedEntity, Request};
 pub(super) use sessions::{Held, HeldAttach};
 pub(super) use settle::{settle, unknown_delivery};
+pub(super) use transaction::{Enlisting, TransactionWork};

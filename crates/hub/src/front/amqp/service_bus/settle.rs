@@ -13,7 +13,7 @@
 
 use std::cell::RefCell;
 
-use amqp::codec::{Symbol, Value};
+use amqp::codec::{Symbol, Value, write};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
 use super::conditions;
@@ -70,7 +70,10 @@ thread_local! {
 
 /// Calls `each` for the runs of consecutive ids that have the same value, which is nearly always one of all.
 #[inline]
-fn each_run<T: Copy + PartialEq>(ids: impl Iterator<Item = (u32, T)>, mut each: impl FnMut(u32, u32, T)) {
+pub(super) fn each_run<T: Copy + PartialEq>(
+    ids: impl Iterator<Item = (u32, T)>,
+    mut each: impl FnMut(u32, u32, T),
+) {
     let mut growing: Option<(u32, u32, T)> = None;
     for (id, value) in ids {
         match &mut growing {
@@ -95,7 +98,7 @@ pub(crate) fn unknown_delivery() -> DeliveryState {
     )))
 }
 
-fn lock_lost(queue: &Queue) -> DeliveryState {
+pub(super) fn lock_lost(queue: &Queue) -> DeliveryState {
     conditions::rejected(&match queue.options().requires_session {
         true => QueueError::SessionLockLost,
         false => QueueError::MessageLockLost,
@@ -110,33 +113,81 @@ fn apply(
 ) -> Result<queue_store::Settled, QueueError> {
     match state {
         DeliveryState::Accepted => queue.settle(now, tokens, &Settlement::Complete),
-        DeliveryState::Released | DeliveryState::Received => queue.settle(now, tokens, &Settlement::Release),
-        DeliveryState::Modified { undeliverable_here, annotations, .. } => {
-            let properties = properties(annotations);
-            let settlement = match undeliverable_here {
-                true => Settlement::Defer { properties: &properties },
-                false => Settlement::Abandon { properties: &properties },
-            };
-            queue.settle(now, tokens, &settlement)
+        other => queue.settle(now, tokens, &Decision::of(other).settlement()),
+    }
+}
+
+/// What a receiver has decided about messages, in its own memory.
+#[derive(Debug)]
+pub(super) enum Decision {
+    Complete,
+    Release,
+    Abandon { properties: Vec<(String, Value)> },
+    Defer { properties: Vec<(String, Value)> },
+    DeadLetter { reason: Option<String>, description: Option<String>, properties: Vec<(String, Value)> },
+}
+
+impl Decision {
+    /// What an outcome means. One of a transaction means what it would mean without.
+    pub(super) fn of(outcome: &DeliveryState) -> Self {
+        match outcome {
+            DeliveryState::Accepted => Self::Complete,
+            DeliveryState::Released | DeliveryState::Received | DeliveryState::Declared(_) => Self::Release,
+            DeliveryState::Modified { undeliverable_here: true, annotations, .. } => {
+                Self::Defer { properties: properties(annotations) }
+            }
+            DeliveryState::Modified { annotations, .. } => {
+                Self::Abandon { properties: properties(annotations) }
+            }
+            DeliveryState::Rejected(error) => {
+                let info = error.as_ref().map_or(&[][..], |error| &error.info);
+                let mut properties = properties(info);
+                let mut take = |name: &str| {
+                    let at = properties.iter().position(|(found, _)| found == name)?;
+                    properties.remove(at).1.as_text().map(str::to_owned)
+                };
+                let (reason, description) = (take(REASON), take(DESCRIPTION));
+                Self::DeadLetter { reason, description, properties }
+            }
+            DeliveryState::Transactional { outcome, .. } => {
+                outcome.as_deref().map_or(Self::Release, Self::of)
+            }
         }
-        DeliveryState::Rejected(error) => {
-            let info = error.as_ref().map_or(&[][..], |error| &error.info);
-            let mut properties = properties(info);
-            let mut take = |name: &str| {
-                let at = properties.iter().position(|(found, _)| found == name)?;
-                properties.remove(at).1.as_text().map(str::to_owned)
-            };
-            let (reason, description) = (take(REASON), take(DESCRIPTION));
-            queue.settle(
-                now,
-                tokens,
-                &Settlement::DeadLetter {
-                    reason: reason.as_deref(),
-                    description: description.as_deref(),
-                    properties: &properties,
-                },
-            )
+    }
+
+    /// The same as the store takes it.
+    pub(super) fn settlement(&self) -> Settlement<'_> {
+        match self {
+            Self::Complete => Settlement::Complete,
+            Self::Release => Settlement::Release,
+            Self::Abandon { properties } => Settlement::Abandon { properties },
+            Self::Defer { properties } => Settlement::Defer { properties },
+            Self::DeadLetter { reason, description, properties } => Settlement::DeadLetter {
+                reason: reason.as_deref(),
+                description: description.as_deref(),
+                properties,
+            },
         }
+    }
+
+    /// About how many bytes it holds.
+    pub(super) fn bytes(&self) -> usize {
+        let properties = match self {
+            Self::Complete | Self::Release => return 0,
+            Self::Abandon { properties }
+            | Self::Defer { properties }
+            | Self::DeadLetter { properties, .. } => properties,
+        };
+        let mut encoded = Vec::new();
+        for (name, value) in properties {
+            write::string(&mut encoded, name);
+            write::value(&mut encoded, value);
+        }
+        let texts = match self {
+            Self::DeadLetter { reason, description, .. } => [reason, description],
+            _ => [&None, &None],
+        };
+        encoded.len() + texts.iter().filter_map(|text| text.as_ref().map(String::len)).sum::<usize>()
     }
 }
 
@@ -146,7 +197,7 @@ fn properties(annotations: &[(Symbol, Value)]) -> Vec<(String, Value)> {
 }
 
 /// Clients compare the kind of outcome, and take any error in it for a failure.
-fn answer_to(state: &DeliveryState) -> DeliveryState {
+pub(super) fn answer_to(state: &DeliveryState) -> DeliveryState {
     match state {
         DeliveryState::Accepted => DeliveryState::Accepted,
         DeliveryState::Rejected(_) => DeliveryState::Rejected(None),
@@ -155,7 +206,13 @@ fn answer_to(state: &DeliveryState) -> DeliveryState {
             undeliverable_here: *undeliverable_here,
             annotations: Vec::new(),
         },
-        DeliveryState::Released | DeliveryState::Received => DeliveryState::Released,
+        DeliveryState::Released | DeliveryState::Received | DeliveryState::Declared(_) => {
+            DeliveryState::Released
+        }
+        DeliveryState::Transactional { transaction, outcome } => DeliveryState::Transactional {
+            transaction: *transaction,
+            outcome: outcome.as_deref().map(answer_to).map(Box::new),
+        },
     }
 }
 

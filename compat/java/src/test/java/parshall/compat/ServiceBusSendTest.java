@@ -162,14 +162,6 @@ class ServiceBusSendTest {
     }
 
     @Test
-    void a_transaction_is_refused_at_once() {
-        try (ServiceBusSenderClient sender = shared.client().sender().queueName(shared.unusedQueue()).buildClient()) {
-            assertThrows(RuntimeException.class, sender::createTransaction);
-            sender.sendMessage(new ServiceBusMessage("without one"));
-        }
-    }
-
-    @Test
     void a_queue_that_is_not_there_is_an_error_at_once() {
         try (ServiceBusSenderClient sender = shared.client().sender().queueName("nowhere").buildClient()) {
             ServiceBusException error =

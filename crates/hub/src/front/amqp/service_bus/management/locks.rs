@@ -2,10 +2,10 @@
 
 use amqp::Value;
 
-use super::super::settle::{DESCRIPTION, REASON};
+use super::super::settle::{DESCRIPTION, Decision, REASON};
 use super::arguments::{Arguments, invalid};
-use super::{Outcome, Request, done, refusal, single};
-use queue_store::{QueueError, Settlement};
+use super::{Answer, Outcome, Request, done, refusal, single};
+use queue_store::{Queue, QueueError};
 
 impl Request<'_> {
     pub(super) fn renew_locks(&self, arguments: &Arguments) -> Outcome {
@@ -17,7 +17,7 @@ impl Request<'_> {
             .map(|until| until.map(|until| Value::Timestamp(until.milliseconds())))
             .collect();
         let expirations = expirations.map_err(|error| refusal(&error))?;
-        Ok(super::Answer::granted(200, single("expirations", Value::Array(expirations))))
+        Ok(Answer::granted(200, single("expirations", Value::Array(expirations))))
     }
 
     pub(super) fn update_disposition(&self, arguments: &Arguments) -> Outcome {
@@ -32,14 +32,14 @@ impl Request<'_> {
         let named = (take(REASON), take(DESCRIPTION));
         let reason = arguments.optional_text("deadletter-reason")?;
         let description = arguments.optional_text("deadletter-description")?;
-        let settlement = match arguments.text("disposition-status")? {
-            "completed" => Settlement::Complete,
-            "abandoned" => Settlement::Abandon { properties: &properties },
-            "defered" | "deferred" => Settlement::Defer { properties: &properties },
-            "suspended" => Settlement::DeadLetter {
-                reason: reason.or(named.0.as_deref()),
-                description: description.or(named.1.as_deref()),
-                properties: &properties,
+        let decision = match arguments.text("disposition-status")? {
+            "completed" => Decision::Complete,
+            "abandoned" => Decision::Abandon { properties },
+            "defered" | "deferred" => Decision::Defer { properties },
+            "suspended" => Decision::DeadLetter {
+                reason: reason.map(str::to_owned).or(named.0),
+                description: description.map(str::to_owned).or(named.1),
+                properties,
             },
             other => {
                 return Err(invalid(format!(
@@ -47,14 +47,29 @@ impl Request<'_> {
                 )));
             }
         };
-        let settled =
-            queue.settle(self.unix_time(), &tokens, &settlement).map_err(|error| refusal(&error))?;
+        if let Some(work) = &self.transaction {
+            let lost = work
+                .borrow_mut()
+                .settle(queue, self.unix_time(), decision, &tokens)
+                .map_err(|error| Answer::failed(400, error.condition, error.description))?;
+            return match lost.is_empty() {
+                true => Ok(done()),
+                false => Err(lock_lost(queue)),
+            };
+        }
+        let settled = queue
+            .settle(self.unix_time(), &tokens, &decision.settlement())
+            .map_err(|error| refusal(&error))?;
         if settled.refused.is_empty() {
             return Ok(done().after(settled.commit));
         }
-        Err(refusal(&match queue.options().requires_session {
-            true => QueueError::SessionLockLost,
-            false => QueueError::MessageLockLost,
-        }))
+        Err(lock_lost(queue))
     }
+}
+
+fn lock_lost(queue: &Queue) -> Answer {
+    refusal(&match queue.options().requires_session {
+        true => QueueError::SessionLockLost,
+        false => QueueError::MessageLockLost,
+    })
 }

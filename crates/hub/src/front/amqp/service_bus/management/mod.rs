@@ -19,6 +19,7 @@ mod rules;
 mod scheduling;
 mod sessions;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -28,6 +29,7 @@ use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
 use super::conditions;
+use super::transaction::TransactionWork;
 use crate::front::amqp::links::requests::{Answer, claims_required, text_property};
 use crate::namespace::{Claims, Namespace};
 use arguments::Arguments;
@@ -50,6 +52,8 @@ pub(crate) struct Request<'a> {
     pub(crate) now: SystemTime,
     /// The lock of a session that a link of the connection holds.
     pub(crate) session_lock: SessionLocks<'a>,
+    /// The transaction that the request is part of, if it is.
+    pub(crate) transaction: Option<RefCell<&'a mut TransactionWork>>,
 }
 
 /// Finds the lock of a session of a queue.
@@ -108,6 +112,10 @@ impl Request<'_> {
         let arguments = Arguments::new(message.value()?.unwrap_or(Value::Null));
         let operation = operation.strip_prefix("com.microsoft:").unwrap_or(&operation);
         let result = match operation {
+            other if self.transaction.is_some() && other != "update-disposition" => {
+                let text = format!("The operation '{other}' can't be part of a transaction.");
+                Err(Answer::failed(501, ErrorCondition::NOT_IMPLEMENTED, text))
+            }
             "renew-lock" => self.renew_locks(&arguments),
             "update-disposition" => self.update_disposition(&arguments),
             "peek-message" => self.peek(&arguments),

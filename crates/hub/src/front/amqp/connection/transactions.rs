@@ -1,0 +1,258 @@
+//! The transactions of a connection: opened and ended at the coordinator, and what comes in between.
+//!
+//! A transaction belongs to the link on which it was declared, and is rolled back when that ends. Its time begins with its first
+//! operation, as in the service; one that takes too long is rolled back, and whoever ends it is told so.
+
+use std::collections::BTreeMap;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::Context;
+use std::time::Duration;
+
+use amqp::connection::{Deliveries, Delivery, LinkId, SessionId};
+use amqp::performative::{DeliveryState, Error, ErrorCondition};
+use amqp::{CoordinatorRequest, TransactionId};
+use tokio::time::{Instant, Sleep};
+
+use super::shaped::Told;
+use super::{ConnectionTask, tell, top_up_credit};
+use crate::front::amqp::conditions::rejected;
+use crate::front::amqp::links::LinkEntry;
+use crate::front::amqp::links::node::{Enlisting, Node, TransactionWork};
+use crate::front::pending::Until;
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
+
+/// The transactions that are open.
+#[derive(Debug, Default)]
+pub(super) struct Transactions {
+    open: BTreeMap<u64, OpenTransaction>,
+    last: u64,
+    /// When the next one has taken too long.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug)]
+struct OpenTransaction {
+    /// The link on which it was declared, and its session.
+    coordinator: LinkId,
+    session: SessionId,
+    /// When it will have taken too long; nothing before its first operation.
+    deadline: Option<Instant>,
+    /// What is to be done; nothing if it has taken too long.
+    work: Option<TransactionWork>,
+}
+
+impl Transactions {
+    /// The work of an open transaction, and whether `session` is that of its coordinator. The first operation starts its time.
+    fn work_of(
+        &mut self,
+        id: TransactionId,
+        session: SessionId,
+    ) -> Result<(&mut TransactionWork, Enlisting), Error> {
+        let held: usize = self.open.values().filter_map(|open| Some(open.work.as_ref()?.bytes())).sum();
+        let open = number_of(id).and_then(|number| self.open.get_mut(&number)).ok_or_else(unknown)?;
+        let work = open.work.as_mut().ok_or_else(timed_out)?;
+        if held > BYTES_MAX {
+            let text = "The transactions of the connection hold too many bytes; commit or roll back some.";
+            return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
+        }
+        let deadline = *open.deadline.get_or_insert_with(|| Instant::now() + TIME_MAX);
+        if self.deadline.as_ref().is_none_or(|sleep| deadline < sleep.deadline()) {
+            self.deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
+        }
+        let enlisting = match open.session == session {
+            true => Enlisting::InItsSession,
+            false => Enlisting::FromAnother,
+        };
+        Ok((work, enlisting))
+    }
+
+    /// Rolls back what was declared on a link.
+    pub(super) fn forget_link(&mut self, link: LinkId) {
+        self.open.retain(|_, open| open.coordinator != link);
+    }
+
+    /// Rolls back what was declared in a session.
+    pub(super) fn forget_session(&mut self, session: SessionId) {
+        self.open.retain(|_, open| open.session != session);
+    }
+
+    fn declare(&mut self, coordinator: LinkId, session: SessionId) -> Result<TransactionId, Error> {
+        if self.open.len() >= OPEN_MAX {
+            let text = format!("The connection has {OPEN_MAX} open transactions already.");
+            return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
+        }
+        self.last += 1;
+        let work = Some(TransactionWork::default());
+        self.open.insert(self.last, OpenTransaction { coordinator, session, deadline: None, work });
+        TransactionId::new(&self.last.to_be_bytes()).ok_or_else(unknown)
+    }
+
+    /// Ends a transaction, whose work this is.
+    fn discharge(&mut self, id: TransactionId) -> Result<TransactionWork, Error> {
+        let open = number_of(id).and_then(|number| self.open.remove(&number)).ok_or_else(unknown)?;
+        open.work.ok_or_else(timed_out)
+    }
+}
+
+impl ConnectionTask {
+    /// What is asked of the coordinator.
+    pub(super) fn on_coordinator_request(
+        &mut self,
+        delivery: &Delivery,
+        message: &[u8],
+        now: UnixTime,
+        answer_at: Option<Instant>,
+    ) {
+        // The outcomes that came before belong to what is ended here.
+        self.settle_gathered();
+        let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
+            return;
+        };
+        let told = match CoordinatorRequest::decode(message) {
+            Err(error) => {
+                let text = format!("The request is neither declare nor discharge: {error}.");
+                Told::now(rejected(ErrorCondition::DECODE_ERROR, text))
+            }
+            Ok(CoordinatorRequest::Declare { is_global: true }) => {
+                Told::now(rejected(ErrorCondition::NOT_IMPLEMENTED, "There are no global transactions."))
+            }
+            Ok(CoordinatorRequest::Declare { is_global: false }) => {
+                Told::now(match self.transactions.declare(entry.id, entry.session) {
+                    Ok(id) => DeliveryState::Declared(id),
+                    Err(error) => DeliveryState::Rejected(Some(error)),
+                })
+            }
+            Ok(CoordinatorRequest::Discharge { transaction, fail }) => {
+                let discharged = self.transactions.discharge(transaction);
+                let committed = discharged.and_then(|work| match fail {
+                    false => work.commit(self.namespace.queues(), now),
+                    true => Ok(CommitNumber::DONE),
+                });
+                match committed {
+                    Ok(commit) => {
+                        let until = Until { commit, instant: None };
+                        Told { state: DeliveryState::Accepted, until }
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "a transaction is rolled back");
+                        Told::now(DeliveryState::Rejected(Some(error)))
+                    }
+                }
+            }
+        };
+        let ready_at = self.shaper.as_mut().and_then(|shaper| shaper.request(None));
+        let connection = self.driver.connection();
+        if !delivery.settled {
+            let told = told.not_before(answer_at.max(ready_at));
+            tell(connection, &mut self.pending, entry, delivery.id, told);
+        }
+        top_up_credit(connection, entry);
+    }
+
+    /// A message that is part of a transaction.
+    pub(super) fn on_transactional(
+        &mut self,
+        deliveries: &Deliveries,
+        delivery: &Delivery,
+        transaction: TransactionId,
+        now: std::time::SystemTime,
+        answer_at: Option<Instant>,
+    ) {
+        let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
+            return;
+        };
+        let message = deliveries.message(delivery);
+        let taken = match &entry.node {
+            Node::Send(link) => match self.transactions.work_of(transaction, entry.session) {
+                Ok((work, enlisting)) => work.send(link, enlisting, delivery.format, message),
+                Err(error) => Err(DeliveryState::Rejected(Some(error))),
+            },
+            // Whether it is known shows when it is carried out.
+            Node::Requests(_) => Ok(()),
+            _ => Err(rejected(
+                ErrorCondition::NOT_IMPLEMENTED,
+                "Only queues, topics and subscriptions take part in transactions.",
+            )),
+        };
+        let accepted =
+            DeliveryState::Transactional { transaction, outcome: Some(Box::new(DeliveryState::Accepted)) };
+        let state = match (taken, &entry.node) {
+            (Ok(()), Node::Requests(_)) => DeliveryState::Accepted,
+            (Ok(()), _) => accepted,
+            (Err(refusal), _) => refusal,
+        };
+        let ready_at = match (&mut self.shaper, &entry.node) {
+            (Some(shaper), Node::Send(link)) => shaper.request(Some(link.entity_name())),
+            _ => None,
+        };
+        let connection = self.driver.connection();
+        if !delivery.settled {
+            let told = Told::now(state).not_before(answer_at.max(ready_at));
+            tell(connection, &mut self.pending, entry, delivery.id, told);
+        }
+        top_up_credit(connection, entry);
+        if let Some(node) = entry.node.requests().cloned() {
+            let session = entry.session;
+            self.settle_gathered();
+            self.on_request(&node, session, message, now, Some(transaction));
+        }
+    }
+
+    /// The work of the transaction that an operation in `session` is part of.
+    pub(super) fn transaction_work(
+        transactions: &mut Transactions,
+        transaction: TransactionId,
+        session: SessionId,
+    ) -> Result<&mut TransactionWork, Error> {
+        transactions.work_of(transaction, session).map(|(work, _)| work)
+    }
+
+    /// Rolls back the transactions that have taken too long.
+    pub(super) fn check_transactions(&mut self, cx: &mut Context<'_>) {
+        while let Some(sleep) = &mut self.transactions.deadline
+            && sleep.as_mut().poll(cx).is_ready()
+        {
+            let now = sleep.deadline();
+            let mut next: Option<Instant> = None;
+            for open in self.transactions.open.values_mut().filter(|open| open.work.is_some()) {
+                match open.deadline {
+                    Some(deadline) if deadline <= now => open.work = None,
+                    Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
+                    None => {}
+                }
+            }
+            self.transactions.deadline = next.map(|next| Box::pin(tokio::time::sleep_until(next)));
+        }
+    }
+}
+
+/// Whether a link is where transactions are declared.
+pub(super) const fn is_coordinator(entry: &LinkEntry) -> bool {
+    matches!(entry.node, Node::Coordinator)
+}
+
+fn number_of(id: TransactionId) -> Option<u64> {
+    id.as_bytes().try_into().ok().map(u64::from_be_bytes)
+}
+
+/// In the service's words.
+fn unknown() -> Error {
+    let text = "Transaction hasn't been declared yet, or has already been discharged.";
+    Error::new(ErrorCondition::TRANSACTION_UNKNOWN_ID, text)
+}
+
+fn timed_out() -> Error {
+    let text = format!("The transaction was rolled back: it was open for more than {TIME_MAX:?}.");
+    Error::new(ErrorCondition::TRANSACTION_TIMEOUT, text)
+}
+
+/// How long a transaction may take from its first operation on, as in the service.
+const TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Transactions that a connection may have open at a time.
+const OPEN_MAX: usize = 256;
+
+/// What they may hold together, in bytes, before something is added: as much as the longest can commit.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
