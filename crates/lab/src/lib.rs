@@ -6,7 +6,7 @@
 //!                         │        └ record, verify: when it arrived, and whether all of it did; statistics: what that proves
 //!                         └ limits, probe: what a role may use of the machine, and what it used
 //! studies: what belongs to single studies, their columns and findings
-//! live: a run as monitoring sees it while it goes on
+//! live: a run as monitoring and people see it while it goes on
 //! self_check: whether the lab finds damage and pauses that are known
 //! ```
 //!

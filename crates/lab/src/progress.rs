@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::figure;
 use crate::results::Role;
 
 /// Where a run is and what it sees at this moment. A figure that does not exist in the phase is `None`.
@@ -45,6 +46,44 @@ pub struct Progress {
     pub events: EventTotals,
     /// CPU and memory of the processes that run.
     pub roles: BTreeMap<Role, RoleProgress>,
+}
+
+impl Progress {
+    /// Where the run is: `[2/4] fan_out=32, trial 1 of 3: measuring`. Without control characters.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        let trial = match (self.trials, self.tried_per_s) {
+            (0, Some(rate)) => {
+                let remaining = self.least_remaining.filter(|remaining| *remaining > 0);
+                let remaining =
+                    remaining.map_or_else(String::new, |least| format!(", at least {least} more"));
+                format!(", probe {} at {}/s{remaining}", self.trial, figure::rate(rate))
+            }
+            (_, Some(rate)) => format!(", latency at {}/s", figure::rate(rate)),
+            (0 | 1, None) => String::new(),
+            (trials, None) => format!(", trial {} of {trials}", self.trial),
+        };
+        // Names come from users: nothing in them may move the cursor.
+        let case = self.case.replace(char::is_control, " ");
+        format!("[{}/{}] {case}{trial}: {}", self.case_number, self.cases, self.phase)
+    }
+
+    /// How long the phase has lasted, and how long it will if that is known: `15 s of 60 s`.
+    #[must_use]
+    pub fn clock(&self) -> String {
+        let elapsed = self.phase_elapsed.as_secs();
+        match self.phase_length {
+            Some(length) => format!("{elapsed} s of {} s", length.as_secs_f64().ceil()),
+            None => format!("{elapsed} s"),
+        }
+    }
+
+    /// How much of the phase is over, from 0 to 1; `None` if its length is not known.
+    #[must_use]
+    pub fn share_done(&self) -> Option<f64> {
+        let length = self.phase_length.filter(|length| !length.is_zero())?;
+        Some((self.phase_elapsed.as_secs_f64() / length.as_secs_f64()).clamp(0.0, 1.0))
+    }
 }
 
 /// Events of a trial since its processes started.

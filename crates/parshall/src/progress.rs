@@ -87,7 +87,7 @@ fn write_lines(snapshots: &Receiver<Progress>, output: &mut impl Write) {
         let present = Some((snapshot.case_number, snapshot.trial, snapshot.phase));
         if phase != present {
             phase = present;
-            tracing::debug!("{}", place(&snapshot));
+            tracing::debug!("{}", snapshot.heading());
         }
         if let Some(line) = log.line(&snapshot, Instant::now()) {
             // Whoever closed standard error does not want to be told.
@@ -110,7 +110,7 @@ impl ProgressLog {
             return None;
         }
         self.last = Some((case, now));
-        let parts = [place(progress), clock(progress), rates(progress), roles(progress)];
+        let parts = [progress.heading(), progress.clock(), rates(progress), roles(progress)];
         let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Some(parts.join("  "))
     }
@@ -122,10 +122,10 @@ fn picture(progress: &Progress, width: usize, colours: bool) -> Vec<String> {
         true if !text.is_empty() => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
         _ => text,
     };
-    let heading = cut(&place(progress), width);
+    let heading = cut(&progress.heading(), width);
     let room = width.saturating_sub(heading.chars().count() + 2);
-    let mut timing = clock(progress);
-    if let Some(share) = share_done(progress) {
+    let mut timing = progress.clock();
+    if let Some(share) = progress.share_done() {
         let with_bar = format!("{} {timing}", gauge(share));
         if with_bar.chars().count() <= room {
             timing = with_bar;
@@ -136,37 +136,6 @@ fn picture(progress: &Progress, width: usize, colours: bool) -> Vec<String> {
     let details = details.into_iter().filter(|line| !line.is_empty());
     let details = details.map(|line| cut(&format!("  {line}"), width));
     [format!("{}  {}", paint("1", heading), paint("36", timing))].into_iter().chain(details).collect()
-}
-
-/// Where the run is: `[2/4] fan_out=32, trial 1 of 3: measuring`.
-fn place(progress: &Progress) -> String {
-    let trial = match (progress.trials, progress.tried_per_s) {
-        (0, Some(rate)) => {
-            let remaining = progress.least_remaining.filter(|remaining| *remaining > 0);
-            let remaining = remaining.map_or_else(String::new, |least| format!(", at least {least} more"));
-            format!(", probe {} at {}/s{remaining}", progress.trial, figure::rate(rate))
-        }
-        (_, Some(rate)) => format!(", latency at {}/s", figure::rate(rate)),
-        (0 | 1, None) => String::new(),
-        (trials, None) => format!(", trial {} of {trials}", progress.trial),
-    };
-    // Names come from users: nothing in them may move the cursor.
-    let case = progress.case.replace(char::is_control, " ");
-    format!("[{}/{}] {case}{trial}: {}", progress.case_number, progress.cases, progress.phase)
-}
-
-/// How long the phase has lasted, and how long it will.
-fn clock(progress: &Progress) -> String {
-    let elapsed = progress.phase_elapsed.as_secs();
-    match progress.phase_length {
-        Some(length) => format!("{elapsed} s of {} s", length.as_secs_f64().ceil()),
-        None => format!("{elapsed} s"),
-    }
-}
-
-fn share_done(progress: &Progress) -> Option<f64> {
-    let length = progress.phase_length.filter(|length| !length.is_zero())?;
-    Some((progress.phase_elapsed.as_secs_f64() / length.as_secs_f64()).clamp(0.0, 1.0))
 }
 
 /// A bar of [`GAUGE`] characters.
@@ -279,11 +248,11 @@ mod tests {
             least_remaining: Some(least_remaining),
             ..measuring(1)
         };
-        let first = place(&probe(2, 6));
+        let first = probe(2, 6).heading();
         assert_eq!(first, "[2/4] fan_out=32, probe 2 at 20,000/s, at least 6 more: measuring");
-        assert_eq!(place(&probe(9, 0)), "[2/4] fan_out=32, probe 9 at 20,000/s: measuring");
+        assert_eq!(probe(9, 0).heading(), "[2/4] fan_out=32, probe 9 at 20,000/s: measuring");
         let paced = Progress { trial: 4, trials: 4, tried_per_s: Some(1_000.0), ..measuring(1) };
-        assert_eq!(place(&paced), "[2/4] fan_out=32, latency at 1,000/s: measuring");
+        assert_eq!(paced.heading(), "[2/4] fan_out=32, latency at 1,000/s: measuring");
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use lab::limits::Limiter;
-use lab::live::LiveMetrics;
+use lab::live::{LiveMetrics, LivePage, LivePageParts};
 use lab::progress::{Observer, Observers};
 use lab::report::{
     Colour, FolderError, JsonReport, MarkdownReport, Report as _, ReportError, ResultsFolder, TableReport,
 };
-use lab::results::RunIdentity;
+use lab::results::{Noun, RunIdentity};
 use lab::roles::process::ProcessLauncher;
 use lab::run::{RunOptions, RunOutcome};
 use lab::scenario::{Case, Prices, Scenario};
@@ -60,6 +60,12 @@ pub(crate) struct RunArguments {
     /// Example: --metrics 127.0.0.1:9465
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, help_heading = "Monitoring")]
     pub(crate) metrics: Option<SocketAddr>,
+
+    /// The address for a page with the charts of the run while it goes on; port 0 picks a free port [default: none]
+    ///
+    /// Example: --live 127.0.0.1:5401
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, help_heading = "Monitoring")]
+    pub(crate) live: Option<SocketAddr>,
 
     /// What is printed on standard output
     ///
@@ -146,7 +152,19 @@ async fn measure(
     if let Some(address) = arguments.metrics {
         serve_metrics(&live, address)?;
     }
+    let page = LivePage::of(LivePageParts {
+        scenario: scenario.name().to_owned(),
+        description: scenario.description().to_owned(),
+        noun: cases.first().map_or(Noun::Events, |case| case.parameters.topology().noun()),
+        report: options.folder.report_path(),
+    });
+    if let Some(address) = arguments.live {
+        serve_page(&page, address)?;
+    }
     let mut observers: Vec<&dyn Observer> = vec![&display];
+    if arguments.live.is_some() {
+        observers.push(&page);
+    }
     // Relays tell their metrics only if somebody wants to see them.
     if arguments.metrics.is_some() || telemetry.exports_metrics() {
         observers.push(&live);
@@ -164,6 +182,16 @@ fn serve_metrics(live: &LiveMetrics, address: SocketAddr) -> Result<(), CommandE
         advice: listening::advice(&error, address, "--metrics "),
     })?;
     tracing::info!("metrics at http://{address}/metrics");
+    Ok(())
+}
+
+/// Serves the live page of the run, and says where.
+fn serve_page(page: &LivePage, address: SocketAddr) -> Result<(), CommandError> {
+    let address = page.serve(address).map_err(|error| CommandError::Listen {
+        message: format!("the live page can't be served on {address}: {error}"),
+        advice: listening::advice(&error, address, "--live "),
+    })?;
+    tracing::info!("live page at http://{address}/");
     Ok(())
 }
 

@@ -22,6 +22,7 @@ pub use csv::CsvReport;
 pub use folder::{FolderError, ResultsFolder, results_file};
 pub(crate) use folder::{create_directories, create_file};
 pub use html::HtmlReport;
+pub(crate) use html::course_so_far;
 pub use json::JsonReport;
 pub use markdown::MarkdownReport;
 pub use table::{Colour, TableReport};

@@ -45,7 +45,8 @@ impl Page {
     }
 
     /// Content of a media type, with the status 200.
-    pub(crate) fn of(content_type: &'static str, text: impl Into<Bytes>) -> Self {
+    #[must_use]
+    pub fn of(content_type: &'static str, text: impl Into<Bytes>) -> Self {
         Self { status: StatusCode::OK, content_type, text: text.into() }
     }
 

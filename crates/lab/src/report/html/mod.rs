@@ -9,6 +9,7 @@
 
 mod bar_chart;
 mod case_section;
+mod course;
 mod drawing;
 mod grid;
 mod line_chart;
@@ -23,6 +24,7 @@ mod stage_sum;
 use askama::Template;
 
 use self::case_section::CaseSection;
+pub(crate) use self::course::course_so_far;
 use self::grid::Grid;
 use self::overview::Card;
 use super::verdict::{Remark, Verdict, footnotes, remarks};

@@ -1,4 +1,4 @@
-//! A run as its operator's monitoring sees it while it goes on: `/metrics`, `/live` and `/ready` of the lab.
+//! A run as its operator's monitoring sees it: `/metrics`, `/live` and `/ready` of the lab.
 //!
 //! What the lab itself knows has names of its own, `parshall_lab_…`. Beside it stand the metrics of the relays that are being
 //! measured, under the names that every relay has, each with the number of its instance as the label `relay`; so dashboards
@@ -19,6 +19,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 use telemetry::MetricsPage;
 
+use super::CONNECTIONS_MAX;
 use crate::progress::{Observer, Phase, Progress};
 
 /// An observer that serves what it sees. Clones share it.
@@ -199,9 +200,6 @@ impl Collector for Shown {
 
 /// The end of a text of OpenMetrics.
 const END: &str = "# EOF\n";
-
-/// Connections at once; a new one takes the place of the oldest.
-const CONNECTIONS_MAX: u64 = 32;
 
 #[cfg(test)]
 mod tests {
