@@ -89,6 +89,7 @@ const VIEWS = [
   ["options", "#/queue/jobs/options", (page) => page.getByText("lock duration")],
   ["topic", "#/topic/news", (page) => page.getByRole("main").getByRole("link", { name: "urgent" })],
   ["rules", `#/queue/${encoded("news/Subscriptions/urgent")}/rules`, (page) => page.getByText("The sample matches.")],
+  ["profile", "#/profile", (page) => page.getByRole("heading", { name: "Service profile" })],
   ["clients", "#/clients", (page) => page.getByRole("heading", { name: "Clients" })],
 ];
 
@@ -296,6 +297,29 @@ test("a rule is tried on a sample and on a waiting message, made and removed", a
   await row.getByRole("button", { name: "Remove" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
   await row.waitFor({ state: "detached" });
+  await page.done();
+});
+
+test("a profile is switched while clients are at work", async () => {
+  const page = await open("#/profile");
+  const keys = page.getByRole("textbox", { name: "Profile" });
+  const apply = page.getByRole("button", { name: "Apply" });
+  await page.getByRole("button", { name: "Sends fail" }).click();
+  assert.match(await keys.inputValue(), /"send_ratio": 0.05/);
+  await keys.fill('{"failures": {"send_ratio": 1}}');
+  await apply.click();
+  await page.getByText("A profile shapes the service.").waitFor();
+  await assert.rejects(service.sendBatch("audit", ["refused"]), /^Error: 5/);
+  await page.locator("dl div", { hasText: "sends failed" }).locator("dd", { hasText: /^[1-9]/ }).waitFor();
+  await picture(page, "profile-wide-light");
+  await keys.fill('{"failures": {"send_ratio": 2}}');
+  await apply.click();
+  await page.locator(".verdict.wrong").waitFor();
+  await page.getByRole("button", { name: "Off" }).click();
+  await apply.click();
+  await page.getByText("No profile").waitFor();
+  await service.sendBatch("audit", ["taken"]);
+  page.problems = page.problems.filter((problem) => !problem.includes("400"));
   await page.done();
 });
 

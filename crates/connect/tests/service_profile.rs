@@ -27,8 +27,7 @@ async fn serve(profile: ProfileConfig) -> (Service, EventHubsOptions) {
 }
 
 fn counters(service: &Service) -> ProfileCounterValues {
-    let profile = service.namespace().profile();
-    profile.expect("the service has a profile").counters()
+    service.namespace().profile().counters().expect("the service has a profile")
 }
 
 fn stored_events(service: &Service) -> u64 {

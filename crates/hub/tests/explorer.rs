@@ -250,3 +250,28 @@ async fn messages_are_removed_and_purged() {
     assert_eq!(get(address, "/api/queue?entity=jobs").await["queue"]["active"], json!(0));
     service.stop().await;
 }
+
+#[tokio::test]
+async fn a_profile_takes_the_place_of_another_and_a_wrong_one_does_not() {
+    let (service, address) = start().await;
+    assert_eq!(get(address, "/api/profile").await["is_on"], json!(false));
+    let slow = json!({"profile": {"round_trip": "2 ms", "failures": {"send_ratio": 0.5}}});
+    let (status, found) = post(address, "/api/profile", &slow).await;
+    assert_eq!((status, &found["is_on"]), (200, &json!(true)));
+    assert_eq!(found["profile"]["round_trip"], json!("2 ms"));
+    assert_eq!(found["counters"][0], json!(["sends throttled", 0]));
+    assert_eq!(get(address, "/api/overview").await["shaped"], json!(true));
+    for (wrong, said) in [
+        (json!({"profile": {"throughput_units": 0}}), "profile.throughput_units: no event would ever pass"),
+        (json!({"profile": {"round_trips": "2 ms"}}), "unknown field `round_trips`"),
+        (json!({"profile": {"failures": {"send_ratio": 2}}}), "a ratio is a number from 0 to 1"),
+    ] {
+        let (status, refusal) = post(address, "/api/profile", &wrong).await;
+        let error = refusal["error"].as_str().unwrap();
+        assert!(status == 400 && error.contains(said), "{wrong}: {error}");
+    }
+    assert_eq!(get(address, "/api/profile").await["profile"], found["profile"]);
+    let off = post(address, "/api/profile", &json!({"profile": {}})).await.1;
+    assert_eq!((&off["is_on"], &off["counters"]), (&json!(false), &found["counters"]));
+    service.stop().await;
+}

@@ -23,8 +23,8 @@ impl Collector for NamespaceMetrics {
         let mut metrics = MetricsWriter::new(encoder);
         partitions(&namespace.hubs(), &mut metrics)?;
         queue_metrics::encode(namespace.queues(), &mut metrics)?;
-        if let Some(profile) = namespace.profile() {
-            profile_figures(&profile.counters(), &mut metrics)?;
+        if let Some(profile) = namespace.profile().counters() {
+            profile_figures(&profile, &mut metrics)?;
         }
         if let Some(storage) = namespace.storage_counters() {
             storage_figures(&storage, &mut metrics)?;

@@ -44,7 +44,7 @@ pub use watchers::{Watch, Watchers};
 use crate::clock::ServiceClock;
 use crate::counters::CounterValues;
 use crate::identity::{DevelopmentIssuer, Identity};
-use crate::profile::ServiceProfile;
+use crate::profile::ProfileSwitch;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
 use facts::Facts;
@@ -81,7 +81,7 @@ pub struct Namespace {
     /// What brings events to the disk, if anything does.
     committer: Option<Arc<Committer>>,
     idle_timeout: Duration,
-    profile: Option<Arc<ServiceProfile>>,
+    profile: Arc<ProfileSwitch>,
     creates_topics: bool,
     clock: Arc<ServiceClock>,
     created_at: UnixTime,
@@ -125,7 +125,7 @@ impl Namespace {
         let rules = rules(config)?;
         let account = config.blob.check()?;
         let identity = Identity::new(&config.token_issuers, &config.host, account.account())?;
-        let profile = ServiceProfile::new(&config.profile)?;
+        let profile = ProfileSwitch::new(&config.profile)?;
         let mut names = HashSet::with_capacity(config.hubs.len());
         for (index, hub) in config.hubs.iter().enumerate() {
             if !names.insert(hub.name.to_ascii_lowercase()) {
@@ -253,8 +253,8 @@ impl Namespace {
 
     /// What shapes it like the real service; `None` where nothing does.
     #[must_use]
-    pub fn profile(&self) -> Option<&Arc<ServiceProfile>> {
-        self.profile.as_ref()
+    pub const fn profile(&self) -> &Arc<ProfileSwitch> {
+        &self.profile
     }
 
     /// The keys.

@@ -8,7 +8,7 @@
 //! * `config` is the profile as written, `named` what names stand for, `distribution` how long something takes, `capacity` how much of
 //!   it is done at once, `fate` what becomes of an operation.
 //! * [`ServiceProfile`] is the profile at work, shared by all connections: the `quota` (of `token_bucket`s) and the
-//!   `counters` are the namespace's. [`Shaper`] is its part for one connection.
+//!   `counters` are the namespace's. [`Shaper`] is its part for one connection. [`ProfileSwitch`] puts another in its place.
 //! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its timers (`precise_timer`) are finer than the
 //!   runtime's timers.
 //!
@@ -25,6 +25,7 @@ mod named;
 mod precise_timer;
 mod quota;
 mod shaper;
+mod switch;
 mod token_bucket;
 
 pub use config::{
@@ -38,3 +39,5 @@ pub use fate::{Fate, Shaped, Throttled};
 pub use named::{NamedProfile, TlsVersion};
 pub(crate) use precise_timer::PreciseTimer;
 pub use shaper::{ServiceProfile, Shaper, Traffic};
+pub use switch::ProfileSwitch;
+pub(crate) use switch::Replacements;

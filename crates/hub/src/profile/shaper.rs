@@ -27,7 +27,7 @@ pub struct ServiceProfile {
     config: ProfileConfig,
     quota: Quota,
     capacities: Capacities,
-    counters: ProfileCounters,
+    counters: Arc<ProfileCounters>,
     /// For requests for blobs: clients spread them over connections as it comes, so the n-th request of the service has the
     /// same fate in every run.
     storage_requests: Mutex<Random>,
@@ -76,6 +76,14 @@ impl ServiceProfile {
     /// # Errors
     /// The configuration contradicts itself.
     pub fn new(config: &ProfileConfig) -> Result<Option<Arc<Self>>, ProfileError> {
+        Self::counted_in(config, &Arc::default())
+    }
+
+    /// The same; what it does is added to `counters`.
+    pub(super) fn counted_in(
+        config: &ProfileConfig,
+        counters: &Arc<ProfileCounters>,
+    ) -> Result<Option<Arc<Self>>, ProfileError> {
         config.check()?;
         if config.is_off() {
             return Ok(None);
@@ -84,7 +92,7 @@ impl ServiceProfile {
         Ok(Some(Arc::new(Self {
             quota: Quota::new(&config.effective_quota()?),
             capacities: Capacities::new(&config.capacity),
-            counters: ProfileCounters::default(),
+            counters: Arc::clone(counters),
             storage_requests: Mutex::new(Random::for_concern(config.seed, STORAGE_REQUESTS)),
             config,
             connections: Default::default(),

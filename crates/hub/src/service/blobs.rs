@@ -129,7 +129,7 @@ pub(super) fn front(
             body: config.blob.body,
             maximum_connections: connections,
             accept_failures: Arc::clone(accept_failures),
-            profile: namespace.profile().cloned(),
+            profile: Arc::clone(namespace.profile()),
             clock: Arc::clone(namespace.clock()),
         },
     ))

@@ -30,7 +30,7 @@ async fn connections_for_blobs_break_as_often_as_the_profile_says() {
     // The client sees a reset, or the end of the stream.
     let read = tokio::io::AsyncReadExt::read(&mut socket, &mut [0; 16]).await;
     assert_eq!(read.unwrap_or(0), 0);
-    let counters = service.namespace().profile().expect("there is one").counters();
+    let counters = service.namespace().profile().counters().expect("there is one");
     assert!(counters.disconnects >= 1);
     service.stop().await;
 }

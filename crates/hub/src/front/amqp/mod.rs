@@ -94,7 +94,7 @@ impl AmqpFront {
         let container_id = format!("{}_G0", namespace.host());
         let largest_message = usize::try_from(namespace.largest_message()).unwrap_or(usize::MAX);
         let gate = Gate::new(connections, WhenFull::Refuse { at_once: refusals }, accept_failures)
-            .shaped(namespace.profile().cloned(), Traffic::Messaging);
+            .shaped(Arc::clone(namespace.profile()), Traffic::Messaging);
         Arc::new(Self {
             namespace,
             container_id,

@@ -88,7 +88,7 @@ impl KafkaFront {
         accept_failures: Arc<AcceptFailures>,
     ) -> Arc<Self> {
         let gate = Gate::new(connections, WhenFull::Wait, accept_failures)
-            .shaped(namespace.profile().cloned(), Traffic::Messaging);
+            .shaped(Arc::clone(namespace.profile()), Traffic::Messaging);
         Arc::new(Self { namespace, gate, coordinators, counters: Counters::default() })
     }
 }

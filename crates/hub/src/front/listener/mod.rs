@@ -28,7 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::profile::{ServiceProfile, Shaper, Traffic};
+use crate::profile::{ProfileSwitch, Replacements, Shaper, Traffic};
 
 pub(crate) use clients::Clients;
 use misdirected::Expectation;
@@ -106,7 +106,7 @@ pub(crate) struct Connection {
     pub(crate) place: Place,
     /// What the service profile does to it.
     pub(crate) shaper: Option<Shaper>,
-    /// Becomes true when the service stops.
+    /// Becomes true when the connection is to end, since the service stops or is shaped in another way.
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Gate {
     clients: Arc<Clients>,
     when_full: WhenFull,
     failures: Arc<AcceptFailures>,
-    shaping: Option<(Arc<ServiceProfile>, Traffic)>,
+    shaping: Option<(Arc<ProfileSwitch>, Traffic)>,
     refused: AtomicU64,
     /// Clients that are being refused at present.
     refusing: Arc<AtomicU64>,
@@ -146,9 +146,9 @@ impl Gate {
         }
     }
 
-    /// The same, shaped by `profile`, if there is one, as this kind of traffic.
-    pub(crate) fn shaped(self, profile: Option<Arc<ServiceProfile>>, traffic: Traffic) -> Self {
-        Self { shaping: profile.map(|profile| (profile, traffic)), ..self }
+    /// The same, shaped by the present `profile` as this kind of traffic.
+    pub(crate) fn shaped(self, profile: Arc<ProfileSwitch>, traffic: Traffic) -> Self {
+        Self { shaping: Some((profile, traffic)), ..self }
     }
 
     /// The places for connections.
@@ -168,7 +168,13 @@ impl Gate {
 
     /// What the service profile does to the next connection.
     fn shaper(&self) -> Option<Shaper> {
-        self.shaping.as_ref().map(|(profile, traffic)| profile.shaper(*traffic))
+        let (profile, traffic) = self.shaping.as_ref()?;
+        Some(profile.present()?.shaper(*traffic))
+    }
+
+    /// Tells when connections are shaped in another way.
+    fn replacements(&self) -> Replacements {
+        self.shaping.as_ref().map_or_else(Replacements::never, |(profile, _)| profile.replacements())
     }
 
     async fn admit(&self) -> Admitted {
@@ -200,10 +206,18 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
         Acceptor::new(listener, protocol.name_over(security), Arc::clone(&front.gate().failures));
     let expectation = Arc::new(Expectation::new(protocol, security, tls_besides.is_some()));
     let mut connections = JoinSet::new();
+    let mut replacements = front.gate().replacements();
+    // Ends the connections that began under one profile.
+    let mut end = watch::Sender::new(false);
     loop {
         let (socket, peer) = tokio::select! {
             accepted = acceptor.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
+            () = replacements.next() => {
+                end.send_replace(true);
+                end = watch::Sender::new(false);
+                continue;
+            }
             Some(ended) = connections.join_next() => {
                 report(ended);
                 continue;
@@ -213,7 +227,7 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
             admitted = front.gate().admit() => admitted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        let (front, tls, mut stop) = (Arc::clone(&front), tls.clone(), stop.clone());
+        let (front, tls, mut stop) = (Arc::clone(&front), tls.clone(), end.subscribe());
         match admitted {
             Admitted::To(place) => {
                 tracing::debug!(%peer, "accepted");
@@ -269,6 +283,7 @@ pub(crate) async fn serve<F: Front>(front: Arc<F>, bound: Bound, mut stop: watch
         }
     }
     drop(acceptor);
+    end.send_replace(true);
     while let Some(ended) = connections.join_next().await {
         report(ended);
     }

@@ -38,21 +38,23 @@ impl Front for Echo {
 struct Server {
     address: SocketAddr,
     front: Arc<Echo>,
+    profile: Arc<ProfileSwitch>,
     stop: watch::Sender<bool>,
     serving: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
     async fn start(connections: u64, when_full: WhenFull, profile: &ProfileConfig) -> Self {
-        let profile = ServiceProfile::new(profile).unwrap();
-        let gate = Gate::new(connections, when_full, Arc::default()).shaped(profile, Traffic::Messaging);
+        let profile = ProfileSwitch::new(profile).unwrap();
+        let gate = Gate::new(connections, when_full, Arc::default())
+            .shaped(Arc::clone(&profile), Traffic::Messaging);
         let front = Arc::new(Echo(gate));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let bound = Bound { listener, protocol: Protocol::Amqp, tls: None, tls_besides: None };
         let serving = tokio::spawn(serve(Arc::clone(&front), bound, stopped));
-        Self { address, front, stop, serving }
+        Self { address, front, profile, stop, serving }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -108,6 +110,22 @@ async fn stopping_ends_the_listener_and_its_connections() {
     server.serving.await.unwrap();
     assert_eq!(client.read(&mut [0]).await.unwrap_or_default(), 0);
     assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn another_profile_ends_the_connections_that_are_open_and_shapes_the_next() {
+    let server = Server::start(2, WhenFull::Wait, &ProfileConfig::default()).await;
+    let mut client = server.connect().await;
+    assert_eq!(echoed(&mut client).await, b'x');
+    let round_trip = Duration::from_millis(5);
+    let slow =
+        ProfileConfig { round_trip: Some(Distribution::Constant(round_trip)), ..ProfileConfig::default() };
+    server.profile.replace(&slow).unwrap();
+    assert_eq!(client.read(&mut [0]).await.unwrap_or_default(), 0);
+    let mut client = server.connect().await;
+    let started = tokio::time::Instant::now();
+    assert_eq!(echoed(&mut client).await, b'x');
+    assert!(started.elapsed() >= round_trip);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::profile::{ServiceProfile, Shaped};
+use crate::profile::{ProfileSwitch, Shaped};
 
 /// What happens to every request from the moment that it is set on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,12 +32,12 @@ pub enum BlobFault {
 pub struct BlobFaults {
     fault: watch::Sender<BlobFault>,
     injected: AtomicU64,
-    profile: Option<Arc<ServiceProfile>>,
+    profile: Arc<ProfileSwitch>,
 }
 
 impl BlobFaults {
     /// A switch that is off, and what `profile` says of requests for blobs.
-    pub(super) fn new(profile: Option<Arc<ServiceProfile>>) -> Self {
+    pub(super) fn new(profile: Arc<ProfileSwitch>) -> Self {
         Self { fault: watch::Sender::new(BlobFault::None), injected: AtomicU64::new(0), profile }
     }
 
@@ -54,7 +54,7 @@ impl BlobFaults {
 
     /// What the profile makes of a request that came just now, for this container if it is about one.
     pub(super) fn shape(&self, container: Option<&str>) -> Shaped {
-        let Some(profile) = &self.profile else {
+        let Some(profile) = self.profile.present() else {
             return Shaped::UNTOUCHED;
         };
         let shaped = profile.storage_request(Instant::now(), container);
@@ -66,7 +66,8 @@ impl BlobFaults {
 
     /// Waits until a request may be answered.
     pub(super) async fn until_ready(&self, shaped: &Shaped) {
-        if let (Some(profile), Some(at)) = (&self.profile, shaped.ready_at) {
+        // Whoever waits for a profile that was switched off meanwhile has waited long enough.
+        if let (Some(at), Some(profile)) = (shaped.ready_at, self.profile.present()) {
             profile.timer().wait_until(at).await;
         }
     }
@@ -105,7 +106,7 @@ mod tests {
 
     fn faults(profile: &str) -> BlobFaults {
         let config: ProfileConfig = serde_json::from_str(profile).expect("a profile");
-        BlobFaults::new(ServiceProfile::new(&config).expect("it makes sense"))
+        BlobFaults::new(ProfileSwitch::new(&config).expect("it makes sense"))
     }
 
     #[tokio::test]

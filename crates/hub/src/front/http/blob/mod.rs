@@ -45,7 +45,7 @@ use crate::clock::ServiceClock;
 use crate::front::listener::{Connection, Front, Gate, PROOF_PATIENCE, WhenFull};
 use crate::identity::Identity;
 use crate::namespace::SignaturePolicy;
-use crate::profile::{Fate, ServiceProfile, Traffic};
+use crate::profile::{Fate, ProfileSwitch, Traffic};
 use authorize::Granted;
 use blob_store::{BlobError, BlobStore, Container};
 use body::{Arrived, BodyMemory, ReplyBody};
@@ -85,8 +85,8 @@ pub struct BlobFrontOptions {
     pub maximum_connections: u64,
     /// Where failures to accept a connection are counted.
     pub accept_failures: Arc<AcceptFailures>,
-    /// How the service is shaped, if it is.
-    pub profile: Option<Arc<ServiceProfile>>,
+    /// How the service is shaped.
+    pub profile: Arc<ProfileSwitch>,
     /// What leases, dates and signatures go by.
     pub clock: Arc<ServiceClock>,
 }
@@ -95,7 +95,7 @@ impl BlobFront {
     /// A front end for what is in `store`.
     #[must_use]
     pub fn new(store: Arc<BlobStore>, options: BlobFrontOptions) -> Arc<Self> {
-        let faults = BlobFaults::new(options.profile.clone());
+        let faults = BlobFaults::new(Arc::clone(&options.profile));
         Arc::new(Self {
             store,
             key: options.key,

@@ -42,6 +42,7 @@ const ASSETS: &[Asset] = assets! {
     "/keys.js" "keys.js" SCRIPT;
     "/list.js" "list.js" SCRIPT;
     "/overview.js" "overview.js" SCRIPT;
+    "/profile.js" "profile.js" SCRIPT;
     "/queue.js" "queue.js" SCRIPT;
     "/rates.js" "rates.js" SCRIPT;
     "/rules.js" "rules.js" SCRIPT;

@@ -10,7 +10,8 @@
 //!
 //! * `guard` says which requests are answered at all: the page asks for no key, so another page in the same browser must neither
 //!   read nor change anything.
-//! * `overview`, `hub`, `queue` and `rules` find out; `changes` and `send` change; `tail` follows a hub.
+//! * `overview`, `hub`, `queue` and `rules` find out; `changes` and `send` change; `profile` has the service fail on purpose; `tail`
+//!   follows a hub.
 //! * `message` is an event or a message as JSON, `filter` which events a tail shows.
 //! * `reply` are the responses, `live` those that go on.
 //!
@@ -25,6 +26,7 @@ mod hub;
 mod live;
 mod message;
 mod overview;
+mod profile;
 mod query;
 mod queue;
 mod reply;
@@ -122,6 +124,7 @@ impl ExplorerFront {
             "queue/message" => self.message(query),
             "queue/sessions" => self.sessions(query),
             "topic" => self.topic(query),
+            "profile" => Ok(self.profile()),
             _ => Err(Refusal::not_found("there is nothing at this path")),
         }
     }
@@ -132,6 +135,7 @@ impl ExplorerFront {
             "queue/resubmit" => self.resubmit(reply::parse(content)?).await,
             "queue/remove" => self.remove(reply::parse(content)?).await,
             "queue/purge" => self.purge(reply::parse(content)?).await,
+            "profile" => self.set_profile(&reply::parse(content)?),
             "rules/add" => self.add_rule(reply::parse(content)?).await,
             "rules/remove" => self.remove_rule(reply::parse(content)?).await,
             "rules/try" => self.try_rule(reply::parse(content)?),

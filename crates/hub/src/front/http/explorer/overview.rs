@@ -170,7 +170,7 @@ impl Overview {
             at_ms: milliseconds(SystemTime::now()),
             clock_ms: milliseconds(namespace.clock().now()),
             durable: namespace.storage_counters().is_some(),
-            shaped: namespace.profile().is_some(),
+            shaped: namespace.profile().present().is_some(),
             connections: self.parts.clients.iter().map(|clients| clients.describe(0).0).sum(),
             hubs: namespace.hubs().iter().map(|hub| HubGlance::of(hub, &groups)).collect(),
             queues,

@@ -7,6 +7,7 @@ import { Rates } from "./rates.js";
 import { showHelp, use } from "./keys.js";
 import { Clients, Overview, Side } from "./overview.js";
 import { HubView } from "./hub.js";
+import { Profile } from "./profile.js";
 import { QueueView, TopicView } from "./queue.js";
 
 const main = document.getElementById("main");
@@ -22,6 +23,7 @@ function make([kind, name, tab]) {
     case "queue": return new QueueView(name, tab, rates);
     case "topic": return new TopicView(name, tab);
     case "clients": return new Clients();
+    case "profile": return new Profile();
     default: return new Overview(rates);
   }
 }

@@ -148,7 +148,7 @@ export class Overview {
       ["Connections", count(overview.connections)],
       ["Kept", overview.durable ? "on disk" : "in memory"],
     ];
-    if (overview.shaped) entries.push(["Service profile", "on"]);
+    if (overview.shaped) entries.push(["Service profile", h("a", { href: "#/profile" }, "on")]);
     const elements = entries.map(([term, value, bad]) => h("div", null, h("dt", null, term), h("dd", { class: bad ? "bad" : null }, value)));
     this.#facts.replaceChildren(...elements);
   }
