@@ -22,7 +22,7 @@ impl Collector for NamespaceMetrics {
         let Self(namespace) = self;
         let mut metrics = MetricsWriter::new(encoder);
         partitions(&namespace.hubs(), &mut metrics)?;
-        queue_metrics::encode(namespace.queues(), &mut metrics)?;
+        queue_metrics::encode(namespace.queues(), namespace.transaction_counters().values(), &mut metrics)?;
         if let Some(profile) = namespace.profile().counters() {
             profile_figures(&profile, &mut metrics)?;
         }

@@ -20,6 +20,7 @@ mod queues;
 mod receivers;
 mod record_times;
 mod storage;
+mod transaction_counters;
 mod watchers;
 
 pub use administration::AdministrationError;
@@ -39,6 +40,8 @@ pub use receivers::{
 };
 pub use record_times::{RecordTimes, SummedTimes};
 pub use storage::{DataDirectoryError, StorageConfig, verify as verify_data_directory};
+pub(crate) use transaction_counters::TransactionEnd;
+pub use transaction_counters::{TransactionCounterValues, TransactionCounters};
 pub use watchers::{Watch, Watchers};
 
 use crate::clock::ServiceClock;
@@ -70,6 +73,7 @@ pub struct Namespace {
     identity: Option<Arc<Identity>>,
     entities: Entities,
     queues: Arc<QueueStore>,
+    transaction_counters: Arc<TransactionCounters>,
     facts: Facts,
     /// Something has come that is deleted when nobody uses it.
     idle_news: Notify,
@@ -185,6 +189,7 @@ impl Namespace {
             identity: identity.map(Arc::new),
             entities: Entities::new(hubs, storage),
             queues,
+            transaction_counters: Arc::default(),
             facts: Facts::new(facts),
             idle_news: Notify::new(),
             queue_configs,
@@ -243,6 +248,12 @@ impl Namespace {
     #[must_use]
     pub const fn clock(&self) -> &Arc<ServiceClock> {
         &self.clock
+    }
+
+    /// What has become of transactions of queues and topics.
+    #[must_use]
+    pub const fn transaction_counters(&self) -> &Arc<TransactionCounters> {
+        &self.transaction_counters
     }
 
     /// How many clients may be connected at once.

@@ -6,8 +6,15 @@ use std::sync::Arc;
 use listen::MetricsWriter;
 use queue_store::{Entity, Queue, QueueCounters, QueueCounts, QueueStore};
 
-/// Writes what there is of each queue and each subscription of `store`, by the name that clients use for it.
-pub(super) fn encode(store: &QueueStore, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
+use super::TransactionCounterValues;
+
+/// Writes what there is of each queue and each subscription of `store`, by the name that clients use for it, and what has become
+/// of transactions.
+pub(super) fn encode(
+    store: &QueueStore,
+    transactions: TransactionCounterValues,
+    metrics: &mut MetricsWriter<'_>,
+) -> fmt::Result {
     let queues = queues(store);
     if queues.is_empty() {
         return Ok(());
@@ -29,7 +36,15 @@ pub(super) fn encode(store: &QueueStore, metrics: &mut MetricsWriter<'_>) -> fmt
             .map(|(queue, counters)| ([("entity", queue.name())], figure(counters)));
         metrics.counters(name, help, series)?;
     }
-    Ok(())
+    let name = "parshall_hub_queue_transactions_declared";
+    metrics.counter(name, "Transactions that clients have opened.", transactions.declared)?;
+    let ends = [
+        ("committed", transactions.committed),
+        ("rolled-back", transactions.rolled_back),
+        ("expired", transactions.expired),
+    ];
+    let series = ends.map(|(end, figure)| ([("end", end)], figure));
+    metrics.counters("parshall_hub_queue_transactions_ended", "Transactions, by their end.", series)
 }
 
 /// The queues and the queues of subscriptions, in the order of their names.
@@ -84,12 +99,15 @@ mod tests {
     use queue_store::rules::RuleSet;
     use queue_store::{NewMessage, NewSubscription, QueueOptions, TopicOptions};
 
+    const TRANSACTIONS: TransactionCounterValues =
+        TransactionCounterValues { declared: 9, committed: 4, rolled_back: 3, expired: 1 };
+
     #[derive(Debug)]
     struct Queues(Arc<QueueStore>);
 
     impl Collector for Queues {
         fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-            super::encode(&self.0, &mut MetricsWriter::new(encoder))
+            super::encode(&self.0, TRANSACTIONS, &mut MetricsWriter::new(encoder))
         }
     }
 
@@ -118,6 +136,10 @@ mod tests {
             "parshall_hub_queue_bytes{entity=\"jobs\"} 138",
             "parshall_hub_queue_enqueued_total{entity=\"jobs\"} 2",
             "parshall_hub_queue_lock_expirations_total{entity=\"news/Subscriptions/all\"} 0",
+            "parshall_hub_queue_transactions_declared_total 9",
+            "parshall_hub_queue_transactions_ended_total{end=\"committed\"} 4",
+            "parshall_hub_queue_transactions_ended_total{end=\"rolled-back\"} 3",
+            "parshall_hub_queue_transactions_ended_total{end=\"expired\"} 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -15,7 +15,9 @@ use partition_log::NewRecord;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{Client, condition, message, message_of_session, namespace, session_filter};
+use crate::client::{
+    Client, condition, in_transaction, message, message_of_session, namespace, session_filter,
+};
 
 /// A service with the queue `orders`, whose time is under control.
 async fn controlled(queue: QueueConfig) -> (Service, TimeControl) {
@@ -270,6 +272,44 @@ async fn time_is_shown_and_advanced_over_http() {
         assert!(answer["error"].is_string(), "{answer}");
     }
     assert_eq!(control.offset(), ahead, "what was refused has not happened");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_transaction_is_rolled_back_once_it_is_two_minutes_old_by_the_clock_of_the_service() {
+    let (service, control) = controlled(QueueConfig::new("orders")).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let coordinator = client.coordinator().await;
+    let (orders, _) = client.sender("orders").await.unwrap();
+    let (young, old, idle) = (
+        client.declare(coordinator).await,
+        client.declare(coordinator).await,
+        client.declare(coordinator).await,
+    );
+    let send = async |client: &mut Client, transaction| {
+        let sent = client.send_in(transaction, orders, FORMAT_AMQP, &message(b"order")).await;
+        assert_eq!(sent, in_transaction(transaction, DeliveryState::Accepted));
+    };
+    send(&mut client, old).await;
+    control.advance(MINUTE).await.unwrap();
+    // Its time begins with its first operation.
+    send(&mut client, young).await;
+    let advanced = control.advance(MINUTE).await.unwrap();
+    assert_eq!(advanced.happened.transactions_aborted, 1);
+    const TIMEOUT: &str = "amqp:transaction:timeout";
+    let refused = client.send_in(old, orders, FORMAT_AMQP, &message(b"late")).await;
+    assert_eq!(condition(&refused), TIMEOUT);
+    assert_eq!(condition(&client.commit(coordinator, old).await), TIMEOUT);
+    assert_eq!(client.commit(coordinator, young).await, DeliveryState::Accepted);
+    send(&mut client, idle).await;
+    assert_eq!(client.roll_back(coordinator, idle).await, DeliveryState::Accepted);
+    let counters = service.namespace().transaction_counters().values();
+    let ended = (counters.committed, counters.rolled_back, counters.expired);
+    assert_eq!((counters.declared, ended), (3, (1, 1, 1)));
+    let receiver = client.receiver("orders", 10).await;
+    assert_eq!(client.receive(receiver, 1).await[0].payload(), b"order"[..]);
+    client.drain(receiver).await;
+    assert_eq!(client.waiting(receiver), 0, "nothing was sent but what was committed");
     service.stop().await;
 }
 

@@ -1,6 +1,7 @@
 //! Three queues of the durable service under `kill -9`, while a client carries messages from one to the next in transactions:
 //! each message is in one queue afterwards, whatever was under way.
 
+use access::Credential;
 use amqp::connection::LinkId;
 use amqp::message::FORMAT_AMQP;
 use amqp::performative::DeliveryState;
@@ -77,7 +78,9 @@ struct Carrier {
 impl Carrier {
     async fn connect(serving: &Serving) -> Self {
         let port = serving.connection_string.endpoint.port().unwrap();
-        let mut client = QueueClient::connect(([127, 0, 0, 1], port).into()).await;
+        let Credential::Key(key) = &serving.connection_string.credential else { panic!("it has a key") };
+        let address = ([127, 0, 0, 1], port).into();
+        let mut client = QueueClient::connect_with_key(address, key.name(), key.value().reveal()).await;
         let coordinator = client.coordinator().await;
         let (mut senders, mut receivers, mut locked) = (Vec::new(), Vec::new(), Vec::new());
         for queue in QUEUES {

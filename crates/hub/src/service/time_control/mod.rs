@@ -82,7 +82,8 @@ pub struct Happened {
     pub links_ended: u64,
     /// Events that retention removed.
     pub events_removed: u64,
-    /// Transactions of Kafka's producers that were aborted because their time was over.
+    /// Transactions of Kafka's producers that were aborted because their time was over, and those of queues and topics that were
+    /// rolled back for it.
     pub transactions_aborted: u64,
 }
 
@@ -265,6 +266,7 @@ impl Controlled {
             let (_, totals) = coordinators.transactions.counts();
             happened.transactions_aborted = totals.timed_out;
         }
+        happened.transactions_aborted += self.namespace.transaction_counters().values().expired;
         happened
     }
 }

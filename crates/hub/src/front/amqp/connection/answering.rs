@@ -24,8 +24,9 @@ impl ConnectionTask {
         now: SystemTime,
         transaction: Option<TransactionId>,
     ) {
-        let work =
-            transaction.map(|id| Self::transaction_work(&mut self.transactions, id, session)).transpose();
+        let work = transaction
+            .map(|id| Self::transaction_work(&mut self.transactions, id, session, now))
+            .transpose();
         let work = match work {
             Ok(work) => work,
             Err(error) => {

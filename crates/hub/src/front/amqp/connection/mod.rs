@@ -96,6 +96,7 @@ impl ConnectionTask {
         let subscriber = Subscriber::new();
         let renewed = namespace.clock().renewed_tokens();
         let timed = Some(namespace.clock().watch(&subscriber, CLOCK_KEY));
+        let transactions = Transactions::new(Arc::clone(namespace.transaction_counters()));
         Self {
             driver,
             namespace,
@@ -111,7 +112,7 @@ impl ConnectionTask {
             attending: None,
             pending,
             settlements: Settlements::default(),
-            transactions: Transactions::default(),
+            transactions,
             shaper,
             late_replies: LateReplies::default(),
             pause: None,
@@ -193,7 +194,9 @@ impl ConnectionTask {
                 match self.reported[index] {
                     CLOCK_KEY => {
                         self.renew_claims();
-                        self.end_expired(self.namespace.clock().now());
+                        let now = self.namespace.clock().now();
+                        self.end_expired(now);
+                        self.end_overdue_transactions(now);
                         self.attending = Some(Attending { polls_left: ATTENDING_POLLS });
                         // The next alarm has not been polled yet.
                         cx.waker().wake_by_ref();
@@ -295,7 +298,7 @@ impl ConnectionTask {
             let at = deliveries.items().len() - rest.len() - 1;
             if is_coordinator(entry) {
                 let message = deliveries.message(delivery);
-                self.on_coordinator_request(delivery, message, UnixTime::from(now), answer_at);
+                self.on_coordinator_request(delivery, message, now, answer_at);
                 continue;
             }
             if deliveries.has_transactions()

@@ -104,7 +104,7 @@ impl ConnectionTask {
         let Proposal { link, session, .. } = proposal;
         if let Some(Some(entry)) = self.links.get(link.index()) {
             let (connection, pending) = (self.driver.connection(), &mut self.pending);
-            let now = self.namespace.clock().now().into();
+            let now = self.namespace.clock().now();
             let instant = self.shaper.as_mut().and_then(|shaper| shaper.settle(entry.node.entity_name()));
             // Ids of one session that are reported together are close to each other, so they compare as they are. Where they
             // wrap around, there are two ranges instead of one.
@@ -120,10 +120,10 @@ impl ConnectionTask {
                 }
             };
             match proposal.state.transaction() {
-                None => entry.node.settle(&proposal, deliveries, now, answer),
+                None => entry.node.settle(&proposal, deliveries, now.into(), answer),
                 Some(transaction) => {
-                    let work = Self::transaction_work(&mut self.transactions, transaction, session);
-                    entry.node.settle_in(work, &proposal, deliveries, now, answer);
+                    let work = Self::transaction_work(&mut self.transactions, transaction, session, now);
+                    entry.node.settle_in(work, &proposal, deliveries, now.into(), answer);
                 }
             }
         }

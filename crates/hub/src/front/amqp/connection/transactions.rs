@@ -1,13 +1,14 @@
 //! The transactions of a connection: opened and ended at the coordinator, and what comes in between.
 //!
 //! A transaction belongs to the link on which it was declared, and is rolled back when that ends. Its time begins with its first
-//! operation, as in the service; one that takes too long is rolled back, and whoever ends it is told so.
+//! operation, as in the service, and goes by the service's clock; one that takes too long is rolled back, and whoever ends it is told so.
 
 use std::collections::BTreeMap;
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Context;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use amqp::connection::{Deliveries, Delivery, LinkId, SessionId};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
@@ -20,16 +21,17 @@ use crate::front::amqp::conditions::rejected;
 use crate::front::amqp::links::LinkEntry;
 use crate::front::amqp::links::node::{Enlisting, Node, TransactionWork};
 use crate::front::pending::Until;
-use partition_log::UnixTime;
+use crate::namespace::{TransactionCounters, TransactionEnd};
 use partition_log::disk::CommitNumber;
 
 /// The transactions that are open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Transactions {
     open: BTreeMap<u64, OpenTransaction>,
     last: u64,
-    /// When the next one has taken too long.
-    deadline: Option<Pin<Box<Sleep>>>,
+    /// Rings when the next one may have taken too long.
+    alarm: Option<Pin<Box<Sleep>>>,
+    counters: Arc<TransactionCounters>,
 }
 
 #[derive(Debug)]
@@ -37,19 +39,25 @@ struct OpenTransaction {
     /// The link on which it was declared, and its session.
     coordinator: LinkId,
     session: SessionId,
-    /// When it will have taken too long; nothing before its first operation.
-    deadline: Option<Instant>,
+    /// When it will have taken too long, by the service's clock; nothing before its first operation.
+    deadline: Option<SystemTime>,
     /// What is to be done; nothing if it has taken too long.
     work: Option<TransactionWork>,
 }
 
 impl Transactions {
+    pub(super) const fn new(counters: Arc<TransactionCounters>) -> Self {
+        Self { open: BTreeMap::new(), last: 0, alarm: None, counters }
+    }
+
     /// The work of an open transaction, and whether `session` is that of its coordinator. The first operation starts its time.
     fn work_of(
         &mut self,
         id: TransactionId,
         session: SessionId,
+        now: SystemTime,
     ) -> Result<(&mut TransactionWork, Enlisting), Error> {
+        self.expire(now);
         let held: usize = self.open.values().filter_map(|open| Some(open.work.as_ref()?.bytes())).sum();
         let open = number_of(id).and_then(|number| self.open.get_mut(&number)).ok_or_else(unknown)?;
         let work = open.work.as_mut().ok_or_else(timed_out)?;
@@ -57,10 +65,9 @@ impl Transactions {
             let text = "The transactions of the connection hold too many bytes; commit or roll back some.";
             return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
         }
-        let deadline = *open.deadline.get_or_insert_with(|| Instant::now() + TIME_MAX);
-        if self.deadline.as_ref().is_none_or(|sleep| deadline < sleep.deadline()) {
-            self.deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
-        }
+        open.deadline.get_or_insert(now + TIME_MAX);
+        // Whichever began first rings first: all may take equally long.
+        self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(TIME_MAX)));
         let enlisting = match open.session == session {
             true => Enlisting::InItsSession,
             false => Enlisting::FromAnother,
@@ -70,12 +77,23 @@ impl Transactions {
 
     /// Rolls back what was declared on a link.
     pub(super) fn forget_link(&mut self, link: LinkId) {
-        self.open.retain(|_, open| open.coordinator != link);
+        self.forget(|open| open.coordinator == link);
     }
 
     /// Rolls back what was declared in a session.
     pub(super) fn forget_session(&mut self, session: SessionId) {
-        self.open.retain(|_, open| open.session != session);
+        self.forget(|open| open.session == session);
+    }
+
+    fn forget(&mut self, is_over: impl Fn(&OpenTransaction) -> bool) {
+        let mut rolled_back = 0;
+        self.open.retain(|_, open| {
+            let over = is_over(open);
+            // One that has taken too long is counted as such.
+            rolled_back += u64::from(over && open.work.is_some());
+            !over
+        });
+        self.counters.ended(TransactionEnd::RolledBack, rolled_back);
     }
 
     fn declare(&mut self, coordinator: LinkId, session: SessionId) -> Result<TransactionId, Error> {
@@ -86,13 +104,37 @@ impl Transactions {
         self.last += 1;
         let work = Some(TransactionWork::default());
         self.open.insert(self.last, OpenTransaction { coordinator, session, deadline: None, work });
+        self.counters.declared();
         TransactionId::new(&self.last.to_be_bytes()).ok_or_else(unknown)
     }
 
     /// Ends a transaction, whose work this is.
-    fn discharge(&mut self, id: TransactionId) -> Result<TransactionWork, Error> {
+    fn discharge(&mut self, id: TransactionId, now: SystemTime) -> Result<TransactionWork, Error> {
+        self.expire(now);
         let open = number_of(id).and_then(|number| self.open.remove(&number)).ok_or_else(unknown)?;
         open.work.ok_or_else(timed_out)
+    }
+
+    /// Rolls back what has taken too long. Returns when the next one will have.
+    fn expire(&mut self, now: SystemTime) -> Option<SystemTime> {
+        let mut next: Option<SystemTime> = None;
+        for open in self.open.values_mut().filter(|open| open.work.is_some()) {
+            match open.deadline {
+                Some(deadline) if deadline <= now => {
+                    open.work = None;
+                    self.counters.ended(TransactionEnd::Expired, 1);
+                }
+                Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
+                None => {}
+            }
+        }
+        next
+    }
+}
+
+impl Drop for Transactions {
+    fn drop(&mut self) {
+        self.forget(|_| true);
     }
 }
 
@@ -102,7 +144,7 @@ impl ConnectionTask {
         &mut self,
         delivery: &Delivery,
         message: &[u8],
-        now: UnixTime,
+        now: SystemTime,
         answer_at: Option<Instant>,
     ) {
         // The outcomes that came before belong to what is ended here.
@@ -125,12 +167,20 @@ impl ConnectionTask {
                 })
             }
             Ok(CoordinatorRequest::Discharge { transaction, fail }) => {
-                let discharged = self.transactions.discharge(transaction);
-                let committed = discharged.and_then(|work| match fail {
-                    false => work.commit(self.namespace.queues(), now),
-                    true => Ok(CommitNumber::DONE),
+                let discharged = self.transactions.discharge(transaction, now);
+                let ended = discharged.and_then(|work| {
+                    let ended = match fail {
+                        false => work.commit(self.namespace.queues(), now.into()),
+                        true => Ok(CommitNumber::DONE),
+                    };
+                    let end = match (&ended, fail) {
+                        (Ok(_), false) => TransactionEnd::Committed,
+                        (Ok(_), true) | (Err(_), _) => TransactionEnd::RolledBack,
+                    };
+                    self.namespace.transaction_counters().ended(end, 1);
+                    ended
                 });
-                match committed {
+                match ended {
                     Ok(commit) => {
                         let until = Until { commit, instant: None };
                         Told { state: DeliveryState::Accepted, until }
@@ -157,7 +207,7 @@ impl ConnectionTask {
         deliveries: &Deliveries,
         delivery: &Delivery,
         transaction: TransactionId,
-        now: std::time::SystemTime,
+        now: SystemTime,
         answer_at: Option<Instant>,
     ) {
         let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
@@ -165,7 +215,7 @@ impl ConnectionTask {
         };
         let message = deliveries.message(delivery);
         let taken = match &entry.node {
-            Node::Send(link) => match self.transactions.work_of(transaction, entry.session) {
+            Node::Send(link) => match self.transactions.work_of(transaction, entry.session, now) {
                 Ok((work, enlisting)) => work.send(link, enlisting, delivery.format, message),
                 Err(error) => Err(DeliveryState::Rejected(Some(error))),
             },
@@ -205,26 +255,27 @@ impl ConnectionTask {
         transactions: &mut Transactions,
         transaction: TransactionId,
         session: SessionId,
+        now: SystemTime,
     ) -> Result<&mut TransactionWork, Error> {
-        transactions.work_of(transaction, session).map(|(work, _)| work)
+        transactions.work_of(transaction, session, now).map(|(work, _)| work)
+    }
+
+    /// Rolls back the transactions that have taken too long, if it is time to look.
+    pub(super) fn check_transactions(&mut self, cx: &mut Context<'_>) {
+        while let Some(alarm) = &mut self.transactions.alarm
+            && alarm.as_mut().poll(cx).is_ready()
+        {
+            self.end_overdue_transactions(self.namespace.clock().now());
+        }
     }
 
     /// Rolls back the transactions that have taken too long.
-    pub(super) fn check_transactions(&mut self, cx: &mut Context<'_>) {
-        while let Some(sleep) = &mut self.transactions.deadline
-            && sleep.as_mut().poll(cx).is_ready()
-        {
-            let now = sleep.deadline();
-            let mut next: Option<Instant> = None;
-            for open in self.transactions.open.values_mut().filter(|open| open.work.is_some()) {
-                match open.deadline {
-                    Some(deadline) if deadline <= now => open.work = None,
-                    Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
-                    None => {}
-                }
-            }
-            self.transactions.deadline = next.map(|next| Box::pin(tokio::time::sleep_until(next)));
-        }
+    pub(super) fn end_overdue_transactions(&mut self, now: SystemTime) {
+        let next = self.transactions.expire(now);
+        self.transactions.alarm = next.map(|next| {
+            let left = next.duration_since(now).unwrap_or_default();
+            Box::pin(tokio::time::sleep(left))
+        });
     }
 }
 
