@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -91,6 +91,8 @@ pub(super) struct Shared {
     logs: Mutex<Vec<Weak<PartitionLog>>>,
     /// The log of which nothing may be missing that others were written after.
     ahead: OnceLock<Weak<PartitionLog>>,
+    /// Whether nothing of that log was missing on disk when it was dropped.
+    ahead_is_whole: AtomicBool,
     /// What the process before has left with the system is on the device.
     is_past_synced: Mutex<bool>,
     pub(super) close_error: Mutex<Option<CloseError>>,
@@ -174,6 +176,7 @@ impl Committer {
             loads_changed: Condvar::new(),
             logs: Mutex::default(),
             ahead: OnceLock::new(),
+            ahead_is_whole: AtomicBool::new(false),
             is_past_synced: Mutex::default(),
             close_error: Mutex::default(),
         });
@@ -245,6 +248,11 @@ impl Committer {
     pub fn write_ahead(&self, log: &Arc<PartitionLog>) -> bool {
         let ahead = Arc::downgrade(log);
         self.shared.ahead.get_or_init(|| ahead.clone()).ptr_eq(&ahead)
+    }
+
+    /// A log of this committer is being dropped.
+    pub(super) fn note_end_of(&self, log: &PartitionLog) {
+        self.shared.note_end_of(log);
     }
 
     /// Whether this policy ever syncs.
@@ -394,9 +402,28 @@ impl Shared {
     }
 
     /// The log that is written ahead of `other`, if that is to be done now.
-    pub(super) fn to_be_written_before(&self, other: &Arc<PartitionLog>) -> Option<Arc<PartitionLog>> {
-        let ahead = self.ahead.get()?.upgrade()?;
-        (!Arc::ptr_eq(&ahead, other) && ahead.awaits_writing()).then_some(ahead)
+    ///
+    /// # Errors
+    /// It was dropped before all of it was written, so that nothing may be written after it.
+    pub(super) fn to_be_written_before(
+        &self,
+        other: &Arc<PartitionLog>,
+    ) -> Result<Option<Arc<PartitionLog>>, Unavailable> {
+        let Some(ahead) = self.ahead.get().filter(|ahead| ahead.as_ptr() != Arc::as_ptr(other)) else {
+            return Ok(None);
+        };
+        match ahead.upgrade() {
+            Some(ahead) => Ok(ahead.awaits_writing().then_some(ahead)),
+            None if self.ahead_is_whole.load(Ordering::Acquire) => Ok(None),
+            None => Err(Unavailable::Closed),
+        }
+    }
+
+    /// A log is being dropped.
+    pub(super) fn note_end_of(&self, log: &PartitionLog) {
+        if self.ahead.get().is_some_and(|ahead| std::ptr::eq(ahead.as_ptr(), log)) && !log.awaits_writing() {
+            self.ahead_is_whole.store(true, Ordering::Release);
+        }
     }
 
     /// Whether this log is written ahead of all others.

@@ -212,6 +212,14 @@ impl State {
 }
 
 /// For the committer's threads.
+impl Drop for PartitionLog {
+    fn drop(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.committer.note_end_of(self);
+        }
+    }
+}
+
 impl PartitionLog {
     /// Ends all writing for this log, whose directory is to be removed: appends are refused, and senders who still wait get
     /// a failure. A file operation under way may still end after this returns, so rename the directory before removing

@@ -170,9 +170,8 @@ impl Writer<'_> {
         // After a failure nothing is believed before it was synced.
         let has_failed = files.last_fault.is_some();
         let syncs_now = self.syncs_now || (has_failed && self.shared.options.sync != SyncPolicy::Os);
-        if let Some(ahead) = self.shared.to_be_written_before(&log)
-            && let Err(error) = self.write_ahead(ahead)
-        {
+        let ahead = self.shared.to_be_written_before(&log).map_err(unwritten);
+        if let Err(error) = ahead.and_then(|ahead| ahead.map_or(Ok(()), |ahead| self.write_ahead(ahead))) {
             drop(files);
             fail(self.shared, &log, &error, work.removals);
             return None;
@@ -214,9 +213,7 @@ impl Writer<'_> {
             }
             None => {
                 let fault = ahead.disk.as_ref().and_then(|disk| disk.lock().last_fault);
-                let fault = fault.unwrap_or(Unavailable::Closed);
-                let text = format!("the log that is written ahead of it can't be written: {fault}");
-                Err(io::Error::new(fault.kind(), text))
+                Err(unwritten(fault.unwrap_or(Unavailable::Closed)))
             }
         }
     }
@@ -322,6 +319,11 @@ impl Writer<'_> {
             false => self.shared.disk.sync_directory(&disk.path),
         }
     }
+}
+
+/// A log can't be written since the one that is ahead of it can't.
+fn unwritten(fault: Unavailable) -> io::Error {
+    io::Error::new(fault.kind(), format!("the log that is written ahead of it can't be written: {fault}"))
 }
 
 /// Finishes the segments of a log that are completely where `storage` says.

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test, with the place")]
 
+mod ahead;
 mod commits;
 mod crashes;
 mod damage;

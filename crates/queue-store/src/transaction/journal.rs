@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use units::ByteSize;
 
 /// See the module.
@@ -54,7 +54,8 @@ struct Written {
 /// What a transaction did to one entity, in the journal of that.
 #[derive(Debug)]
 pub(super) struct WrittenPart {
-    log: Arc<PartitionLog>,
+    /// Of an entity that may be deleted, which nothing here is to keep.
+    log: Weak<PartitionLog>,
     /// The number after the last record of it.
     end: u64,
     /// Whether it is there: what the disk does not take is written with what comes next.
@@ -65,20 +66,28 @@ impl WrittenPart {
     /// What was just done to the entity of this journal.
     pub(super) fn new(journal: &Journal, is_written: bool) -> Self {
         let (log, end) = journal.end();
-        Self { log, end, is_written }
+        Self { log: Arc::downgrade(&log), end, is_written }
     }
 
     /// Whether nothing of it is to be added at a start. That of an entity that was deleted isn't, either.
     fn is_on_disk(&mut self) -> bool {
-        if self.log.unavailable() == Some(Unavailable::Closed) {
+        let Some(log) = self.log.upgrade().filter(|log| log.unavailable() != Some(Unavailable::Closed))
+        else {
             return true;
-        }
+        };
         if !self.is_written {
-            let end = end_of(&self.log);
+            let end = end_of(&log);
             self.is_written = end > self.end;
             self.end = end;
         }
-        self.is_written && self.log.on_disk_before() >= self.end
+        self.is_written && log.on_disk_before() >= self.end
+    }
+
+    /// Completes the segment that it is in.
+    fn complete(&self) {
+        if let Some(log) = self.log.upgrade() {
+            log.complete_last();
+        }
     }
 }
 
@@ -261,7 +270,7 @@ impl TransactionJournal {
         {
             if !first.parts.iter_mut().all(WrittenPart::is_on_disk) {
                 // Nothing else may complete the segments that they are in.
-                return first.parts.iter().for_each(|part| part.log.complete_last());
+                return first.parts.iter().for_each(WrittenPart::complete);
             }
             self.written.pop_front();
         }
