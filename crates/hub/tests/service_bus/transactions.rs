@@ -176,14 +176,22 @@ async fn transactions_end_with_the_link_and_the_connection_that_they_belong_to()
 async fn a_transaction_sends_no_more_messages_than_the_service_takes() {
     let service = queues().await;
     let (mut client, coordinator, orders, _) = client(&service).await;
-    let transaction = client.declare(coordinator).await;
-    for _ in 0..100 {
-        let sent = client.send_in(transaction, orders, FORMAT_AMQP, &message(b"order")).await;
-        assert_eq!(sent, in_transaction(transaction, DeliveryState::Accepted));
+    for (messages, is_committed) in [(101, false), (100, true)] {
+        let transaction = client.declare(coordinator).await;
+        for number in 0..messages {
+            let sent = client.send_in(transaction, orders, FORMAT_AMQP, &message(b"order")).await;
+            match number < 100 {
+                true => assert_eq!(sent, in_transaction(transaction, DeliveryState::Accepted)),
+                false => assert_eq!(condition(&sent), LIMIT_EXCEEDED),
+            }
+        }
+        // A client that has not looked at a refusal is told again.
+        let committed = client.commit(coordinator, transaction).await;
+        match is_committed {
+            true => assert_eq!(committed, DeliveryState::Accepted),
+            false => assert_eq!(condition(&committed), LIMIT_EXCEEDED),
+        }
     }
-    let refused = client.send_in(transaction, orders, FORMAT_AMQP, &message(b"one more")).await;
-    assert_eq!(condition(&refused), LIMIT_EXCEEDED);
-    assert_eq!(client.commit(coordinator, transaction).await, DeliveryState::Accepted);
     assert_eq!(waiting(&service, "orders", 100).await.len(), 100);
 }
 
@@ -202,7 +210,9 @@ async fn messages_of_two_entities_can_not_be_settled_in_one_transaction() {
     assert_eq!(client.settle_in(transaction, &order, DeliveryState::Accepted).await, accepted);
     let refused = client.settle_in(transaction, &invoice, DeliveryState::Accepted).await;
     assert_eq!(condition(&refused), NOT_ALLOWED);
-    assert_eq!(client.commit(coordinator, transaction).await, DeliveryState::Accepted);
+    // Nor a part of it.
+    assert_eq!(condition(&client.commit(coordinator, transaction).await), NOT_ALLOWED);
+    assert_eq!(waiting(&service, "orders", 0).await, [b""; 0], "it is locked");
 }
 
 #[tokio::test]

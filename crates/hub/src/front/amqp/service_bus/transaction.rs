@@ -1,7 +1,8 @@
 //! What a client does in a transaction: kept here until it is committed, when the store does all of it or nothing.
 //!
 //! What is refused is told at once where it can be known: a message that is none, a lock that is over, an entity that can't take
-//! part. The rest is looked at when it is committed. Nothing is locked or stored for a transaction, so there is nothing to
+//! part. Clients may not look at that (the official one for Java does not look at sends), so a transaction of which something was refused
+//! can't be committed. The rest is looked at when it is committed. Nothing is locked or stored for a transaction, so there is nothing to
 //! undo: messages stay locked as long as their locks last.
 //!
 //! # Which entities take part
@@ -35,6 +36,8 @@ pub(crate) struct TransactionWork {
     messages: usize,
     settled: usize,
     bytes: usize,
+    /// Why something that belongs to it was refused.
+    refused: Option<Error>,
 }
 
 /// How an operation comes into a transaction.
@@ -71,8 +74,22 @@ impl TransactionWork {
     /// Takes in a transfer, unless it is clear that it can't be sent.
     ///
     /// # Errors
-    /// Why it is not part of the transaction.
+    /// Why it is not part of the transaction, which can't be committed then.
     pub(crate) fn send(
+        &mut self,
+        link: &SendLink,
+        enlisting: Enlisting,
+        format: u32,
+        transfer: &[u8],
+    ) -> Result<(), DeliveryState> {
+        let taken = self.take_transfer(link, enlisting, format, transfer);
+        if let Err(DeliveryState::Rejected(Some(error))) = &taken {
+            self.refuse(error);
+        }
+        taken
+    }
+
+    fn take_transfer(
         &mut self,
         link: &SendLink,
         enlisting: Enlisting,
@@ -104,8 +121,28 @@ impl TransactionWork {
     /// Takes in what becomes of messages, and gives the locks that are over already.
     ///
     /// # Errors
-    /// Why none of it is part of the transaction.
+    /// Why none of it is part of the transaction. If so, or if any lock is over, it can't be committed.
     pub(super) fn settle(
+        &mut self,
+        queue: &Arc<Queue>,
+        now: UnixTime,
+        decision: Decision,
+        tokens: &[LockToken],
+    ) -> Result<Vec<LockToken>, Error> {
+        let taken = self.take_settlement(queue, now, decision, tokens);
+        match &taken {
+            Err(error) => self.refuse(error),
+            Ok(lost) if !lost.is_empty() => {
+                if let DeliveryState::Rejected(Some(error)) = lock_lost(queue) {
+                    self.refuse(&error);
+                }
+            }
+            Ok(_) => {}
+        }
+        taken
+    }
+
+    fn take_settlement(
         &mut self,
         queue: &Arc<Queue>,
         now: UnixTime,
@@ -166,6 +203,9 @@ impl TransactionWork {
     /// # Errors
     /// Why nothing of it was done.
     pub(crate) fn commit(self, store: &QueueStore, now: UnixTime) -> Result<CommitNumber, Error> {
+        if let Some(error) = self.refused {
+            return Err(error);
+        }
         let mut ids = MessageIds::new();
         let mut messages: Vec<IncomingMessage<'_>> = Vec::with_capacity(self.messages);
         // Where the messages of each transfer end.
@@ -193,6 +233,10 @@ impl TransactionWork {
             settlement: pending.decision.settlement(),
         }));
         store.commit(now, &work).map_err(|error: QueueError| conditions::error_of(&error))
+    }
+
+    fn refuse(&mut self, error: &Error) {
+        self.refused.get_or_insert_with(|| error.clone());
     }
 
     /// Notes that an entity takes part, which is the only one.

@@ -45,7 +45,8 @@ class ServiceBusTransactionTest {
                 new DeadLetterOptions().setDeadLetterReason("bad").setTransactionContext(transaction));
             receiver.defer(received.get(2), new DeferOptions().setTransactionContext(transaction));
             receiver.abandon(received.get(3), new AbandonOptions().setTransactionContext(transaction));
-            assertTrue(isEmpty(receiver));
+            // Those that are locked, and nothing that was sent.
+            assertEquals(4, receiver.peekMessages(10, 0).stream().count());
             sender.commitTransaction(transaction);
             List<ServiceBusReceivedMessage> after = receive(receiver, 4);
             assertEquals(List.of("abandon", "batch", "in", "sent"), bodies(after).stream().sorted().toList());
@@ -70,8 +71,7 @@ class ServiceBusTransactionTest {
             sender.sendMessage(new ServiceBusMessage("lost"), transaction);
             receiver.complete(received, new CompleteOptions().setTransactionContext(transaction));
             sender.rollbackTransaction(transaction);
-            assertTrue(isEmpty(receiver));
-            assertEquals("kept", receiver.peekMessage().getBody().toString());
+            assertEquals(List.of("kept"), bodies(receiver.peekMessages(10, 0).stream().toList()));
             // The lock can be renewed, so it is still there.
             receiver.renewMessageLock(received);
         }
@@ -107,12 +107,13 @@ class ServiceBusTransactionTest {
             ServiceBusSenderClient second = client.sender().queueName(shared.unusedQueue()).buildClient()) {
             ServiceBusTransactionContext transaction = first.createTransaction();
             first.sendMessage(new ServiceBusMessage("sent"), transaction);
-            RuntimeException error = assertThrows(RuntimeException.class,
-                () -> second.sendMessage(new ServiceBusMessage("refused"), transaction));
+            // The client takes any answer to a send in a transaction for success, so the service says it again.
+            second.sendMessage(new ServiceBusMessage("refused"), transaction);
+            RuntimeException error = assertThrows(RuntimeException.class, () -> first.commitTransaction(transaction));
             assertTrue(error.getMessage().contains("cannot span multiple top-level entities"), error.getMessage());
-            first.commitTransaction(transaction);
+            first.sendMessage(new ServiceBusMessage("without one"));
         }
-        assertEquals(List.of("sent"), shared.drain(queue, 1));
+        assertEquals(List.of("without one"), shared.drain(queue, 1));
     }
 
     @Test
@@ -122,8 +123,8 @@ class ServiceBusTransactionTest {
             ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(new ServiceBusMessage("sent"), transaction);
             sender.commitTransaction(transaction);
-            assertThrows(RuntimeException.class,
-                () -> sender.sendMessage(new ServiceBusMessage("late"), transaction));
+            // Refused, which the client does not look at.
+            sender.sendMessage(new ServiceBusMessage("late"), transaction);
             assertThrows(RuntimeException.class, () -> sender.commitTransaction(transaction));
             sender.sendMessage(new ServiceBusMessage("without one"));
         }
