@@ -272,6 +272,11 @@ impl<'a> OutgoingBatch<'a> {
         Some((number(self.first, *self.first.events.first()?), number(last, *last.events.last()?)))
     }
 
+    /// The batch of the first event, and the event's index in it.
+    pub(crate) fn first(&self) -> Option<(&'a EventBatch, u32)> {
+        Some((self.first.batch, *self.first.events.first()?))
+    }
+
     /// The events to send, in order, each with its batch.
     #[must_use]
     pub fn events(&self) -> OutgoingEvents<'a> {

@@ -13,12 +13,13 @@ use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubN
 use connect::kafka::{self, GroupOffsetStore, TransactionOffsetStore, TransactionOptions};
 use connect::partition_subset::PartitionSubset;
 use connect::service::{ClientOptions, ServiceError};
-use connect::service_bus::{ServiceBusSink, ServiceBusSource};
+use connect::service_bus::{ServiceBusSink, ServiceBusSource, TransactionalError, connect_transactional};
 use connect::sink::Sink;
-use connect::source::Source;
+use connect::source::{SettlingSource, Source};
 use relay::{Relay, RelayError};
 use transform::Transformer;
 
+use crate::vocabulary::Settlement;
 use crate::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, KafkaSourceConfig, Partitions,
     PipelineConfig, ReadingConfig, ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
@@ -203,10 +204,16 @@ impl OpenPipeline<'_> {
                 Ok(relay)
             }
             Progress::Settlement { source: from } => {
-                let source = queue_source(from).await?;
-                let sinks = sinks(config).await?;
+                let (source, sinks): (Box<dyn SettlingSource>, _) = match (from.settlement, &config.sinks[..])
+                {
+                    (Settlement::Transactional, [SinkConfig::ServiceBus(to)]) => {
+                        let (source, sink) = transactional_ends(from, to).await?;
+                        (source, vec![sink])
+                    }
+                    _ => (Box::new(queue_source(from).await?), sinks(config).await?),
+                };
                 let options = config.settling_options(most_destinations(&sinks));
-                Ok(Relay::settling(options, Box::new(source), sinks)?)
+                Ok(Relay::settling(options, source, sinks)?)
             }
         }
     }
@@ -303,13 +310,41 @@ impl Partitions {
 }
 
 async fn queue_source(config: &ServiceBusSourceConfig) -> Result<ServiceBusSource, ConnectError> {
-    let options = ClientOptions {
-        transport: config.transport,
-        certificate_authority: config.certificate_authority.clone(),
-        ..ClientOptions::new(config.connection_string.clone(), config.entity.address())
-    };
-    let connected = ServiceBusSource::connect(options, config.receive).await;
+    let connected = ServiceBusSource::connect(config.client_options(), config.receive).await;
     connected.map_err(|error| ConnectError::Source(error.into()))
+}
+
+/// Both ends of a pipeline whose messages are settled in the transactions that they are sent in.
+async fn transactional_ends(
+    from: &ServiceBusSourceConfig,
+    to: &ServiceBusSinkConfig,
+) -> Result<(Box<dyn SettlingSource>, Box<dyn Sink>), ConnectError> {
+    let connected = connect_transactional(from.client_options(), from.receive, &to.client_options()).await;
+    let (source, sink) = connected.map_err(|error| match error {
+        TransactionalError::Source(error) => ConnectError::Source(error.into()),
+        TransactionalError::Sink(error) => ConnectError::Sink { index: 0, error: error.into() },
+    })?;
+    Ok((Box::new(source), Box::new(sink)))
+}
+
+impl ServiceBusSourceConfig {
+    fn client_options(&self) -> ClientOptions {
+        ClientOptions {
+            transport: self.transport,
+            certificate_authority: self.certificate_authority.clone(),
+            ..ClientOptions::new(self.connection_string.clone(), self.entity.address())
+        }
+    }
+}
+
+impl ServiceBusSinkConfig {
+    fn client_options(&self) -> ClientOptions {
+        ClientOptions {
+            transport: self.transport,
+            certificate_authority: self.certificate_authority.clone(),
+            ..ClientOptions::new(self.connection_string.clone(), self.entity.address())
+        }
+    }
 }
 
 async fn sinks(config: &PipelineConfig) -> Result<Vec<Box<dyn Sink>>, ConnectError> {
@@ -367,10 +402,5 @@ async fn hub_sink(
 }
 
 async fn queue_sink(config: &ServiceBusSinkConfig) -> Result<ServiceBusSink, EndError> {
-    let options = ClientOptions {
-        transport: config.transport,
-        certificate_authority: config.certificate_authority.clone(),
-        ..ClientOptions::new(config.connection_string.clone(), config.entity.address())
-    };
-    Ok(ServiceBusSink::connect(options, config.unit).await?)
+    Ok(ServiceBusSink::connect(config.client_options(), config.unit).await?)
 }

@@ -18,7 +18,13 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     }
     let Source::Kafka(source) = &pipeline.source else {
         let reason = "exactly-once delivery is from a topic of Kafka to another";
-        return mistake("delivery", reason, "leave it out, or read from `source: {kafka: ...}`");
+        let advice = match &pipeline.source {
+            Source::ServiceBus(_) => {
+                "between entities of one namespace of Service Bus use `settlement: transactional`"
+            }
+            _ => "leave it out, or read from `source: {kafka: ...}`",
+        };
+        return mistake("delivery", reason, advice);
     };
     let mut sinks = pipeline.sinks();
     let (Some((section, sink)), None) = (sinks.next(), sinks.next()) else {

@@ -25,7 +25,8 @@ use super::open_telemetry::OpenTelemetry;
 use super::poison::PoisonEvents;
 use super::service_bus::{ServiceBusSink, ServiceBusSource};
 use super::vocabulary::{
-    Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, Retry, RetryKeys, Route, TransformStep,
+    Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, Retry, RetryKeys, Route, Settlement,
+    TransformStep,
 };
 use super::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
@@ -57,6 +58,9 @@ pub(super) struct Pipeline {
     pub(super) poison_events: PoisonEvents,
     #[serde(default)]
     pub(super) delivery: Delivery,
+    /// How messages are settled; only where they are.
+    #[serde(default)]
+    pub(super) settlement: Settlement,
     #[serde(default)]
     pub(super) route: Route,
     pub(super) fan_out: Option<u32>,
@@ -140,7 +144,7 @@ pub(super) struct EventHubsSink {
 }
 
 /// What carries the bytes of AMQP.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Transport {
     #[default]
@@ -245,7 +249,9 @@ impl Pipeline {
             Source::Kafka(source) => {
                 SourceConfig::Kafka(Box::new(source.into_config(reading(self.checkpoint))))
             }
-            Source::ServiceBus(source) => SourceConfig::ServiceBus(Box::new(source.into_config())),
+            Source::ServiceBus(source) => {
+                SourceConfig::ServiceBus(Box::new(source.into_config(self.settlement)))
+            }
         };
         relay.group = source.group();
         if let Some(namespace) = namespace {

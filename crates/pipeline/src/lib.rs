@@ -102,7 +102,7 @@ use relay::route::Route;
 use relay::{RelayOptions, SettlingOptions};
 use topics::TopicPattern;
 use transform::Program;
-use vocabulary::Ownership;
+use vocabulary::{Ownership, Settlement};
 
 mod archive;
 mod bucket;
@@ -118,6 +118,7 @@ mod service_bus;
 #[cfg(test)]
 mod tests;
 pub mod topics;
+mod transactional;
 pub mod transforming;
 mod validate;
 pub mod vocabulary;
@@ -229,6 +230,8 @@ pub struct ServiceBusSourceConfig {
     pub entity: Entity,
     /// How much is received at once.
     pub receive: ReceiveOptions,
+    /// How messages are settled. In transactions, there is one sink, an entity of the same namespace.
+    pub settlement: Settlement,
     /// What carries the bytes.
     pub transport: Transport,
     /// A file of certificates (PEM) to trust instead of those of the system.

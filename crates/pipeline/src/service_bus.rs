@@ -10,7 +10,7 @@ use serde::Deserialize;
 use settings::{Document, SettingsError};
 
 use super::file::{Transport, connection_string};
-use super::vocabulary::RetryKeys;
+use super::vocabulary::{RetryKeys, Settlement};
 use super::{ServiceBusSinkConfig, ServiceBusSourceConfig};
 
 /// A queue or subscription to receive from.
@@ -119,7 +119,7 @@ impl ServiceBusSource {
 
     /// # Panics
     /// When it was not [checked](Self::check).
-    pub(super) fn into_config(self) -> ServiceBusSourceConfig {
+    pub(super) fn into_config(self, settlement: Settlement) -> ServiceBusSourceConfig {
         ServiceBusSourceConfig {
             entity: self.entity().expect("the names were checked"),
             receive: ReceiveOptions {
@@ -127,6 +127,7 @@ impl ServiceBusSource {
                 prefetch: self.prefetch,
                 lock_renewal: self.lock_renewal,
             },
+            settlement,
             connection_string: self.connection_string,
             transport: self.transport.into(),
             certificate_authority: self.certificate_authority,

@@ -13,6 +13,7 @@ use super::exactly_once;
 use super::file::{BlobStore, Checkpoint, Pipeline, Sink, Source, Store};
 use super::service_bus::KEYS_OF_CHECKPOINTS;
 use super::topics::TOPIC;
+use super::transactional;
 use super::vocabulary::{CheckpointPolicy, Delivery, Events, Ownership, Retry, Route};
 use relay::ownership::RENEW_MIN;
 
@@ -22,6 +23,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     let rules = Rules { document, delivery: pipeline.delivery, settles };
     rules.sinks(pipeline)?;
     exactly_once::check(document, pipeline)?;
+    transactional::check(document, pipeline)?;
     let source = rules.source(&pipeline.source)?;
     let mut places: Vec<Place<'_>> = Vec::new();
     for (section, sink) in pipeline.sinks() {

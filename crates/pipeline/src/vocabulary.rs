@@ -64,6 +64,17 @@ pub enum Delivery {
     ExactlyOnce,
 }
 
+/// How a message of Service Bus is settled that the sinks have accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Settlement {
+    /// After that, so that a crash in between has it carried again.
+    #[default]
+    Separate,
+    /// In one transaction with that, so that it arrives exactly once. Between entities of one namespace.
+    Transactional,
+}
+
 /// How several relays divide the partitions of a source among them. Written as `greedy`, or as
 /// `{mode: greedy, renew: 1 s, expire: 6 s}`.
 #[derive(Clone, Debug, PartialEq, Eq)]

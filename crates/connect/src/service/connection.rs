@@ -35,8 +35,8 @@ pub(crate) struct ServiceConnection {
 enum Renewal {
     /// The token serves until the timer fires.
     Waiting,
-    /// A token was put under this request number, and the reply is due when the timer fires.
-    Requested(i64),
+    /// A token was put under this request number, that of the claim at this place, and the reply is due when the timer fires.
+    Requested(i64, usize),
     /// The token cannot be renewed.
     Never,
 }
@@ -79,7 +79,9 @@ impl ServiceConnection {
             return Err(ServiceError::of_connection(PROTOCOL, "the service accepts only one session"));
         };
         let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
-        token_links.exchange(&mut driver, &token::put_token(&endpoint)).await?;
+        for request in token::put_tokens(&endpoint) {
+            token_links.exchange(&mut driver, &request).await?;
+        }
         let serves = token::renew_after(&endpoint);
         Ok(Self {
             driver,
@@ -97,6 +99,11 @@ impl ServiceConnection {
     #[inline]
     pub(crate) fn engine(&mut self) -> &mut Connection {
         self.driver.connection()
+    }
+
+    /// How long an answer of the service may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.endpoint.options.connect_timeout
     }
 
     /// The session of the data links.
@@ -140,13 +147,20 @@ impl ServiceConnection {
             return Ok(());
         };
         let reply = reply?;
-        if let Renewal::Requested(id) = self.renewal
+        if let Renewal::Requested(id, place) = self.renewal
             && reply.id == Some(id)
         {
             reply.into_body()?;
-            self.renewal = Renewal::Waiting;
-            let serves = token::renew_after(&self.endpoint).unwrap_or_default();
-            self.timer.as_mut().reset(Instant::now() + serves);
+            let next = place + 1;
+            let endpoint = Arc::clone(&self.endpoint);
+            match token::put_tokens(&endpoint).nth(next) {
+                Some(request) => self.request_token(&request, next),
+                None => {
+                    self.renewal = Renewal::Waiting;
+                    let serves = token::renew_after(&self.endpoint).unwrap_or_default();
+                    self.timer.as_mut().reset(Instant::now() + serves);
+                }
+            }
         }
         Ok(())
     }
@@ -207,21 +221,29 @@ impl ServiceConnection {
         if self.renewal == Renewal::Never || self.timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        let limit = self.endpoint.options.connect_timeout;
-        if let Renewal::Requested(_) = self.renewal {
+        if let Renewal::Requested(..) = self.renewal {
+            let limit = self.endpoint.options.connect_timeout;
             return Poll::Ready(Err(timed_out("the token was not renewed", limit)));
         }
         let request = token::put_token(&self.endpoint);
-        let wait = match self.token_links.send(self.driver.connection(), &request) {
+        self.request_token(&request, 0);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Puts a token for the claim at this place.
+    fn request_token(&mut self, request: &Request<'_>, place: usize) {
+        let wait = match self.token_links.send(self.driver.connection(), request) {
             Ok(id) => {
-                self.renewal = Renewal::Requested(id);
-                limit
+                self.renewal = Renewal::Requested(id, place);
+                self.endpoint.options.connect_timeout
             }
-            // No credit at the moment: there is a quarter of the token's life left to try.
-            Err(_) => RENEWAL_RETRY,
+            // No credit at the moment: there is a quarter of the token's life left to try, from the first one on.
+            Err(_) => {
+                self.renewal = Renewal::Waiting;
+                RENEWAL_RETRY
+            }
         };
         self.timer.as_mut().reset(Instant::now() + wait);
-        Poll::Ready(Ok(()))
     }
 }
 

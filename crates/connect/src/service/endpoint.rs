@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use access::{ServiceAddress, TransportSecurity};
+use access::{Credential, ServiceAddress, TransportSecurity};
 use amqp::connection::Config;
 use amqp::{Symbol, Value};
 use amqp_tokio::{ClientTls, Stream};
@@ -23,6 +23,15 @@ pub(crate) struct Endpoint {
     pub(crate) tls: Option<ClientTls>,
     /// The name of this client, unlike that of any other.
     pub(crate) container_id: String,
+    /// What else a connection is used for.
+    pub(crate) other_claims: Vec<EntityClaim>,
+}
+
+/// An entity, and what proves the right to use it.
+#[derive(Debug)]
+pub(crate) struct EntityClaim {
+    pub(crate) entity: String,
+    pub(crate) credential: Credential,
 }
 
 impl Endpoint {
@@ -31,12 +40,30 @@ impl Endpoint {
     /// # Errors
     /// When they cannot be read, or the host's name cannot be in a certificate.
     pub(crate) fn resolve(options: impl Into<ClientOptions>) -> Result<Arc<Self>, ServiceError> {
-        let options = options.into();
+        Self::for_amqp(options.into(), Vec::new())
+    }
+
+    /// The same for a connection that is used for `other` as well, whose entity is in the same namespace.
+    ///
+    /// # Errors
+    /// As with [`resolve`](Self::resolve).
+    pub(crate) fn resolve_with(
+        options: ClientOptions,
+        other: &ClientOptions,
+    ) -> Result<Arc<Self>, ServiceError> {
+        let claim = EntityClaim {
+            entity: other.entity.clone(),
+            credential: other.connection_string.credential.clone(),
+        };
+        Self::for_amqp(options, vec![claim])
+    }
+
+    fn for_amqp(options: ClientOptions, other_claims: Vec<EntityClaim>) -> Result<Arc<Self>, ServiceError> {
         let address = match options.transport {
             Transport::Tcp => options.connection_string.amqp_address(),
             Transport::WebSocket => options.connection_string.web_socket_address(),
         };
-        Self::at(address, options)
+        Self::at(address, options, other_claims)
     }
 
     /// The same for the REST interface: at the port that the connection string names, or the usual one of HTTP with TLS. Without TLS,
@@ -49,15 +76,19 @@ impl Endpoint {
             TransportSecurity::Plain => options.connection_string.amqp_address(),
             TransportSecurity::Tls => options.connection_string.web_socket_address(),
         };
-        Self::at(address, ClientOptions { transport: Transport::Tcp, ..options })
+        Self::at(address, ClientOptions { transport: Transport::Tcp, ..options }, Vec::new())
     }
 
-    fn at(address: ServiceAddress, options: ClientOptions) -> Result<Arc<Self>, ServiceError> {
+    fn at(
+        address: ServiceAddress,
+        options: ClientOptions,
+        other_claims: Vec<EntityClaim>,
+    ) -> Result<Arc<Self>, ServiceError> {
         let tls = match address.security {
             TransportSecurity::Plain => None,
             TransportSecurity::Tls => Some(client_tls(&options, &address.host)?),
         };
-        Ok(Arc::new(Self { options, address, tls, container_id: container_id() }))
+        Ok(Arc::new(Self { options, address, tls, container_id: container_id(), other_claims }))
     }
 
     /// A stream of bytes to the service.
@@ -114,7 +145,12 @@ impl Endpoint {
 
     /// The URI of the entity, which is what tokens are about: they hold for everything beneath it.
     pub(crate) fn audience(&self) -> String {
-        let (host, entity) = (&self.address.host, &self.options.entity);
+        self.audience_of(&self.options.entity)
+    }
+
+    /// The same of another entity of the namespace.
+    pub(crate) fn audience_of(&self, entity: &str) -> String {
+        let host = &self.address.host;
         match host.contains(':') {
             true => format!("sb://[{host}]/{entity}"),
             false => format!("sb://{host}/{entity}"),

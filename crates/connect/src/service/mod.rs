@@ -27,7 +27,11 @@ pub use options::{ClientOptions, Transport};
 pub(crate) use connection::ServiceConnection;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use forwarded::{copy_forwarded, format_of, is_forwarded, partition_key_annotation};
+pub(crate) use outstanding::Outstanding;
 pub(crate) use reconnecting::Reconnecting;
 pub(crate) use request::{Reply, Request, RequestPair};
 pub(crate) use token::put_token;
-pub(crate) use transmitter::{Address, Transmitter, sender_options};
+pub(crate) use transmitter::{
+    Address, ENVELOPE_BYTES_MAX, OUTPUT_BYTES_MAX, OUTSTANDING_MAX, Transmitter, USUAL_MESSAGE_BYTES_MAX,
+    sender_options,
+};

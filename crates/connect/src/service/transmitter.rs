@@ -465,14 +465,14 @@ pub(crate) fn sender_options(name: String, node: &str) -> LinkOptions {
 }
 
 /// What the service takes where it does not say, in bytes.
-const USUAL_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const USUAL_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Room in a message for what the service may count beyond the events: envelope and transfer, in bytes.
-const ENVELOPE_BYTES_MAX: usize = 1024;
+pub(crate) const ENVELOPE_BYTES_MAX: usize = 1024;
 
 /// Output that may wait for the socket before sends are refused, in bytes.
-const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
 /// Sends from the oldest without an outcome to the newest. More than any service grants credit for, and a bound where
 /// one grants without ever answering.
-const OUTSTANDING_MAX: usize = 65_536;
+pub(crate) const OUTSTANDING_MAX: usize = 65_536;

@@ -150,6 +150,13 @@ impl Locks {
         }
     }
 
+    /// Takes out the lock of a delivery that nothing was said of, for it to be settled elsewhere.
+    pub(super) fn take_held(&mut self, id: u32) -> Option<LockToken> {
+        let lock = self.lock_mut(id).filter(|lock| lock.state == State::Held)?;
+        lock.state = State::Over;
+        Some(lock.token)
+    }
+
     /// When the oldest unanswered settlement was sent.
     pub(super) fn oldest_unanswered(&self) -> Option<Instant> {
         let sent = self.slots.iter().filter_map(|lock| match lock.state {

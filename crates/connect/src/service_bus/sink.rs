@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use amqp::message::{FORMAT_AMQP, encode};
 
-use crate::event::Encoding;
+use crate::event::{Encoding, Event, EventBatch};
 use crate::service::{
     Address, ClientOptions, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of,
     partition_key_annotation,
@@ -88,11 +88,7 @@ impl Sink for ServiceBusSink {
         self.transmitter.transmit(token, ENTITY, format, |writer| {
             for (batch, event) in events {
                 let message = batch.shared_message(event);
-                scratch.clear();
-                let key = batch.partition_key(event).and_then(|key| std::str::from_utf8(key).ok());
-                if let Some(key) = key {
-                    partition_key_annotation(scratch, key);
-                }
+                annotations(scratch, batch, event);
                 if format != FORMAT_AMQP {
                     let length = u32::try_from(scratch.len() + message.as_ref().len())
                         .expect("a message is shorter than 4 GiB");
@@ -122,6 +118,16 @@ impl Sink for ServiceBusSink {
 
     fn shut_down(self: Box<Self>) -> ShutDown {
         Box::pin(self.transmitter.shut_down())
+    }
+}
+
+/// Replaces what is in `scratch` by the encoded annotations that an event has where it goes.
+#[inline]
+pub(super) fn annotations(scratch: &mut Vec<u8>, batch: &EventBatch, event: &Event) {
+    scratch.clear();
+    let key = batch.partition_key(event).and_then(|key| std::str::from_utf8(key).ok());
+    if let Some(key) = key {
+        partition_key_annotation(scratch, key);
     }
 }
 

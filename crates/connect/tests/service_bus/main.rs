@@ -8,3 +8,4 @@ mod receiving;
 mod recovering;
 mod sending;
 mod service;
+mod transactional;

@@ -215,6 +215,7 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
                     prefetch: scenario.prefetch.events().unwrap_or(0),
                     ..ReceiveOptions::default()
                 },
+                settlement: scenario.settlement,
                 transport: transport(&config.source),
                 certificate_authority: config.source.certificate_authority.clone(),
             }))

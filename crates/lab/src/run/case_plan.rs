@@ -74,7 +74,7 @@ fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
         prefetch: relay.prefetch.events().map(u64::from),
         try_timeout_us: Some(microseconds(relay.try_timeout)),
         fails_on_purpose: relay.failure_ratio > 0.0,
-        exactly_once: relay.is_exactly_once(),
+        exactly_once: relay.is_exactly_once() || relay.is_transactional(),
         archiving: archiving_shape(parameters, topology),
     });
     Shape {

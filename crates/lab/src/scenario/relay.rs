@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipeline::vocabulary::{
     Batch, CheckpointPolicy, Delivery, Dispatch, Ownership, OwnershipMode, Retry, RetryKeys, Route,
-    TransformStep,
+    Settlement, TransformStep,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -62,6 +62,9 @@ pub struct Relay {
     /// How often an event may arrive.
     #[serde(skip_serializing_if = "is_usual")]
     pub delivery: Delivery,
+    /// Queues: whether a message is completed after it was sent, or in one transaction with that.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub settlement: Settlement,
     /// An instance that ends in the measured phase, and is started again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
@@ -169,6 +172,12 @@ impl Relay {
         self.delivery == Delivery::ExactlyOnce
     }
 
+    /// Whether messages are completed in the transactions that they are sent in.
+    #[must_use]
+    pub fn is_transactional(&self) -> bool {
+        self.settlement == Settlement::Transactional
+    }
+
     /// Whether progress is the committed offsets of a group of Kafka, whoever commits them.
     #[must_use]
     pub fn commits_offsets(&self) -> bool {
@@ -202,6 +211,7 @@ impl Default for Relay {
             checkpoint_store: CheckpointStore::File,
             ownership: Ownership::new(OwnershipMode::Static),
             delivery: Delivery::default(),
+            settlement: Settlement::default(),
             restart: None,
             failure_ratio: 0.0,
             in_flight: 1,

@@ -1,6 +1,6 @@
 //! The pipeline under `kill -9`, under injected failures, and stopped in good order: what arrives, how often, and in
 //! what order. `archives` looks at what was archived, `sharing` does the same to several relays at once, `groups` to members of a consumer group,
-//! `queues` to one between queues, `topics` to one between topics of Kafka, `strategies` to one that takes each event to a topic and to archives.
+//! `queues` to one between queues, `transactions` to one that settles in transactions, `topics` to one between topics of Kafka, `strategies` to one that takes each event to a topic and to archives.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
@@ -15,6 +15,7 @@ mod sharing;
 mod strategies;
 mod switch;
 mod topics;
+mod transactions;
 
 use std::time::Duration;
 

@@ -121,7 +121,7 @@ async fn a_durable_service_that_is_killed_under_a_relay_loses_nothing_on_the_way
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
 
-fn address(serving: &Serving) -> SocketAddr {
+pub(super) fn address(serving: &Serving) -> SocketAddr {
     let string: ConnectionString = serving.announced("namespace").parse().unwrap();
     (Ipv4Addr::LOCALHOST, string.endpoint.port().unwrap()).into()
 }
@@ -136,7 +136,7 @@ fn write_pipeline(folder: &Path, string: &ConnectionString, concurrency: u64) {
     std::fs::write(folder.join(PIPELINE), pipeline).unwrap();
 }
 
-async fn serve() -> Service {
+pub(super) async fn serve() -> Service {
     let options = QueueOptions { lock_duration: Duration::from_secs(1), ..QueueOptions::default() };
     let source = QueueConfig { options, ..QueueConfig::new("queue1") };
     let namespace = NamespaceConfig {
@@ -146,12 +146,12 @@ async fn serve() -> Service {
     Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
 }
 
-fn client(string: &ConnectionString, entity: &str) -> ClientOptions {
+pub(super) fn client(string: &ConnectionString, entity: &str) -> ClientOptions {
     ClientOptions::new(string.clone(), entity)
 }
 
 /// Puts messages of 12 bytes into a queue: their numbers.
-async fn put(options: ClientOptions, numbers: Range<u32>) {
+pub(super) async fn put(options: ClientOptions, numbers: Range<u32>) {
     const AT_ONCE: u32 = 1_000;
     let mut sink = ServiceBusSink::connect(options, SendUnit::Batch).await.unwrap();
     let mut outcomes = Vec::new();
@@ -193,7 +193,7 @@ pub(super) async fn read<T>(options: ClientOptions, show: watch::Sender<T>, note
 }
 
 /// How often each number came.
-fn count(seen: &mut HashMap<u32, u64>, payload: &str) {
+pub(super) fn count(seen: &mut HashMap<u32, u64>, payload: &str) {
     *seen.entry(payload.parse().unwrap()).or_default() += 1;
 }
 
@@ -204,4 +204,4 @@ pub(super) const PAYLOAD: usize = 12;
 const DATA_SECTION: &[u8] = b"\x00\x53\x75\xa0\x0c";
 
 /// Messages that a relay has brought from one queue to the other.
-const COMPLETED: &str = "parshall_relay_settled_messages_total{result=\"completed\"}";
+pub(super) const COMPLETED: &str = "parshall_relay_settled_messages_total{result=\"completed\"}";

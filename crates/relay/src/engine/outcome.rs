@@ -274,8 +274,10 @@ impl Relay {
         record_duration(&mut self.metrics.failed_send_us, elapsed);
         let least_delay = match error.class {
             ErrorClass::Retryable => {
-                // A time-out or a broken connection does not say whether the service had accepted it.
-                self.metrics.doubtful_events += u64::from(send.attempted());
+                // A time-out or a broken connection does not say whether the service had accepted it, unless the sink does.
+                if !self.outlets.end_sends() {
+                    self.metrics.doubtful_events += u64::from(send.attempted());
+                }
                 Some(Duration::ZERO)
             }
             ErrorClass::Throttled { retry_after } => {

@@ -72,6 +72,10 @@ impl ServiceBusSource {
         if error.class == ErrorClass::Fatal {
             return Err(error);
         }
+        if self.forward.is_some() {
+            // Transactions hold deliveries of this link, and are of the entity whose link comes first.
+            return Err(error);
+        }
         tracing::debug!(%error, "the receiver link was detached");
         self.link_outage = Some(error.clone());
         self.lose_link();
@@ -120,9 +124,14 @@ impl ServiceBusSource {
     /// The connection is gone, and with it the link.
     pub(super) fn lose(&mut self, error: &ServiceError) {
         tracing::debug!(%error, "there is no connection for receiving");
+        // What had been committed before was said in good time.
+        self.conclude_transactions(tokio::time::Instant::now().into_std());
         self.connection.lost(error);
         self.requests.lose_links();
         self.lose_link();
+        if let Some(forward) = &mut self.forward {
+            forward.lose(error);
+        }
     }
 }
 

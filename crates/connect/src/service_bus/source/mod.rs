@@ -13,11 +13,13 @@
 //! Settlements between two polls are sent in ranges of consecutive deliveries, and one flow gives back the credit of all
 //! that were confirmed.
 
+mod forwarding;
 mod link;
 mod settling;
 mod waiting;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -29,6 +31,7 @@ use super::delivered;
 use super::locks::{Lock, LockToken, Locks};
 use super::management_requests::{ManagementRequests, remaining, unix_ms};
 use super::options::ReceiveOptions;
+use super::transactional::Forward;
 use crate::alarm::Alarm;
 use crate::event::{BatchPool, Encoding, EventBatch, PartitionId, Receipt};
 use crate::service::error::{PROTOCOL, TIMEOUT};
@@ -66,6 +69,8 @@ pub struct ServiceBusSource {
     /// Locks of messages in work whose link is gone, by receipt of their own.
     orphans: HashMap<u64, LockToken>,
     requests: ManagementRequests,
+    /// Where messages are sent from here, in transactions with their settlement; nothing where somebody else sends them.
+    forward: Option<Box<Forward>>,
     /// When the next lock is to be renewed; perhaps earlier than that.
     next_renewal: Option<Instant>,
     events: VecDeque<SourceEvent>,
@@ -102,8 +107,15 @@ impl ServiceBusSource {
     pub async fn connect(options: ClientOptions, receive: ReceiveOptions) -> Result<Self, ServiceError> {
         let endpoint = Endpoint::resolve(options)?;
         let connection = ServiceConnection::open(endpoint.clone()).await?;
+        let mut source = Self::idle(endpoint, connection, receive);
+        source.attached().await?;
+        Ok(source)
+    }
+
+    /// A source on a connection that is up, without its link.
+    fn idle(endpoint: Arc<Endpoint>, connection: ServiceConnection, receive: ReceiveOptions) -> Self {
         let limit = endpoint.options.connect_timeout;
-        let mut source = Self {
+        Self {
             receive: ReceiveOptions { concurrency: receive.concurrency.max(1), ..receive },
             requests: ManagementRequests::new(&endpoint.options.entity, limit),
             connection: Reconnecting::new(endpoint, connection),
@@ -120,17 +132,22 @@ impl ServiceBusSource {
             unanswered: 0,
             answers_due: None,
             orphans: HashMap::new(),
+            forward: None,
             next_renewal: None,
             events: VecDeque::new(),
             pool: BatchPool::new(POOLED_BATCHES),
             alarm: Alarm::new(),
-        };
-        let attached = std::future::poll_fn(|context| source.poll_attached(context));
+        }
+    }
+
+    /// Waits until the link is attached.
+    async fn attached(&mut self) -> Result<(), ServiceError> {
+        let limit = self.connection.endpoint().options.connect_timeout;
+        let attached = std::future::poll_fn(|context| self.poll_attached(context));
         tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
             let description = format!("the link was not attached within {limit:?}");
             Err(ServiceError::of_connection(TIMEOUT, description))
-        })?;
-        Ok(source)
+        })
     }
 
     /// Ready once the link is attached.
@@ -171,6 +188,9 @@ impl ServiceBusSource {
         }
         self.send_settlements(now);
         self.take_events()?;
+        if self.forward.is_some() {
+            self.advance_transactions(now)?;
+        }
         self.check_answers(now)?;
         self.renew(now);
         while let Some(outcome) = self.requests.pop_outcome() {
@@ -191,13 +211,31 @@ impl ServiceBusSource {
         self.poll_timer(context).map(Ok)
     }
 
+    /// A turn, after which there may be something to hand over or another turn to take. A connection that is of no more use is made again.
+    ///
+    /// # Errors
+    /// One that trying again cannot change.
+    fn poll_on(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
+        match ready!(self.poll_turn(context)) {
+            Ok(()) => {}
+            Err(error) if error.class == ErrorClass::Fatal => {
+                self.connection.lost(&error);
+                return Poll::Ready(Err(error));
+            }
+            Err(error) => self.lose(&error),
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Ready when something may be due.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let backing_off = match self.link {
             Link::BackingOff(until) => Some(until),
             _ => None,
         };
-        let deadlines = [self.next_renewal, self.requests.deadline(), self.answers_due, backing_off];
+        let transactions = self.transactions_due();
+        let deadlines =
+            [self.next_renewal, self.requests.deadline(), self.answers_due, backing_off, transactions];
         let deadline = deadlines.into_iter().flatten().min();
         self.alarm.poll(context, deadline.map(tokio::time::Instant::from_std))
     }
@@ -210,12 +248,17 @@ impl ServiceBusSource {
                 None => break,
                 Some(Event::Deliveries(deliveries)) => self.take_deliveries(deliveries)?,
                 Some(Event::SettledBySender { session, first, last, state }) if session == data => {
+                    if let Some(forward) = &mut self.forward {
+                        forward.take_answer(first, last, state.as_ref());
+                    }
                     self.take_answer(first, last, state.as_ref())
                 }
-                Some(Event::LinkAttached { link, .. }) => {
+                Some(Event::LinkAttached { link, attach }) => {
                     if matches!(self.link, Link::Attaching(ours) if ours == link) {
                         self.link = Link::Attached(link);
                         self.link_outage = None;
+                    } else if let Some(forward) = &mut self.forward {
+                        forward.take_attach(link, &attach);
                     }
                 }
                 Some(Event::Drained(link)) => {
@@ -229,9 +272,11 @@ impl ServiceBusSource {
                     } else if self.requests.has(link) {
                         tracing::debug!(?error, "the management node has detached its link");
                         self.requests.take_detach(tokio::time::Instant::now().into_std());
+                    } else if let Some(forward) = &mut self.forward {
+                        forward.take_detach(link, ServiceError::of_detach(error))?;
                     }
                 }
-                Some(_) => {}
+                Some(event) => self.take_event_of_forward(event)?,
             }
         }
         Ok(())
@@ -366,15 +411,7 @@ impl Source for ServiceBusSource {
             if let Some(batch) = self.next_batch() {
                 return Poll::Ready(Ok(SourceEvent::Batch(batch)));
             }
-            match self.poll_turn(context) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) if error.class == ErrorClass::Fatal => {
-                    self.connection.lost(&error);
-                    return Poll::Ready(Err(error.into()));
-                }
-                Poll::Ready(Err(error)) => self.lose(&error),
-                Poll::Pending => return Poll::Pending,
-            }
+            ready!(self.poll_on(context))?;
         }
     }
 

@@ -1,10 +1,10 @@
-//! What `relay.delivery: exactly-once` asks of a scenario, beyond what it asks of a pipeline.
+//! What `relay.delivery: exactly-once` and `relay.settlement: transactional` ask of a scenario, beyond what they ask of a pipeline.
 
 use settings::SettingsError;
 
 use super::Rules;
 use crate::scenario::{
-    CheckpointStore, End, EndClient, Entity, KafkaClient, Protocol, Relay, Route, Topology,
+    CheckpointStore, End, EndClient, Entity, KafkaClient, Parameters, Protocol, Relay, Route, Sends, Topology,
 };
 
 impl Rules<'_> {
@@ -74,6 +74,46 @@ impl Rules<'_> {
         if relay.failure_ratio > 0.0 {
             let reason = "with exactly-once delivery no failures are injected";
             return mistake("relay.failure_ratio", reason, "set it to 0, or use `relay.restart`");
+        }
+        Ok(())
+    }
+
+    /// Whether messages can be completed in the transactions that they are sent in, if it is asked for.
+    pub(super) fn transactional(
+        &self,
+        parameters: &Parameters,
+        topology: &Topology,
+    ) -> Result<(), SettingsError> {
+        let relay = &parameters.relay;
+        let Some(pipeline) = topology.pipeline.as_ref().filter(|_| relay.is_transactional()) else {
+            return Ok(());
+        };
+        let mistake =
+            |path: &str, reason: &str, advice: &str| Err(self.document.mistake(path, reason, advice));
+        let is_of_service_bus = |end: &End| {
+            let entity = topology.entities.get(&end.entity);
+            end.connection.protocol == Protocol::Amqp
+                && matches!(entity, Some(Entity::Queue(_) | Entity::Topic(_)))
+        };
+        let [to] = pipeline.to.as_slice() else {
+            let reason = "with transactional settlement there is one destination";
+            return mistake("topology.pipeline.to", reason, "name one, or leave out `relay.settlement`");
+        };
+        if !is_of_service_bus(&pipeline.from) || !is_of_service_bus(to) {
+            let reason = "a transaction is between queues or topics of one namespace, over AMQP";
+            return mistake("relay.settlement", reason, "leave it out");
+        }
+        if !parameters.sut.is_ours() {
+            let reason = "only our relay settles so";
+            return mistake("relay.settlement", reason, "leave it out, or choose `sut: parshall`");
+        }
+        if pipeline.from.connection != to.connection {
+            let reason = "with transactional settlement source and destination share a connection";
+            return mistake("topology.pipeline", reason, "say the same of `from` and `to`");
+        }
+        if relay.send != Sends::Single {
+            let reason = "with transactional settlement a transaction has many messages, each sent by itself";
+            return mistake("relay.send", reason, "leave it out");
         }
         Ok(())
     }

@@ -197,6 +197,7 @@ impl Rules<'_> {
         self.duration("relay.restart_after", relay.restart_after, Duration::ZERO)?;
         self.sharing(parameters, topology)?;
         self.exactly_once(relay, topology)?;
+        self.transactional(parameters, topology)?;
         self.restart(parameters, source)?;
         if let Some(requests) = relay.archive_requests {
             self.within("relay.archive_requests", requests, 1..=1_024)?;
