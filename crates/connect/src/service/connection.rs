@@ -1,8 +1,9 @@
 //! One authorised connection: the engine on its socket, its two sessions, and the token that keeps it alive.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use amqp::Connection;
@@ -13,7 +14,8 @@ use tokio::time::{Instant, Sleep};
 use super::endpoint::Endpoint;
 use super::error::{NO_ANSWER, PROTOCOL, ServiceError, TIMEOUT};
 use super::request::{Request, RequestPair};
-use super::token;
+use super::token::{self, Claim};
+use crate::identity::{BearerToken, IdentityError};
 
 /// A connection that may be used for its entity.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct ServiceConnection {
     data: SessionId,
     token_links: RequestPair,
     renewal: Renewal,
+    /// The token of an identity that was put last.
+    bearer: Option<BearerToken>,
     /// Why the socket cannot go on.
     broken: Option<ServiceError>,
     /// Fires when the renewal is due, or its reply overdue.
@@ -31,15 +35,18 @@ pub(crate) struct ServiceConnection {
 }
 
 /// Where the renewal of the token stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Renewal {
     /// The token serves until the timer fires.
     Waiting,
-    /// A token was put under this request number, and the reply is due when the timer fires.
-    Requested(i64),
+    /// The identity is asked for the next one.
+    Asking(Asking),
+    /// A token was put under this request number, and the reply is due when the timer fires. From `renew_at` on it is to be renewed.
+    Requested { id: i64, renew_at: Option<Instant> },
     /// The token cannot be renewed.
     Never,
 }
+
+type Asking = Pin<Box<dyn Future<Output = Result<BearerToken, IdentityError>> + Send>>;
 
 impl ServiceConnection {
     /// Connects, begins the sessions and puts a token.
@@ -48,12 +55,14 @@ impl ServiceConnection {
     /// When any of this fails, or all of it takes longer than the options allow.
     pub(crate) async fn open(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
         let limit = endpoint.options.connect_timeout;
-        tokio::time::timeout(limit, Self::open_in_time(endpoint))
+        // Before the clock runs: an authority, or a command line that asks one, may take longer than connecting.
+        let claim = token::claim(&endpoint).await?;
+        tokio::time::timeout(limit, Self::open_in_time(endpoint, claim))
             .await
             .unwrap_or_else(|_elapsed| Err(timed_out("the connection was not authorised", limit)))
     }
 
-    async fn open_in_time(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
+    async fn open_in_time(endpoint: Arc<Endpoint>, claim: Claim) -> Result<Self, ServiceError> {
         let stream = endpoint.dial().await?;
         let engine = Connection::client(endpoint.config(), SaslClient::Anonymous, Instant::now().into_std());
         let mut driver = Driver::new(engine, stream);
@@ -79,16 +88,18 @@ impl ServiceConnection {
             return Err(ServiceError::of_connection(PROTOCOL, "the service accepts only one session"));
         };
         let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
-        token_links.exchange(&mut driver, &token::put_token(&endpoint)).await?;
-        let serves = token::renew_after(&endpoint);
+        let Claim { request, renew_at, bearer } = claim;
+        let put = token_links.exchange(&mut driver, &request).await;
+        put.map_err(|error| token::refused(&endpoint, bearer.as_ref(), error))?;
         Ok(Self {
             driver,
             control,
             data,
             token_links,
-            renewal: serves.map_or(Renewal::Never, |_| Renewal::Waiting),
+            renewal: renew_at.map_or(Renewal::Never, |_| Renewal::Waiting),
+            bearer,
             broken: None,
-            timer: Box::pin(tokio::time::sleep(serves.unwrap_or_default())),
+            timer: Box::pin(tokio::time::sleep_until(renew_at.unwrap_or_else(Instant::now))),
             endpoint,
         })
     }
@@ -140,13 +151,12 @@ impl ServiceConnection {
             return Ok(());
         };
         let reply = reply?;
-        if let Renewal::Requested(id) = self.renewal
+        if let Renewal::Requested { id, renew_at } = self.renewal
             && reply.id == Some(id)
         {
-            reply.into_body()?;
-            self.renewal = Renewal::Waiting;
-            let serves = token::renew_after(&self.endpoint).unwrap_or_default();
-            self.timer.as_mut().reset(Instant::now() + serves);
+            let put = reply.into_body();
+            put.map_err(|error| token::refused(&self.endpoint, self.bearer.as_ref(), error))?;
+            self.wait_until(renew_at);
         }
         Ok(())
     }
@@ -204,24 +214,72 @@ impl ServiceConnection {
 
     /// Ready when something was sent that has yet to be driven out.
     fn poll_renewal(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
-        if self.renewal == Renewal::Never || self.timer.as_mut().poll(context).is_pending() {
-            return Poll::Pending;
+        loop {
+            match &mut self.renewal {
+                Renewal::Never => return Poll::Pending,
+                Renewal::Waiting => {
+                    ready!(self.timer.as_mut().poll(context));
+                    if let Some(claim) = token::signed(&self.endpoint) {
+                        self.put(claim);
+                        return Poll::Ready(Ok(()));
+                    }
+                    let endpoint = Arc::clone(&self.endpoint);
+                    self.renewal = Renewal::Asking(Box::pin(async move {
+                        let options = &endpoint.options;
+                        options.identity.token(options.token_scope).await
+                    }));
+                }
+                Renewal::Asking(asking) => match ready!(asking.as_mut().poll(context)) {
+                    // There is no newer one yet, and this one still serves.
+                    Ok(token) if self.bearer.as_ref().is_some_and(|put| put.is(&token)) => {
+                        self.wait_until(Some(token.renew_at()));
+                    }
+                    Ok(token) => {
+                        let claim = token::borne(&self.endpoint, token);
+                        self.put(claim);
+                        return Poll::Ready(Ok(()));
+                    }
+                    Err(error) => return Poll::Ready(Err(ServiceError::from(error).of_working_client())),
+                },
+                Renewal::Requested { .. } => {
+                    ready!(self.timer.as_mut().poll(context));
+                    let limit = self.endpoint.options.connect_timeout;
+                    return Poll::Ready(Err(timed_out("the token was not renewed", limit)));
+                }
+            }
         }
-        let limit = self.endpoint.options.connect_timeout;
-        if let Renewal::Requested(_) = self.renewal {
-            return Poll::Ready(Err(timed_out("the token was not renewed", limit)));
-        }
-        let request = token::put_token(&self.endpoint);
-        let wait = match self.token_links.send(self.driver.connection(), &request) {
+    }
+
+    /// Puts a token in the place of the one before.
+    fn put(&mut self, claim: Claim) {
+        let Claim { request, renew_at, bearer } = claim;
+        match self.token_links.send(self.driver.connection(), &request) {
             Ok(id) => {
-                self.renewal = Renewal::Requested(id);
-                limit
+                self.bearer = bearer;
+                self.renewal = Renewal::Requested { id, renew_at };
+                let limit = self.endpoint.options.connect_timeout;
+                self.timer.as_mut().reset(Instant::now() + limit);
             }
             // No credit at the moment: there is a quarter of the token's life left to try.
-            Err(_) => RENEWAL_RETRY,
-        };
-        self.timer.as_mut().reset(Instant::now() + wait);
-        Poll::Ready(Ok(()))
+            Err(_) => self.wait_until(Some(Instant::now() + RENEWAL_RETRY)),
+        }
+    }
+
+    /// The token serves until then.
+    fn wait_until(&mut self, renew_at: Option<Instant>) {
+        self.renewal = renew_at.map_or(Renewal::Never, |_| Renewal::Waiting);
+        self.timer.as_mut().reset(renew_at.unwrap_or_else(Instant::now));
+    }
+}
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Waiting => "Waiting",
+            Self::Asking(_) => "Asking",
+            Self::Requested { .. } => "Requested",
+            Self::Never => "Never",
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use access::{ServiceAddress, TransportSecurity};
+use access::{Credential, ServiceAddress, TransportSecurity, is_loopback};
 use amqp::connection::Config;
 use amqp::{Symbol, Value};
 use amqp_tokio::{ClientTls, Stream};
@@ -53,6 +53,13 @@ impl Endpoint {
     }
 
     fn at(address: ServiceAddress, options: ClientOptions) -> Result<Arc<Self>, ServiceError> {
+        if options.connection_string.credential == Credential::Identity
+            && address.security == TransportSecurity::Plain
+            && !is_loopback(&address.host)
+        {
+            let what = format!("{} would be sent bearer tokens without TLS", address.host);
+            return Err(ServiceError::fatal("connection:address", what));
+        }
         let tls = match address.security {
             TransportSecurity::Plain => None,
             TransportSecurity::Tls => Some(client_tls(&options, &address.host)?),

@@ -29,5 +29,5 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use forwarded::{copy_forwarded, format_of, is_forwarded, partition_key_annotation};
 pub(crate) use reconnecting::Reconnecting;
 pub(crate) use request::{Reply, Request, RequestPair};
-pub(crate) use token::put_token;
+pub(crate) use token::claim;
 pub(crate) use transmitter::{Address, Transmitter, sender_options};
