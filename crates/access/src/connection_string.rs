@@ -2,6 +2,11 @@
 //!
 //! `Endpoint=sb://host[:port]/;SharedAccessKeyName=…;SharedAccessKey=…[;EntityPath=…][;UseDevelopmentEmulator=true]`
 //!
+//! or, where the right to use it is an identity's and no key is written down, the name of the namespace alone:
+//!
+//! `host[:port][;EntityPath=…][;UseDevelopmentEmulator=true]`, the same as
+//! `Endpoint=sb://host[:port]/;Authentication=DefaultAzureCredential[;…]`
+//!
 //! Key names are case-insensitive and may come in any order. A value reaches to the next semicolon, so it may
 //! contain equals signs. Errors name the key, or the position of a part whose key is not known, and never any
 //! value: the part may be the tail of a secret.
@@ -29,6 +34,8 @@ pub enum Credential {
     Key(SharedAccessKey),
     /// A ready token, which can't be renewed.
     Signature(Secret),
+    /// Bearer tokens of Microsoft Entra ID, for the identity that the process has.
+    Identity,
 }
 
 /// Why a text is not a connection string. Contains no value of it.
@@ -75,6 +82,20 @@ pub enum ConnectionStringError {
     /// The endpoint can't be read.
     #[error("Endpoint in the connection string can't be used: {0}")]
     Endpoint(#[from] EndpointError),
+    /// Some other kind of authentication than that by tokens of the process's identity.
+    #[error(
+        "Authentication in the connection string is not {DEFAULT_AZURE_CREDENTIAL}, the one kind there is"
+    )]
+    Authentication,
+    /// Tokens would travel where others can read them.
+    #[error(
+        "{host} would be sent bearer tokens without TLS; UseDevelopmentEmulator=true goes with an identity only on this \
+         machine's loopback addresses"
+    )]
+    UnprotectedToken {
+        /// The host.
+        host: String,
+    },
     /// A switch is neither on nor off.
     #[error("{key} in the connection string is neither true nor false")]
     NotABoolean {
@@ -84,6 +105,19 @@ pub enum ConnectionStringError {
 }
 
 impl ConnectionString {
+    /// A namespace by its name, to be used with bearer tokens of the process's identity: `host[:port]`, perhaps with
+    /// `;UseDevelopmentEmulator=true` for plain TCP, which only loopback addresses may have.
+    ///
+    /// # Errors
+    /// What is wrong with it, such as that it is a connection string with a key.
+    pub fn of_namespace(text: &str) -> Result<Self, ConnectionStringError> {
+        let name = text.trim().split(';').next().unwrap_or_default();
+        if name.contains('=') {
+            return Err(EndpointError::Host.into());
+        }
+        text.parse()
+    }
+
     /// Where and how to connect for AMQP: the endpoint's port, else 5671 with TLS or 5672 without.
     #[must_use]
     pub fn amqp_address(&self) -> ServiceAddress {
@@ -112,6 +146,7 @@ impl ConnectionString {
                 add(Part::SharedAccessKey, key.value().reveal());
             }
             Credential::Signature(token) => add(Part::SharedAccessSignature, token.reveal()),
+            Credential::Identity => add(Part::Authentication, DEFAULT_AZURE_CREDENTIAL),
         }
         if let Some(entity_path) = &self.entity_path {
             add(Part::EntityPath, entity_path);
@@ -127,11 +162,35 @@ impl FromStr for ConnectionString {
     type Err = ConnectionStringError;
 
     fn from_str(text: &str) -> Result<Self, ConnectionStringError> {
+        if let Some(name) = namespace_name(text) {
+            let rest = text.trim().strip_prefix(name).unwrap_or_default();
+            let endpoint = Part::Endpoint.name();
+            let authentication = Part::Authentication.name();
+            return format!("{endpoint}=sb://{name};{authentication}={DEFAULT_AZURE_CREDENTIAL}{rest}")
+                .parse();
+        }
         let mut values = Values::read(text)?;
-        let endpoint = values.required(Part::Endpoint)?.parse()?;
+        let endpoint: Endpoint = values.required(Part::Endpoint)?.parse()?;
         let name = values.take(Part::SharedAccessKeyName);
         let value = values.take(Part::SharedAccessKey);
-        let credential = match values.take(Part::SharedAccessSignature) {
+        let signature = values.take(Part::SharedAccessSignature);
+        let keys = [
+            (Part::SharedAccessKeyName, name.is_some()),
+            (Part::SharedAccessKey, value.is_some()),
+            (Part::SharedAccessSignature, signature.is_some()),
+        ];
+        let key = keys.into_iter().find_map(|(part, is_there)| is_there.then(|| part.name()));
+        let authentication = values.take(Part::Authentication);
+        let credential = match signature {
+            _ if authentication.is_some() => match (authentication, key) {
+                (_, Some(other)) => {
+                    return Err(ConnectionStringError::Conflict { one: Part::Authentication.name(), other });
+                }
+                (Some(kind), None) if kind.eq_ignore_ascii_case(DEFAULT_AZURE_CREDENTIAL) => {
+                    Credential::Identity
+                }
+                _ => return Err(ConnectionStringError::Authentication),
+            },
             Some(_) if value.is_some() => {
                 let [one, other] = [Part::SharedAccessKey.name(), Part::SharedAccessSignature.name()];
                 return Err(ConnectionStringError::Conflict { one, other });
@@ -151,10 +210,28 @@ impl FromStr for ConnectionString {
                 return Err(ConnectionStringError::NotABoolean { key: Part::UseDevelopmentEmulator.name() });
             }
         };
+        if credential == Credential::Identity
+            && security == TransportSecurity::Plain
+            && !endpoint.is_loopback()
+        {
+            return Err(ConnectionStringError::UnprotectedToken { host: endpoint.host().to_owned() });
+        }
         let entity_path = values.take(Part::EntityPath).map(str::to_owned);
         Ok(Self { endpoint, credential, entity_path, security })
     }
 }
+
+/// The name of a namespace at the beginning of a text that is not a list of keys and values alone. Names have a dot, a port, or are
+/// `localhost`: a secret without its key's name, which is a mistake that people make, has none of these.
+fn namespace_name(text: &str) -> Option<&str> {
+    let name = text.trim().split(';').next()?.trim();
+    let is_name = name == "localhost" || name.contains(['.', ':']);
+    let is_host = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte));
+    (is_name && is_host).then_some(name)
+}
+
+/// The kind of authentication by the identity that the process has, as the official libraries call it.
+const DEFAULT_AZURE_CREDENTIAL: &str = "DefaultAzureCredential";
 
 /// The parts that exist, by their keys.
 #[derive(Clone, Copy)]
@@ -165,16 +242,18 @@ enum Part {
     SharedAccessSignature,
     EntityPath,
     UseDevelopmentEmulator,
+    Authentication,
 }
 
 impl Part {
-    const EVERY: [Self; 6] = [
+    const EVERY: [Self; 7] = [
         Self::Endpoint,
         Self::SharedAccessKeyName,
         Self::SharedAccessKey,
         Self::SharedAccessSignature,
         Self::EntityPath,
         Self::UseDevelopmentEmulator,
+        Self::Authentication,
     ];
 
     fn name(self) -> &'static str {
@@ -185,6 +264,7 @@ impl Part {
             Self::SharedAccessSignature => "SharedAccessSignature",
             Self::EntityPath => "EntityPath",
             Self::UseDevelopmentEmulator => "UseDevelopmentEmulator",
+            Self::Authentication => "Authentication",
         }
     }
 
@@ -282,6 +362,43 @@ mod tests {
             Credential::Signature("SharedAccessSignature sr=a&sig=b%3D&se=1&skn=c".into())
         );
         assert_eq!(parsed.reveal(), text);
+    }
+
+    #[test]
+    fn the_name_of_a_namespace_means_the_identity_of_the_process() {
+        let azure = ConnectionString::of_namespace("ns.servicebus.windows.net").unwrap();
+        assert_eq!(azure.credential, Credential::Identity);
+        assert_eq!((azure.amqp_address().port, azure.security), (5671, TransportSecurity::Tls));
+        assert_eq!(
+            azure.reveal(),
+            "Endpoint=sb://ns.servicebus.windows.net/;Authentication=DefaultAzureCredential"
+        );
+        assert_eq!(azure.reveal().parse(), Ok(azure));
+        let here =
+            ConnectionString::of_namespace("localhost:5679;EntityPath=orders;UseDevelopmentEmulator=true");
+        let here = here.unwrap();
+        assert_eq!((here.amqp_address().port, here.security), (5679, TransportSecurity::Plain));
+        assert_eq!(here.entity_path.as_deref(), Some("orders"));
+        assert_eq!(here.reveal().parse(), Ok(here));
+        assert_eq!(ConnectionString::of_namespace("[::1]:5672").unwrap().endpoint.host(), "::1");
+    }
+
+    #[test]
+    fn an_identity_goes_neither_with_a_key_nor_over_a_network_without_tls() {
+        let identity = "Endpoint=sb://ns.example.com/;Authentication=defaultazurecredential";
+        assert_eq!(identity.parse::<ConnectionString>().unwrap().credential, Credential::Identity);
+        for other in ["SharedAccessKey", "SharedAccessKeyName", "SharedAccessSignature"] {
+            let conflict = ConnectionStringError::Conflict { one: "Authentication", other };
+            assert_eq!(refusal(&format!("{identity};{other}=x")), conflict);
+        }
+        assert_eq!(refusal("Endpoint=sb://ns/;Authentication=hush"), ConnectionStringError::Authentication);
+        let plain = refusal(&format!("{identity};UseDevelopmentEmulator=true"));
+        assert_eq!(plain, ConnectionStringError::UnprotectedToken { host: "ns.example.com".to_owned() });
+        let key = ConnectionString::of_namespace(EMULATOR).unwrap_err();
+        assert_eq!(key, EndpointError::Host.into());
+        for mistake in ["c2VjcmV0", "ns.example.com/hub", "hush"] {
+            assert!(mistake.parse::<ConnectionString>().is_err(), "{mistake}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where a namespace is.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// The `Endpoint` of a connection string: a host and perhaps a port. Written `sb://host[:port]/`.
@@ -74,6 +75,12 @@ impl Endpoint {
         self.port
     }
 
+    /// Whether what is sent there stays on this machine: `localhost`, 127.0.0.0/8 and ::1.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.host)
+    }
+
     /// Where AMQP is spoken: the endpoint's port, else the registered one for `security`.
     #[must_use]
     pub fn amqp_address(&self, security: TransportSecurity) -> ServiceAddress {
@@ -145,6 +152,14 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Whether what is sent to this host stays on this machine: `localhost`, and the addresses of 127.0.0.0/8 and ::1, the latter with
+/// brackets or without.
+#[must_use]
+pub fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// The port that IANA registers for AMQP over plain TCP.
 const AMQP_PORT: u16 = 5672;
 /// The port that IANA registers for AMQP over TLS.
@@ -194,6 +209,16 @@ mod tests {
             ("sb://host/hub", EndpointError::Path),
         ] {
             assert_eq!(text.parse::<Endpoint>(), Err(reason), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_of_this_machine_is_told_from_others() {
+        for host in ["localhost", "LOCALHOST", "127.0.0.1", "127.8.9.1", "::1", "[::1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["", "localhost.example.com", "127.0.0.1.example.com", "10.0.0.1", "::2", "0.0.0.0"] {
+            assert!(!is_loopback(host), "{host}");
         }
     }
 

@@ -31,7 +31,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 pub use authorization_rule::AuthorizationRule;
 pub use connection_string::{ConnectionString, ConnectionStringError, Credential};
-pub use endpoint::{Endpoint, EndpointError, ServiceAddress, TransportSecurity};
+pub use endpoint::{Endpoint, EndpointError, ServiceAddress, TransportSecurity, is_loopback};
 pub use resource::Resource;
 pub use rights::{Right, Rights};
 pub use secret::Secret;

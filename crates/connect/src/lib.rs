@@ -6,10 +6,13 @@
 //! the events that it is given straight into its output buffer and reports one outcome per send. Both are polled by one
 //! thread; neither knows of retries, routes or checkpoints, which are the relay's.
 //!
+//! A namespace is reached with a key, or with tokens for an [`identity`].
+//!
 //! [`fakes`] holds a memory source, a scripted sink and more for tests of whatever is built on these traits.
 
 mod alarm;
 pub mod archive;
+mod azure_transport;
 pub mod batch_builder;
 pub mod certificates;
 pub mod checkpoint;
@@ -20,6 +23,7 @@ pub mod event_hubs;
 pub mod fakes;
 mod http;
 mod hyper_client;
+pub mod identity;
 mod json;
 pub mod kafka;
 pub mod partition_subset;

@@ -1,7 +1,8 @@
 //! What to change if a service can be reached but not talked to: most often TLS, a port or a certificate.
 
+use access::{ConnectionString, Credential};
 use connect::service::error::{
-    IS_HTTP, NEEDS_TLS, NO_ANSWER, NOT_WEB_SOCKET, OTHER_NAME, UNTRUSTED, WITHOUT_TLS,
+    IS_HTTP, NEEDS_TLS, NO_ANSWER, NO_TOKEN, NOT_WEB_SOCKET, OTHER_NAME, UNTRUSTED, WITHOUT_TLS,
 };
 
 /// What a command or file calls the settings of a connection.
@@ -13,6 +14,14 @@ pub(crate) struct ConnectionSettings {
     pub(crate) certificate_authority: String,
     /// Of the choice between TCP and WebSocket, where there is one.
     pub(crate) transport: Option<String>,
+}
+
+/// What a command calls the setting that a namespace was named by.
+pub(crate) const fn named(namespace: &ConnectionString) -> &'static str {
+    match namespace.credential {
+        Credential::Identity => "the fully qualified namespace",
+        Credential::Key(_) | Credential::Signature(_) => "the connection string",
+    }
 }
 
 impl ConnectionSettings {
@@ -61,6 +70,9 @@ impl ConnectionSettings {
                     "use `tcp` for {transport}, or name the port for AMQP over WebSocket in {connection_string}"
                 )
             }
+            NO_TOKEN => "sign in with `az login`; or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run it \
+                         where there is a workload identity or a managed one"
+                .to_owned(),
             _ => return None,
         })
     }

@@ -76,5 +76,6 @@ pub(crate) fn tell(level: &str, text: &str) {
 }
 
 const VARIABLE: &str = "PARSHALL_LOG";
-const DEFAULT: &str = "info";
+/// The library of credentials tells how each was set up, also those that are not used.
+const DEFAULT: &str = "info,azure_identity=warn";
 const QUIET: &str = "warn";

@@ -15,6 +15,7 @@ mod lab;
 mod list;
 mod listening;
 mod logging;
+mod named_namespace;
 mod open_telemetry;
 mod output;
 mod printed;

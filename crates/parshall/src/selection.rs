@@ -14,7 +14,7 @@ pub(crate) struct Selection {
     /// The service to measure [default: as in the scenario]
     ///
     /// `namespace` uses the scenario's connection string or, if it has none, the environment variable
-    /// EVENT_HUBS_CONNECTION_STRING (for queues SERVICE_BUS_CONNECTION_STRING). Its hubs have the partitions that
+    /// EVENT_HUBS_CONNECTION_STRING (for queues SERVICE_BUS_CONNECTION_STRING), or …_FULLY_QUALIFIED_NAMESPACE. Its hubs have the partitions that
     /// they have there, whatever the scenario says. Before it starts, the run prints what it will send and leave
     /// behind. Example: --target namespace
     #[arg(long, value_name = "NAME", value_enum)]

@@ -1,18 +1,20 @@
 //! Which service a command sends to or reads from, over which protocol, and how its refusals are told.
 
-use std::env::{self, VarError};
+use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use access::{ConnectionString, ServiceAddress};
+use access::{ConnectionString, Credential, ServiceAddress};
 use clap::{Args, ValueEnum};
 use connect::event_hubs::EventHubsOptions;
+use connect::identity::{EVENT_HUBS_SCOPE, SERVICE_BUS_SCOPE};
 use connect::kafka::{KafkaOptions, Properties};
 use connect::service::error::UNREACHABLE;
 use connect::service::{ClientOptions, ServiceError, Transport};
 
-use crate::connection_advice::ConnectionSettings;
+use crate::connection_advice::{ConnectionSettings, named};
 use crate::exit::CommandError;
+use crate::named_namespace::{EVENT_HUBS, NamedNamespace, SERVICE_BUS, unreadable};
 
 /// Where the service is, what it is spoken to in, and how to get in.
 #[derive(Debug, Args)]
@@ -22,8 +24,17 @@ pub(crate) struct ServiceArguments {
     /// SERVICE_BUS_CONNECTION_STRING, otherwise that of `parshall serve` on this machine]
     ///
     /// Example: --connection-string 'Endpoint=sb://localhost;SharedAccessKeyName=…;SharedAccessKey=…;UseDevelopmentEmulator=true'
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "fully_qualified_namespace")]
     connection_string: Option<String>,
+
+    /// The service's namespace, to be used by the identity that DefaultAzureCredential finds: variables, workload
+    /// identity, managed identity, `az login` [default: the variable EVENT_HUBS_FULLY_QUALIFIED_NAMESPACE or
+    /// SERVICE_BUS_FULLY_QUALIFIED_NAMESPACE]
+    ///
+    /// On loopback, `;UseDevelopmentEmulator=true` behind it means without TLS.
+    /// Example: --fully-qualified-namespace orders.servicebus.windows.net
+    #[arg(long, value_name = "HOST")]
+    fully_qualified_namespace: Option<String>,
 
     /// The certificate authorities (PEM) to trust instead of the system's, such as the ca.pem of `serve --amqps`
     ///
@@ -70,6 +81,8 @@ pub(crate) struct Service {
     connection_string: ConnectionString,
     /// Whether somebody has named it, and it isn't just the usual one.
     is_named: bool,
+    /// What tokens are for, if that was said.
+    token_scope: Option<&'static str>,
     certificate_authority: Option<PathBuf>,
     bootstrap: Option<String>,
     client_properties: Vec<(String, String)>,
@@ -81,11 +94,11 @@ impl Service {
     /// # Errors
     /// The connection string or a property can't be read.
     pub(crate) fn of(arguments: &ServiceArguments) -> Result<Self, CommandError> {
-        let (origin, text) = match &arguments.connection_string {
-            Some(text) => (OPTION, text.clone()),
-            None => of_environment()?.unwrap_or_else(|| (DEFAULT, EMULATOR.to_owned())),
-        };
-        let connection_string = text.parse().map_err(|error| unreadable(origin, &error))?;
+        let NamedNamespace { connection_string, is_named, token_scope } = NamedNamespace::find(
+            arguments.connection_string.as_deref(),
+            arguments.fully_qualified_namespace.as_deref(),
+            &[EVENT_HUBS, SERVICE_BUS],
+        )?;
         let property = |text: &String| match text.split_once('=') {
             Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
             None => Err(unreadable("--client-property", &format!("{text:?} is not NAME=VALUE"))),
@@ -93,7 +106,8 @@ impl Service {
         Ok(Self {
             protocol: arguments.protocol,
             connection_string,
-            is_named: origin != DEFAULT,
+            is_named,
+            token_scope,
             certificate_authority: arguments.certificate_authority.clone(),
             bootstrap: arguments.bootstrap.clone().or_else(|| env::var(BOOTSTRAP).ok()),
             client_properties: arguments.client_properties.iter().map(property).collect::<Result<_, _>>()?,
@@ -123,6 +137,7 @@ impl Service {
                 Protocol::WebSocket => Transport::WebSocket,
                 Protocol::Amqp | Protocol::Kafka | Protocol::Http => Transport::Tcp,
             },
+            token_scope: self.token_scope.unwrap_or(SERVICE_BUS_SCOPE),
             ..ClientOptions::new(self.connection_string.clone(), entity)
         }
     }
@@ -133,6 +148,7 @@ impl Service {
             self.client_options(hub);
         EventHubsOptions {
             hub: hub.to_owned(),
+            token_scope: self.token_scope.unwrap_or(EVENT_HUBS_SCOPE),
             transport,
             certificate_authority,
             connect_timeout,
@@ -157,9 +173,14 @@ impl Service {
                 access::TransportSecurity::Tls => "sasl_ssl",
             };
             usual("security.protocol", protocol.to_owned());
-            usual("sasl.mechanisms", "PLAIN".to_owned());
-            usual("sasl.username", "$ConnectionString".to_owned());
-            usual("sasl.password", self.connection_string.reveal());
+            match self.connection_string.credential {
+                Credential::Identity => usual("sasl.mechanisms", "OAUTHBEARER".to_owned()),
+                Credential::Key(_) | Credential::Signature(_) => {
+                    usual("sasl.mechanisms", "PLAIN".to_owned());
+                    usual("sasl.username", "$ConnectionString".to_owned());
+                    usual("sasl.password", self.connection_string.reveal());
+                }
+            }
         }
         if let Some(file) = &self.certificate_authority {
             usual("ssl.ca.location", file.display().to_string());
@@ -202,7 +223,7 @@ impl Service {
             format!("the service at {place} refuses {entity}: {description}")
         };
         let settings = ConnectionSettings {
-            connection_string: "the connection string".to_owned(),
+            connection_string: named(&self.connection_string).to_owned(),
             certificate_authority: "--certificate-authority".to_owned(),
             transport: Some("--protocol".to_owned()),
         };
@@ -210,37 +231,11 @@ impl Service {
     }
 }
 
-/// The connection string of the environment, and the variable that it is in.
-fn of_environment() -> Result<Option<(&'static str, String)>, CommandError> {
-    for variable in VARIABLES {
-        match env::var(variable) {
-            Ok(text) => return Ok(Some((variable, text))),
-            Err(VarError::NotPresent) => {}
-            Err(VarError::NotUnicode(_)) => return Err(unreadable(variable, &"it is not UTF-8 text")),
-        }
-    }
-    Ok(None)
-}
-
-fn unreadable(origin: &str, reason: &dyn std::fmt::Display) -> CommandError {
-    CommandError::Usage { message: format!("{origin}: {reason}"), advice: None }
-}
-
-/// The variables that scenarios and pipelines of the documentation use as well.
-const VARIABLES: [&str; 2] = ["EVENT_HUBS_CONNECTION_STRING", "SERVICE_BUS_CONNECTION_STRING"];
-
 /// What `parshall serve` gives a command that it runs.
 const BOOTSTRAP: &str = "PARSHALL_KAFKA_BOOTSTRAP_SERVERS";
 
 /// Where `parshall serve --kafka` listens, and most brokers.
 const USUAL_BROKER: &str = "127.0.0.1:9092";
-
-/// That of the emulator, and of `parshall serve` without arguments.
-pub(crate) const EMULATOR: &str = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=RootManageSharedAccessKey;\
-     SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true";
-
-const OPTION: &str = "--connection-string";
-const DEFAULT: &str = "the default";
 
 /// A person waits for the connection.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -98,7 +98,11 @@ fn every_shell_has_completions_for_every_command() {
     let ask = format!(
         "{script}\nCOMP_WORDS=(parshall hub cr); COMP_CWORD=2; _parshall parshall cr hub; echo \"${{COMPREPLY[@]}}\""
     );
-    let offered = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
+    // From a file: it is longer than an argument may be.
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ask.bash");
+    std::fs::write(&file, ask).unwrap();
+    let offered = Command::new("bash").arg("--norc").arg(&file).output().unwrap();
     assert_eq!(String::from_utf8(offered.stdout).unwrap(), "create\n");
 }
 

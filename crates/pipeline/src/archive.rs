@@ -55,7 +55,7 @@ enum Destination {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Container {
-    #[serde(deserialize_with = "connection_string")]
+    #[serde(alias = "account_url", deserialize_with = "connection_string")]
     connection_string: StorageConnectionString,
     container: String,
     /// Whether the container is made if it is not there.

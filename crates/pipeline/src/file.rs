@@ -106,7 +106,7 @@ pub(super) enum Source {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventHubsSource {
-    #[serde(deserialize_with = "connection_string")]
+    #[serde(alias = "fully_qualified_namespace", deserialize_with = "connection_string")]
     pub(super) connection_string: ConnectionString,
     /// May be left out where the connection string has an `EntityPath`.
     pub(super) hub: Option<String>,
@@ -130,7 +130,7 @@ pub(super) enum Sink {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventHubsSink {
-    #[serde(deserialize_with = "connection_string")]
+    #[serde(alias = "fully_qualified_namespace", deserialize_with = "connection_string")]
     pub(super) connection_string: ConnectionString,
     /// May be left out where the connection string has an `EntityPath`.
     pub(super) hub: Option<String>,
@@ -175,7 +175,7 @@ pub(super) enum Store {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BlobStore {
-    #[serde(deserialize_with = "connection_string")]
+    #[serde(alias = "account_url", deserialize_with = "connection_string")]
     pub(super) connection_string: StorageConnectionString,
     pub(super) container: String,
     /// Whether the container is made if it is not there.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use access::{ConnectionString, TransportSecurity};
+use access::{ConnectionString, Credential, TransportSecurity};
 use connect::kafka::{Client, KafkaOptions, Properties};
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -55,13 +55,15 @@ impl KafkaProperties {
             host if host.contains(':') => format!("[{host}]:{port}"),
             host => format!("{host}:{port}"),
         };
-        let mut properties = Self::from_iter([
-            (BOOTSTRAP, server.as_str()),
-            ("security.protocol", protocol),
-            ("sasl.mechanisms", "PLAIN"),
-            ("sasl.username", USER_OF_CONNECTION_STRINGS),
-        ]);
-        properties.set("sasl.password", connection_string.reveal());
+        let mut properties = Self::from_iter([(BOOTSTRAP, server.as_str()), ("security.protocol", protocol)]);
+        match connection_string.credential {
+            Credential::Identity => properties.set("sasl.mechanisms", "OAUTHBEARER"),
+            Credential::Key(_) | Credential::Signature(_) => {
+                properties.set("sasl.mechanisms", "PLAIN");
+                properties.set("sasl.username", USER_OF_CONNECTION_STRINGS);
+                properties.set("sasl.password", connection_string.reveal());
+            }
+        }
         properties
     }
 
@@ -293,5 +295,8 @@ mod tests {
         let here = KafkaProperties::of_connection_string(&text.parse().unwrap());
         assert_eq!(here.get(BOOTSTRAP), Some("[::1]:1234"));
         assert_eq!(here.get("security.protocol"), Some("SASL_PLAINTEXT"));
+        let identity = KafkaProperties::of_connection_string(&"ns.servicebus.windows.net".parse().unwrap());
+        assert_eq!(identity.get("sasl.mechanisms"), Some("OAUTHBEARER"));
+        assert_eq!((identity.get("sasl.username"), identity.get("sasl.password")), (None, None));
     }
 }

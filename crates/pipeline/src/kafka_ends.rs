@@ -21,7 +21,7 @@ use super::{KafkaSinkConfig, KafkaSourceConfig, Partitions, ReadingConfig};
 #[serde(deny_unknown_fields)]
 pub(super) struct KafkaSource {
     pub(super) bootstrap: Option<String>,
-    #[serde(default, deserialize_with = "optional_connection_string")]
+    #[serde(default, alias = "fully_qualified_namespace", deserialize_with = "optional_connection_string")]
     pub(super) connection_string: Option<ConnectionString>,
     pub(super) topic: Option<String>,
     /// In its place: all that match.
@@ -42,7 +42,7 @@ pub(super) struct KafkaSource {
 #[serde(deny_unknown_fields)]
 pub(super) struct KafkaSink {
     pub(super) bootstrap: Option<String>,
-    #[serde(default, deserialize_with = "optional_connection_string")]
+    #[serde(default, alias = "fully_qualified_namespace", deserialize_with = "optional_connection_string")]
     pub(super) connection_string: Option<ConnectionString>,
     pub(super) topic: Option<String>,
     #[serde(default)]

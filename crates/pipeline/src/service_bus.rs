@@ -17,7 +17,7 @@ use super::{ServiceBusSinkConfig, ServiceBusSourceConfig};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ServiceBusSource {
-    #[serde(deserialize_with = "connection_string")]
+    #[serde(alias = "fully_qualified_namespace", deserialize_with = "connection_string")]
     pub(super) connection_string: ConnectionString,
     pub(super) queue: Option<String>,
     pub(super) topic: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct ServiceBusSource {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ServiceBusSink {
-    #[serde(deserialize_with = "connection_string")]
+    #[serde(alias = "fully_qualified_namespace", deserialize_with = "connection_string")]
     pub(super) connection_string: ConnectionString,
     pub(super) queue: Option<String>,
     pub(super) topic: Option<String>,

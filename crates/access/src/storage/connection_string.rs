@@ -5,6 +5,7 @@
 //!   AccountName=…;AccountKey=…;BlobEndpoint=http://127.0.0.1:10000/…
 //!   BlobEndpoint=https://….blob.core.windows.net;SharedAccessSignature=sv=…&sig=…
 //!   UseDevelopmentStorage=true
+//!   https://….blob.core.windows.net            the URL of an account alone: with tokens of the process's identity
 //! ```
 //!
 //! Keys are case-insensitive and may come in any order; those of other services than blobs are passed over. Errors name
@@ -16,7 +17,7 @@ use super::{
     DEVELOPMENT_ACCOUNT, DEVELOPMENT_ACCOUNT_KEY, DEVELOPMENT_BLOB_ENDPOINT, StorageAccountKey,
     StorageKeyError,
 };
-use crate::Secret;
+use crate::{Secret, is_loopback};
 
 /// A connection string, read. `Debug` hides the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub enum StorageCredential {
     Key(StorageAccountKey),
     /// A shared access signature: a query string, without the question mark.
     Signature(Secret),
+    /// Bearer tokens of Microsoft Entra ID, for the identity that the process has.
+    Identity,
 }
 
 /// Why a text is not a connection string of a storage account. Contains no value of it.
@@ -71,6 +74,19 @@ pub enum StorageConnectionStringError {
         /// What is possible.
         allowed: &'static str,
     },
+    /// The URL of an account has something that none has.
+    #[error(
+        "the URL of a storage account has a query or a fragment; a shared access signature goes into a connection string"
+    )]
+    Url,
+    /// Tokens would travel where others can read them.
+    #[error(
+        "{host} would be sent bearer tokens without TLS, which only this machine's loopback addresses may be"
+    )]
+    UnprotectedToken {
+        /// The host.
+        host: String,
+    },
     /// The key can't be used.
     #[error("AccountKey in the storage connection string can't be used: {0}")]
     Key(#[from] StorageKeyError),
@@ -92,7 +108,28 @@ impl StorageConnectionString {
             StorageCredential::Signature(signature) => {
                 format!("{BLOB_ENDPOINT}={endpoint};{SIGNATURE}={};", signature.reveal())
             }
+            StorageCredential::Identity => endpoint.clone(),
         }
+    }
+
+    /// An account by its URL, to be used with bearer tokens of the process's identity.
+    fn of_account_url(url: &str) -> Result<Self, StorageConnectionStringError> {
+        if url.contains(['?', '#', ';', ' ']) {
+            return Err(StorageConnectionStringError::Url);
+        }
+        if let Some(rest) = url.strip_prefix("http://") {
+            let authority = rest.split('/').next().unwrap_or_default();
+            let host = match authority.strip_prefix('[') {
+                Some(bracketed) => bracketed.split(']').next(),
+                None => authority.split(':').next(),
+            };
+            let host = host.unwrap_or_default();
+            if !is_loopback(host) {
+                return Err(StorageConnectionStringError::UnprotectedToken { host: host.to_owned() });
+            }
+        }
+        let blob_endpoint = url.trim_end_matches('/').to_owned();
+        Ok(Self { blob_endpoint, credential: StorageCredential::Identity })
     }
 
     /// The account's name, where it is known: by the key, or by the endpoint's host or path.
@@ -100,7 +137,7 @@ impl StorageConnectionString {
     pub fn account(&self) -> Option<&str> {
         match &self.credential {
             StorageCredential::Key(key) => Some(key.account()),
-            StorageCredential::Signature(_) => {
+            StorageCredential::Signature(_) | StorageCredential::Identity => {
                 let rest = self.blob_endpoint.split_once("://")?.1;
                 match rest.split_once('/') {
                     Some((_, account)) => Some(account),
@@ -115,6 +152,10 @@ impl FromStr for StorageConnectionString {
     type Err = StorageConnectionStringError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = text.trim();
+        if url.starts_with("https://") || url.starts_with("http://") {
+            return Self::of_account_url(url);
+        }
         let values = Values::read(text)?;
         if let Some(flag) = values.of(USE_DEVELOPMENT_STORAGE) {
             if !flag.eq_ignore_ascii_case("true") {
@@ -276,11 +317,25 @@ mod tests {
     }
 
     #[test]
+    fn the_url_of_an_account_means_the_identity_of_the_process() {
+        let azure = read("https://one.blob.core.windows.net/");
+        assert_eq!(azure.blob_endpoint, "https://one.blob.core.windows.net");
+        assert_eq!((azure.account(), &azure.credential), (Some("one"), &StorageCredential::Identity));
+        assert_eq!(read("http://[::1]:10000/devstoreaccount1").account(), Some("devstoreaccount1"));
+        let refused = |text: &str| text.parse::<StorageConnectionString>().unwrap_err();
+        assert_eq!(refused("https://one.blob.test/?sv=1&sig=hush"), StorageConnectionStringError::Url);
+        let plain = StorageConnectionStringError::UnprotectedToken { host: "one.blob.test".to_owned() };
+        assert_eq!(refused("http://one.blob.test/"), plain);
+    }
+
+    #[test]
     fn what_is_revealed_is_read_again() {
         for text in [
             "UseDevelopmentStorage=true",
             "AccountName=one;AccountKey=c2VjcmV0",
             "BlobEndpoint=https://one.blob.test;SharedAccessSignature=sv=1&sig=a%3D",
+            "https://one.blob.core.windows.net",
+            "http://127.0.0.1:10000/devstoreaccount1",
         ] {
             let string = read(text);
             assert_eq!(read(&string.reveal()), string);

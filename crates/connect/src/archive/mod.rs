@@ -34,10 +34,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use access::storage::StorageCredential;
 use tokio::sync::Semaphore;
 
 use crate::checkpoint::StoreError;
 use crate::checkpoint::blobs::{BlobStoreOptions, Container, MissingContainer};
+use crate::identity::{FollowedToken, STORAGE_SCOPE};
 use crate::service::ServiceError;
 use crate::sink::Sink;
 
@@ -72,7 +74,7 @@ pub async fn connect(
     Ok(match (options.files, &options.place) {
         (ArchiveFiles::PerEvent(format), Place::Blob(place)) => {
             let container = open_container(place).await?;
-            let lanes = BlobLanes::new(place, options.concurrency)?;
+            let lanes = BlobLanes::new(place, options.concurrency, bearer(place).await?)?;
             let contents = content::Contents::new(naming, format);
             Box::new(PerEventBlobs::new(contents, lanes, container, options.concurrency))
         }
@@ -142,11 +144,20 @@ fn unusable(folder: &Path, why: &str) -> ServiceError {
     ServiceError::fatal("archive:folder", format!("{} can't be written to: {why}", folder.display()))
 }
 
+/// The tokens for a container that is written to with those of an identity.
+async fn bearer(place: &BlobPlace) -> Result<Option<FollowedToken>, ServiceError> {
+    Ok(match &place.connection_string.credential {
+        StorageCredential::Identity => Some(place.identity.follow(STORAGE_SCOPE).await?),
+        StorageCredential::Key(_) | StorageCredential::Signature(_) => None,
+    })
+}
+
 /// The container, which is there.
 async fn open_container(place: &BlobPlace) -> Result<Container, ServiceError> {
     let container = Container::new(&BlobStoreOptions {
         certificate_authority: place.certificate_authority.clone(),
         request_timeout: place.request_timeout,
+        identity: place.identity.clone(),
         ..BlobStoreOptions::new(place.connection_string.clone(), place.container.as_str())
     })
     .map_err(|error| of_store(&error))?;

@@ -11,6 +11,7 @@ use units::ByteSize;
 use super::bucket::BucketUrl;
 use super::name::{NameTemplate, Naming};
 use crate::checkpoint::blobs::MissingContainer;
+use crate::identity::Identity;
 
 /// The choices of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum Place {
 pub struct BlobPlace {
     /// The storage account.
     pub connection_string: StorageConnectionString,
+    /// Whose tokens are used where the connection string has neither key nor signature.
+    pub identity: Identity,
     /// The container.
     pub container: String,
     /// What to do when the container is not there.
@@ -199,6 +202,7 @@ impl BlobPlace {
     pub fn new(connection_string: StorageConnectionString, container: impl Into<String>) -> Self {
         Self {
             connection_string,
+            identity: Identity::of_process(),
             container: container.into(),
             missing_container: MissingContainer::default(),
             certificate_authority: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use access::ConnectionString;
 
+use crate::identity::{EVENT_HUBS_SCOPE, Identity};
 use crate::retry::RetryPolicy;
 use crate::service::{ClientOptions, Transport};
 
@@ -23,6 +24,10 @@ pub struct EventHubsOptions {
     pub connect_timeout: Duration,
     /// How long signed tokens are valid. They are renewed when three quarters of it are over.
     pub token_life: Duration,
+    /// Whose tokens are used where the connection string has none, and no key.
+    pub identity: Identity,
+    /// What these are for: [`EVENT_HUBS_SCOPE`] for hubs.
+    pub token_scope: &'static str,
     /// After what delay a broken connection is made again, and how often that is tried in a row; the time-out in it does
     /// not matter. Without delay after a connection that had worked, there would be no pause between connections that
     /// are accepted and closed at once, so that counts as a first failure.
@@ -81,6 +86,8 @@ impl EventHubsOptions {
             certificate_authority: usual.certificate_authority,
             connect_timeout: usual.connect_timeout,
             token_life: usual.token_life,
+            identity: usual.identity,
+            token_scope: EVENT_HUBS_SCOPE,
             reconnect: usual.reconnect,
         }
     }
@@ -95,6 +102,8 @@ impl From<EventHubsOptions> for ClientOptions {
             certificate_authority: options.certificate_authority,
             connect_timeout: options.connect_timeout,
             token_life: options.token_life,
+            identity: options.identity,
+            token_scope: options.token_scope,
             reconnect: options.reconnect,
         }
     }

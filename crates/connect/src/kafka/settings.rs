@@ -18,10 +18,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use access::is_loopback;
 use kafka::compression::Compression;
 
 use super::group::{Assignor, MemberOptions};
 use super::properties::{Properties, PropertyError};
+use crate::identity::EVENT_HUBS_SCOPE;
 
 /// What the native client is told.
 #[derive(Clone, Debug)]
@@ -42,11 +44,13 @@ pub(crate) struct Settings {
     pub(crate) member: MemberSettings,
 }
 
-/// Who the client is, by SASL PLAIN.
+/// Who the client is.
 #[derive(Clone)]
-pub(crate) struct Login {
-    pub(crate) username: String,
-    pub(crate) password: String,
+pub(crate) enum Login {
+    /// By SASL PLAIN.
+    Plain { username: String, password: String },
+    /// By SASL OAUTHBEARER, with the tokens that the identity of the process has for a scope.
+    Bearer { scope: String },
 }
 
 /// How one is a member of a consumer group.
@@ -99,6 +103,7 @@ impl Settings {
         let mut settings = Self::default();
         let mut protocol = (false, false);
         let (mut username, mut password) = (None, None);
+        let (mut is_bearer, mut scope) = (false, None);
         for (name, value) in properties.iter() {
             let produce = &mut settings.produce;
             let fetch = &mut settings.fetch;
@@ -106,7 +111,8 @@ impl Settings {
             match name {
                 "bootstrap.servers" => settings.bootstrap = servers(name, value)?,
                 "security.protocol" => protocol = security(name, value)?,
-                "sasl.mechanism" | "sasl.mechanisms" => plain(name, value)?,
+                "sasl.mechanism" | "sasl.mechanisms" => is_bearer = mechanism(name, value)?,
+                "sasl.oauthbearer.scope" => scope = Some(value.to_owned()).filter(|scope| !scope.is_empty()),
                 "sasl.username" => username = Some(value.to_owned()),
                 "sasl.password" => password = Some(value.to_owned()),
                 "ssl.ca.location" => settings.certificate_authority = Some(value.into()),
@@ -174,12 +180,28 @@ impl Settings {
         settings.uses_tls = protocol.0;
         if protocol.1 {
             let missing = |name| PropertyError::new(name, "is missing", "security.protocol asks for a login");
-            settings.login = Some(Login {
-                username: username.ok_or_else(|| missing("sasl.username"))?,
-                password: password.ok_or_else(|| missing("sasl.password"))?,
+            settings.login = Some(match is_bearer {
+                true => Login::Bearer { scope: settings.bearer_scope(scope)? },
+                false => Login::Plain {
+                    username: username.ok_or_else(|| missing("sasl.username"))?,
+                    password: password.ok_or_else(|| missing("sasl.password"))?,
+                },
             });
         }
         Ok(settings)
+    }
+
+    /// What tokens for the brokers are for: what is `given`, or the namespace of Event Hubs that the first one is.
+    fn bearer_scope(&self, given: Option<String>) -> Result<String, PropertyError> {
+        let beyond = self.bootstrap.iter().find(|(host, _)| !self.uses_tls && !is_loopback(host));
+        if let Some((host, _)) = beyond {
+            let reason = format!("{host} would be sent bearer tokens without TLS");
+            return Err(PropertyError::new("security.protocol", reason, "set it to sasl_ssl"));
+        }
+        Ok(given.unwrap_or_else(|| match self.bootstrap.first() {
+            Some((host, _)) if !is_loopback(host) => format!("https://{host}/.default"),
+            _ => EVENT_HUBS_SCOPE.to_owned(),
+        }))
     }
 
     /// Whether what is said of producing goes with transactions.
@@ -318,7 +340,12 @@ impl Default for Settings {
 
 impl std::fmt::Debug for Login {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Login").field("username", &self.username).finish_non_exhaustive()
+        match self {
+            Self::Plain { username, .. } => {
+                f.debug_struct("Plain").field("username", username).finish_non_exhaustive()
+            }
+            Self::Bearer { scope } => f.debug_struct("Bearer").field("scope", scope).finish(),
+        }
     }
 }
 
@@ -326,13 +353,14 @@ impl std::fmt::Debug for Login {
 pub(crate) const FRAME_MAX: i32 = 100_000_000;
 
 /// Names of the properties that say how to connect.
-const OF_CONNECTIONS: [&str; 10] = [
+const OF_CONNECTIONS: [&str; 11] = [
     "bootstrap.servers",
     "security.protocol",
     "sasl.mechanism",
     "sasl.mechanisms",
     "sasl.username",
     "sasl.password",
+    "sasl.oauthbearer.scope",
     "ssl.ca.location",
     "client.id",
     "socket.connection.setup.timeout.ms",
@@ -384,13 +412,15 @@ fn security(name: &str, value: &str) -> Result<(bool, bool), PropertyError> {
     }
 }
 
-fn plain(name: &str, value: &str) -> Result<(), PropertyError> {
-    match value.eq_ignore_ascii_case("PLAIN") {
-        true => Ok(()),
-        false => Err(PropertyError::new(
+/// Whether the login is by tokens.
+fn mechanism(name: &str, value: &str) -> Result<bool, PropertyError> {
+    match value.to_ascii_uppercase().as_str() {
+        "PLAIN" => Ok(false),
+        "OAUTHBEARER" => Ok(true),
+        _ => Err(PropertyError::new(
             name,
             format!("the native client does not know {value:?}"),
-            "use PLAIN, or another one with `client: librdkafka`",
+            "use PLAIN or OAUTHBEARER, or another one with `client: librdkafka`",
         )),
     }
 }

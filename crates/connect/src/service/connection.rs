@@ -1,9 +1,11 @@
 //! One authorised connection: the engine on its socket, its two sessions, and the token that keeps it alive.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use std::vec;
 
 use amqp::Connection;
 use amqp::connection::{Deliveries, Delivery, Event, SaslClient, SessionId};
@@ -13,7 +15,8 @@ use tokio::time::{Instant, Sleep};
 use super::endpoint::Endpoint;
 use super::error::{NO_ANSWER, PROTOCOL, ServiceError, TIMEOUT};
 use super::request::{Request, RequestPair};
-use super::token;
+use super::token::{self, Claim};
+use crate::identity::{BearerToken, IdentityError};
 
 /// A connection that may be used for its entity.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct ServiceConnection {
     data: SessionId,
     token_links: RequestPair,
     renewal: Renewal,
+    /// The token of an identity that was put last.
+    bearer: Option<BearerToken>,
     /// Why the socket cannot go on.
     broken: Option<ServiceError>,
     /// Fires when the renewal is due, or its reply overdue.
@@ -31,15 +36,19 @@ pub(crate) struct ServiceConnection {
 }
 
 /// Where the renewal of the token stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Renewal {
     /// The token serves until the timer fires.
     Waiting,
-    /// A token was put under this request number, that of the claim at this place, and the reply is due when the timer fires.
-    Requested(i64, usize),
+    /// The identity is asked for the next one.
+    Asking(Asking),
+    /// A token was put under this request number, and the reply is due when the timer fires. Those of the other entities follow, and
+    /// from `renew_at` on all are to be renewed.
+    Requested { id: i64, others: vec::IntoIter<Request<'static>>, renew_at: Option<Instant> },
     /// The token cannot be renewed.
     Never,
 }
+
+type Asking = Pin<Box<dyn Future<Output = Result<BearerToken, IdentityError>> + Send>>;
 
 impl ServiceConnection {
     /// Connects, begins the sessions and puts a token.
@@ -48,12 +57,14 @@ impl ServiceConnection {
     /// When any of this fails, or all of it takes longer than the options allow.
     pub(crate) async fn open(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
         let limit = endpoint.options.connect_timeout;
-        tokio::time::timeout(limit, Self::open_in_time(endpoint))
+        // Before the clock runs: an authority, or a command line that asks one, may take longer than connecting.
+        let claim = token::claim(&endpoint).await?;
+        tokio::time::timeout(limit, Self::open_in_time(endpoint, claim))
             .await
             .unwrap_or_else(|_elapsed| Err(timed_out("the connection was not authorised", limit)))
     }
 
-    async fn open_in_time(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
+    async fn open_in_time(endpoint: Arc<Endpoint>, claim: Claim) -> Result<Self, ServiceError> {
         let stream = endpoint.dial().await?;
         let engine = Connection::client(endpoint.config(), SaslClient::Anonymous, Instant::now().into_std());
         let mut driver = Driver::new(engine, stream);
@@ -79,18 +90,20 @@ impl ServiceConnection {
             return Err(ServiceError::of_connection(PROTOCOL, "the service accepts only one session"));
         };
         let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
-        for request in token::put_tokens(&endpoint) {
-            token_links.exchange(&mut driver, &request).await?;
+        let Claim { requests, renew_at, bearer } = claim;
+        for request in &requests {
+            let put = token_links.exchange(&mut driver, request).await;
+            put.map_err(|error| token::refused(&endpoint, bearer.as_ref(), error))?;
         }
-        let serves = token::renew_after(&endpoint);
         Ok(Self {
             driver,
             control,
             data,
             token_links,
-            renewal: serves.map_or(Renewal::Never, |_| Renewal::Waiting),
+            renewal: renew_at.map_or(Renewal::Never, |_| Renewal::Waiting),
+            bearer,
             broken: None,
-            timer: Box::pin(tokio::time::sleep(serves.unwrap_or_default())),
+            timer: Box::pin(tokio::time::sleep_until(renew_at.unwrap_or_else(Instant::now))),
             endpoint,
         })
     }
@@ -147,20 +160,13 @@ impl ServiceConnection {
             return Ok(());
         };
         let reply = reply?;
-        if let Renewal::Requested(id, place) = self.renewal
-            && reply.id == Some(id)
+        if let Renewal::Requested { id, others, renew_at } = &mut self.renewal
+            && reply.id == Some(*id)
         {
-            reply.into_body()?;
-            let next = place + 1;
-            let endpoint = Arc::clone(&self.endpoint);
-            match token::put_tokens(&endpoint).nth(next) {
-                Some(request) => self.request_token(&request, next),
-                None => {
-                    self.renewal = Renewal::Waiting;
-                    let serves = token::renew_after(&self.endpoint).unwrap_or_default();
-                    self.timer.as_mut().reset(Instant::now() + serves);
-                }
-            }
+            let put = reply.into_body();
+            put.map_err(|error| token::refused(&self.endpoint, self.bearer.as_ref(), error))?;
+            let (others, renew_at) = (std::mem::take(others), *renew_at);
+            self.put_next(others, renew_at);
         }
         Ok(())
     }
@@ -218,32 +224,81 @@ impl ServiceConnection {
 
     /// Ready when something was sent that has yet to be driven out.
     fn poll_renewal(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
-        if self.renewal == Renewal::Never || self.timer.as_mut().poll(context).is_pending() {
-            return Poll::Pending;
+        loop {
+            match &mut self.renewal {
+                Renewal::Never => return Poll::Pending,
+                Renewal::Waiting => {
+                    ready!(self.timer.as_mut().poll(context));
+                    if let Some(claim) = token::signed(&self.endpoint) {
+                        self.put(claim);
+                        return Poll::Ready(Ok(()));
+                    }
+                    let endpoint = Arc::clone(&self.endpoint);
+                    self.renewal = Renewal::Asking(Box::pin(async move {
+                        let options = &endpoint.options;
+                        options.identity.token(options.token_scope).await
+                    }));
+                }
+                Renewal::Asking(asking) => match ready!(asking.as_mut().poll(context)) {
+                    // There is no newer one yet, and this one still serves.
+                    Ok(token) if self.bearer.as_ref().is_some_and(|put| put.is(&token)) => {
+                        self.wait_until(Some(token.renew_at()));
+                    }
+                    Ok(token) => {
+                        let claim = token::borne(&self.endpoint, token);
+                        self.put(claim);
+                        return Poll::Ready(Ok(()));
+                    }
+                    Err(error) => return Poll::Ready(Err(ServiceError::from(error).of_working_client())),
+                },
+                Renewal::Requested { .. } => {
+                    ready!(self.timer.as_mut().poll(context));
+                    let limit = self.endpoint.options.connect_timeout;
+                    return Poll::Ready(Err(timed_out("the token was not renewed", limit)));
+                }
+            }
         }
-        if let Renewal::Requested(..) = self.renewal {
-            let limit = self.endpoint.options.connect_timeout;
-            return Poll::Ready(Err(timed_out("the token was not renewed", limit)));
-        }
-        let request = token::put_token(&self.endpoint);
-        self.request_token(&request, 0);
-        Poll::Ready(Ok(()))
     }
 
-    /// Puts a token for the claim at this place.
-    fn request_token(&mut self, request: &Request<'_>, place: usize) {
-        let wait = match self.token_links.send(self.driver.connection(), request) {
+    /// Puts tokens in the place of those before.
+    fn put(&mut self, claim: Claim) {
+        let Claim { requests, renew_at, bearer } = claim;
+        self.bearer = bearer;
+        self.put_next(requests.into_iter(), renew_at);
+    }
+
+    /// Puts the first of these tokens; the others follow its reply.
+    fn put_next(&mut self, mut others: vec::IntoIter<Request<'static>>, renew_at: Option<Instant>) {
+        let Some(request) = others.next() else {
+            self.wait_until(renew_at);
+            return;
+        };
+        match self.token_links.send(self.driver.connection(), &request) {
             Ok(id) => {
-                self.renewal = Renewal::Requested(id, place);
-                self.endpoint.options.connect_timeout
+                self.renewal = Renewal::Requested { id, others, renew_at };
+                let limit = self.endpoint.options.connect_timeout;
+                self.timer.as_mut().reset(Instant::now() + limit);
             }
             // No credit at the moment: there is a quarter of the token's life left to try, from the first one on.
-            Err(_) => {
-                self.renewal = Renewal::Waiting;
-                RENEWAL_RETRY
-            }
-        };
-        self.timer.as_mut().reset(Instant::now() + wait);
+            Err(_) => self.wait_until(Some(Instant::now() + RENEWAL_RETRY)),
+        }
+    }
+
+    /// The token serves until then.
+    fn wait_until(&mut self, renew_at: Option<Instant>) {
+        self.renewal = renew_at.map_or(Renewal::Never, |_| Renewal::Waiting);
+        self.timer.as_mut().reset(renew_at.unwrap_or_else(Instant::now));
+    }
+}
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Waiting => "Waiting",
+            Self::Asking(_) => "Asking",
+            Self::Requested { .. } => "Requested",
+            Self::Never => "Never",
+        })
     }
 }
 

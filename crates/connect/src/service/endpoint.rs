@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use access::{Credential, ServiceAddress, TransportSecurity};
+use access::{Credential, ServiceAddress, TransportSecurity, is_loopback};
 use amqp::connection::Config;
 use amqp::{Symbol, Value};
 use amqp_tokio::{ClientTls, Stream};
@@ -84,6 +84,16 @@ impl Endpoint {
         options: ClientOptions,
         other_claims: Vec<EntityClaim>,
     ) -> Result<Arc<Self>, ServiceError> {
+        let others = other_claims.iter().map(|claim| &claim.credential);
+        if std::iter::once(&options.connection_string.credential)
+            .chain(others)
+            .any(|one| *one == Credential::Identity)
+            && address.security == TransportSecurity::Plain
+            && !is_loopback(&address.host)
+        {
+            let what = format!("{} would be sent bearer tokens without TLS", address.host);
+            return Err(ServiceError::fatal("connection:address", what));
+        }
         let tls = match address.security {
             TransportSecurity::Plain => None,
             TransportSecurity::Tls => Some(client_tls(&options, &address.host)?),

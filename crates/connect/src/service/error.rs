@@ -74,7 +74,9 @@ impl ServiceError {
     pub(crate) fn of_working_client(self) -> Self {
         let may_come_back =
             [ErrorCondition::NOT_FOUND, ErrorCondition::ENTITY_DISABLED, ErrorCondition::ARGUMENT_ERROR];
-        match may_come_back.iter().any(|condition| self.is(condition)) {
+        // An identity that had a token will have one again.
+        let has_no_token = self.condition == NO_TOKEN;
+        match has_no_token || may_come_back.iter().any(|condition| self.is(condition)) {
             true => self.retryable(),
             false => self,
         }
@@ -277,6 +279,8 @@ pub const NOT_WEB_SOCKET: &str = "connection:not-web-socket";
 pub const UNTRUSTED: &str = "connection:untrusted-certificate";
 /// The service's certificate is for another name.
 pub const OTHER_NAME: &str = "connection:certificate-name";
+/// The identity of the process has no token.
+pub const NO_TOKEN: &str = "connection:identity";
 
 /// No service is left alone for longer, whatever it says.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);

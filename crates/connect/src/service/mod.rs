@@ -30,7 +30,7 @@ pub(crate) use forwarded::{copy_forwarded, format_of, is_forwarded, partition_ke
 pub(crate) use outstanding::Outstanding;
 pub(crate) use reconnecting::Reconnecting;
 pub(crate) use request::{Reply, Request, RequestPair};
-pub(crate) use token::put_token;
+pub(crate) use token::claim;
 pub(crate) use transmitter::{
     Address, ENVELOPE_BYTES_MAX, OUTPUT_BYTES_MAX, OUTSTANDING_MAX, Transmitter, USUAL_MESSAGE_BYTES_MAX,
     sender_options,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use access::ConnectionString;
 
+use crate::identity::{Identity, SERVICE_BUS_SCOPE};
 use crate::retry::RetryPolicy;
 
 /// How to reach an entity of a namespace: a hub, a queue, a topic, a subscription, or the namespace as a whole.
@@ -22,6 +23,10 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// How long signed tokens are valid. They are renewed when three quarters of it are over.
     pub token_life: Duration,
+    /// Whose tokens are used where the connection string has none, and no key.
+    pub identity: Identity,
+    /// What these are for: [`SERVICE_BUS_SCOPE`], or [`EVENT_HUBS_SCOPE`](crate::identity::EVENT_HUBS_SCOPE).
+    pub token_scope: &'static str,
     /// After what delay a broken connection is made again, and how often that is tried in a row; the time-out in it does
     /// not matter. Without delay after a connection that had worked, there would be no pause between connections that
     /// are accepted and closed at once, so that counts as a first failure.
@@ -49,6 +54,8 @@ impl ClientOptions {
             certificate_authority: None,
             connect_timeout: Duration::from_secs(30),
             token_life: Duration::from_secs(60 * 60),
+            identity: Identity::of_process(),
+            token_scope: SERVICE_BUS_SCOPE,
             reconnect: RetryPolicy {
                 attempts: u32::MAX,
                 delay: Duration::from_millis(200),

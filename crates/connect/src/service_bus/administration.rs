@@ -111,6 +111,7 @@ impl AdministrationClient {
         query: &str,
         body: Option<(&str, Put)>,
     ) -> Result<String, ServiceError> {
+        self.token.ask(&self.endpoint).await?;
         self.token.renew(&self.endpoint);
         let path = utf8_percent_encode(path, PATH);
         let condition = match body {

@@ -119,6 +119,6 @@ fn key(service: &Service) -> StorageAccountKey {
     let string = service.storage_connection_string();
     match string.expect("blobs are served").credential {
         StorageCredential::Key(key) => key,
-        StorageCredential::Signature(_) => unreachable!("services have keys"),
+        StorageCredential::Signature(_) | StorageCredential::Identity => unreachable!("services have keys"),
     }
 }

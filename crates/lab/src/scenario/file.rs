@@ -42,7 +42,8 @@ pub enum TargetName {
     /// The embedded service.
     Embedded,
     /// The namespace that the file names or, where it names none, that of the connection string in the environment
-    /// variable `EVENT_HUBS_CONNECTION_STRING`, or for queues `SERVICE_BUS_CONNECTION_STRING`.
+    /// variable `EVENT_HUBS_CONNECTION_STRING`, or for queues `SERVICE_BUS_CONNECTION_STRING`; where only that is set,
+    /// `…_FULLY_QUALIFIED_NAMESPACE`.
     Namespace,
 }
 
@@ -454,11 +455,17 @@ fn choose_target(document: &mut Document, target: TargetName) -> Result<(), Sett
             let is_of_messages =
                 |entity: &Entry| ["queue", "topic"].iter().any(|key| entity.value.value(key).is_some());
             let has_queues = document.value("queues").is_some() || entities.any(is_of_messages);
-            let variable = match has_queues {
-                true => "SERVICE_BUS_CONNECTION_STRING",
-                false => "EVENT_HUBS_CONNECTION_STRING",
+            let service = match has_queues {
+                true => "SERVICE_BUS",
+                false => "EVENT_HUBS",
             };
-            let target = format!("connection_string: ${{{variable}}}");
+            let variable = format!("{service}_CONNECTION_STRING");
+            let by_name = format!("{service}_FULLY_QUALIFIED_NAMESPACE");
+            let is_set = |variable: &str| std::env::var_os(variable).is_some();
+            let target = match is_set(&by_name) && !is_set(&variable) {
+                true => format!("fully_qualified_namespace: ${{{by_name}}}"),
+                false => format!("connection_string: ${{{variable}}}"),
+            };
             Document::parse("--target namespace", &target)?
         }
     };

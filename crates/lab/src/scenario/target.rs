@@ -151,7 +151,7 @@ impl ServiceCommand {
 struct Written {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     command: Option<Vec<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "fully_qualified_namespace", skip_serializing_if = "Option::is_none")]
     connection_string: Option<Secret>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kafka: Option<KafkaCluster>,
@@ -232,7 +232,8 @@ impl Written {
     fn target<E: de::Error>(self) -> Result<Target, E> {
         if self.connection_string.is_none() && self.kafka.is_none() {
             return Err(E::custom(
-                "nothing says how clients reach it: it needs a `connection_string` or `kafka`",
+                "nothing says how clients reach it: it needs a `connection_string`, a `fully_qualified_namespace` or \
+                 `kafka`",
             ));
         }
         if self.connection_string.is_none() && self.certificate_authority.is_some() {

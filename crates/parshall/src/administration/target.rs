@@ -1,17 +1,17 @@
 //! Which service is meant, and how its refusals are told.
 
-use std::env::{self, VarError};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use access::{ConnectionString, ServiceAddress};
+use access::ServiceAddress;
 use clap::Args;
 use connect::service::error::UNREACHABLE;
 use connect::service::{ClientOptions, ServiceError};
 use connect::service_bus::AdministrationClient;
 
-use crate::connection_advice::ConnectionSettings;
+use crate::connection_advice::{ConnectionSettings, named};
 use crate::exit::CommandError;
+use crate::named_namespace::{NamedNamespace, SERVICE_BUS};
 
 /// Where the service is and how to get in.
 #[derive(Debug, Args)]
@@ -20,8 +20,16 @@ pub(super) struct TargetArguments {
     /// SERVICE_BUS_CONNECTION_STRING, otherwise that of `parshall serve` on this machine]
     ///
     /// Example: --connection-string 'Endpoint=sb://localhost;SharedAccessKeyName=…;SharedAccessKey=…;UseDevelopmentEmulator=true'
-    #[arg(long, value_name = "TEXT", help_heading = "Service")]
+    #[arg(long, value_name = "TEXT", help_heading = "Service", conflicts_with = "fully_qualified_namespace")]
     connection_string: Option<String>,
+
+    /// The service's namespace, to be used by the identity that DefaultAzureCredential finds: variables, workload
+    /// identity, managed identity, `az login` [default: the variable SERVICE_BUS_FULLY_QUALIFIED_NAMESPACE]
+    ///
+    /// On loopback, `;UseDevelopmentEmulator=true` behind it means without TLS.
+    /// Example: --fully-qualified-namespace orders.servicebus.windows.net
+    #[arg(long, value_name = "HOST", help_heading = "Service")]
+    fully_qualified_namespace: Option<String>,
 
     /// The certificate authorities (PEM) to trust instead of the system's, such as the ca.pem of `serve --amqps`
     ///
@@ -42,15 +50,11 @@ impl Target {
     /// # Errors
     /// The connection string can't be read.
     pub(super) fn of(arguments: &TargetArguments) -> Result<Self, CommandError> {
-        let (origin, text) = match &arguments.connection_string {
-            Some(text) => ("--connection-string", text.clone()),
-            None => match env::var(VARIABLE) {
-                Ok(text) => (VARIABLE, text),
-                Err(VarError::NotPresent) => ("the default", EMULATOR.to_owned()),
-                Err(VarError::NotUnicode(_)) => return Err(unreadable(VARIABLE, &"it is not UTF-8 text")),
-            },
-        };
-        let connection_string: ConnectionString = text.parse().map_err(|error| unreadable(origin, &error))?;
+        let NamedNamespace { connection_string, .. } = NamedNamespace::find(
+            arguments.connection_string.as_deref(),
+            arguments.fully_qualified_namespace.as_deref(),
+            &[SERVICE_BUS],
+        )?;
         Ok(Self {
             options: ClientOptions {
                 certificate_authority: arguments.certificate_authority.clone(),
@@ -80,24 +84,13 @@ impl Target {
             format!("the service at {host} refuses: {description}")
         };
         let settings = ConnectionSettings {
-            connection_string: "the connection string".to_owned(),
+            connection_string: named(&self.options.connection_string).to_owned(),
             certificate_authority: "--certificate-authority".to_owned(),
             transport: None,
         };
         CommandError::Refused { message, advice: settings.advice(condition) }
     }
 }
-
-fn unreadable(origin: &str, reason: &dyn std::fmt::Display) -> CommandError {
-    CommandError::Usage { message: format!("{origin}: {reason}"), advice: None }
-}
-
-/// The variable that scenarios and pipelines of the documentation use for queues as well.
-const VARIABLE: &str = "SERVICE_BUS_CONNECTION_STRING";
-
-/// That of the emulator, and of `parshall serve` without arguments.
-const EMULATOR: &str = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=RootManageSharedAccessKey;\
-     SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true";
 
 /// A person waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,17 +1,17 @@
 //! Which service is meant, and how its refusals are told.
 
-use std::env::{self, VarError};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use access::{ConnectionString, ServiceAddress};
+use access::ServiceAddress;
 use clap::Args;
 use connect::event_hubs::{EventHubsOptions, NamespaceClient};
 use connect::service::ServiceError;
 use connect::service::error::UNREACHABLE;
 
-use crate::connection_advice::ConnectionSettings;
+use crate::connection_advice::{ConnectionSettings, named};
 use crate::exit::CommandError;
+use crate::named_namespace::{EVENT_HUBS, NamedNamespace};
 
 /// Where the service is and how to get in.
 #[derive(Debug, Args)]
@@ -20,8 +20,16 @@ pub(super) struct TargetArguments {
     /// EVENT_HUBS_CONNECTION_STRING, otherwise that of `parshall serve` on this machine]
     ///
     /// Example: --connection-string 'Endpoint=sb://localhost;SharedAccessKeyName=…;SharedAccessKey=…;UseDevelopmentEmulator=true'
-    #[arg(long, value_name = "TEXT", help_heading = "Service")]
+    #[arg(long, value_name = "TEXT", help_heading = "Service", conflicts_with = "fully_qualified_namespace")]
     connection_string: Option<String>,
+
+    /// The service's namespace, to be used by the identity that DefaultAzureCredential finds: variables, workload
+    /// identity, managed identity, `az login` [default: the variable EVENT_HUBS_FULLY_QUALIFIED_NAMESPACE]
+    ///
+    /// On loopback, `;UseDevelopmentEmulator=true` behind it means without TLS.
+    /// Example: --fully-qualified-namespace orders.servicebus.windows.net
+    #[arg(long, value_name = "HOST", help_heading = "Service")]
+    fully_qualified_namespace: Option<String>,
 
     /// The certificate authorities (PEM) to trust instead of the system's, such as the ca.pem of `serve --amqps`
     ///
@@ -42,17 +50,11 @@ impl Target {
     /// # Errors
     /// The connection string can't be read.
     pub(super) fn of(arguments: &TargetArguments) -> Result<Self, CommandError> {
-        let (origin, text) = match &arguments.connection_string {
-            Some(text) => ("--connection-string", text.clone()),
-            None => match env::var(VARIABLE) {
-                Ok(text) => (VARIABLE, text),
-                Err(VarError::NotPresent) => ("the default", EMULATOR.to_owned()),
-                Err(VarError::NotUnicode(_)) => {
-                    return Err(unreadable(VARIABLE, &"it is not UTF-8 text"));
-                }
-            },
-        };
-        let connection_string: ConnectionString = text.parse().map_err(|error| unreadable(origin, &error))?;
+        let NamedNamespace { connection_string, .. } = NamedNamespace::find(
+            arguments.connection_string.as_deref(),
+            arguments.fully_qualified_namespace.as_deref(),
+            &[EVENT_HUBS],
+        )?;
         Ok(Self {
             options: EventHubsOptions {
                 certificate_authority: arguments.certificate_authority.clone(),
@@ -82,7 +84,7 @@ impl Target {
             format!("the service at {host}:{port} refuses: {description}")
         };
         let settings = ConnectionSettings {
-            connection_string: "the connection string".to_owned(),
+            connection_string: named(&self.options.connection_string).to_owned(),
             certificate_authority: "--certificate-authority".to_owned(),
             transport: None,
         };
@@ -94,17 +96,6 @@ impl Target {
         CommandError::Refused { message, advice: settings.advice(condition).or(only_show) }
     }
 }
-
-fn unreadable(origin: &str, reason: &dyn std::fmt::Display) -> CommandError {
-    CommandError::Usage { message: format!("{origin}: {reason}"), advice: None }
-}
-
-/// The variable that scenarios and pipelines of the documentation use as well.
-const VARIABLE: &str = "EVENT_HUBS_CONNECTION_STRING";
-
-/// That of the emulator, and of `parshall serve` without arguments.
-const EMULATOR: &str = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=RootManageSharedAccessKey;\
-     SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true";
 
 /// Part of every host of Azure's service, in whatever cloud.
 const AZURE: &str = ".servicebus.";

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use access::{ConnectionString, TransportSecurity};
+use access::{ConnectionString, Credential, TransportSecurity};
 use connect::archive::{ArchiveFiles, ArchiveOptions, EventFormat, FileFormat, Place, Rolling};
 use connect::checkpoint::blobs::{MissingContainer, Spelling};
 use connect::kafka::KafkaOptions;
@@ -282,7 +282,11 @@ fn place(entity: &str, connection_string: &ConnectionString) -> String {
         TransportSecurity::Tls => "",
         TransportSecurity::Plain => ", without TLS",
     };
-    format!("{entity} at {}:{}{security}", address.host, address.port)
+    let who = match connection_string.credential {
+        Credential::Identity => ", by the identity of the process",
+        Credential::Key(_) | Credential::Signature(_) => "",
+    };
+    format!("{entity} at {}:{}{security}{who}", address.host, address.port)
 }
 
 /// The topic and its brokers.

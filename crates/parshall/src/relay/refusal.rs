@@ -107,6 +107,15 @@ impl<'a> End<'a> {
                 let key = match &connection_string.credential {
                     Credential::Key(key) => format!("the key {}", key.name()),
                     Credential::Signature(_) => "the token".to_owned(),
+                    Credential::Identity => {
+                        let role = match self {
+                            End::Source(_) => "Data Receiver",
+                            End::Sink(..) => "Data Sender",
+                        };
+                        return format!(
+                            "{self}: the identity needs the role Azure Event Hubs or Service Bus {role} there"
+                        );
+                    }
                 };
                 let right = match self {
                     End::Source(_) => "listen",
@@ -182,6 +191,7 @@ impl<'a> End<'a> {
     /// The key that says where it is.
     fn address_key(self) -> &'static str {
         match self.connection_string() {
+            Some(ConnectionString { credential: Credential::Identity, .. }) => "fully_qualified_namespace",
             Some(_) => "connection_string",
             None if matches!(self, End::Sink(SinkConfig::Archive(_), _)) => "to",
             None => "bootstrap",

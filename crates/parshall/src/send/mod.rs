@@ -255,7 +255,7 @@ async fn send_slowly(
 fn target(service: &Service, entity: &str) -> ProducerTarget {
     match service.protocol {
         Protocol::Kafka => ProducerTarget::Kafka(service.kafka_options(entity)),
-        Protocol::Http => ProducerTarget::Http(service.client_options(entity)),
+        Protocol::Http => ProducerTarget::Http(service.hub_options(entity).into()),
         // Queues and topics are sent to in the same way.
         Protocol::Amqp | Protocol::WebSocket => ProducerTarget::EventHubs(service.hub_options(entity)),
     }

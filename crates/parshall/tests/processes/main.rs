@@ -6,6 +6,7 @@
 
 mod hints;
 mod hub;
+mod identity;
 mod logs;
 mod packaging;
 mod relay;

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use connect::identity::Identity;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, HeaderMap};
 use hyper::http::request::Parts;
@@ -169,10 +170,13 @@ async fn ready(relays: &Relays, headers: &HeaderMap) -> Page {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
+    // Events are carried as long as the tokens that there are still serve.
+    let troubles = Identity::of_process().troubles();
+    let warnings: Vec<_> = troubles.iter().map(|trouble| format!("identity: {trouble}")).collect();
     let accepts = headers.get(ACCEPT).and_then(|accepts| accepts.to_str().ok());
     let page = match accepts.is_some_and(|accepts| accepts.contains("application/json")) {
-        true => Page::json(super::health::json(&all, &waiting)),
-        false => Page::plain(super::health::text(&all, &waiting)),
+        true => Page::json(super::health::json(&all, &waiting, &warnings)),
+        false => Page::plain(super::health::text(&all, &waiting, &warnings)),
     };
     page.with_status(status)
 }

@@ -84,10 +84,16 @@ const fn of_partition(partition: PartitionId, figure: f64) -> ([(&'static str, u
     ([("partition", partition.0)], figure)
 }
 
-/// The readiness of relays as text, one reason per line. `waiting` are those that can't begin, and why.
-pub(super) fn text(relays: &[(Option<String>, Health)], waiting: &[(Option<String>, String)]) -> String {
+/// The readiness of relays as text, one reason per line. `waiting` are those that can't begin, and why; `warnings` is what will keep
+/// relays from being ready if nobody does anything.
+pub(super) fn text(
+    relays: &[(Option<String>, Health)],
+    waiting: &[(Option<String>, String)],
+    warnings: &[String],
+) -> String {
+    let warned: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     if waiting.is_empty() && relays.iter().all(|(_, health)| health.is_ready()) {
-        return "ready\n".to_owned();
+        return format!("ready\n{warned}");
     }
     let mut text = "not ready\n".to_owned();
     let mut add = |topic: &Option<String>, reason: &dyn fmt::Display| {
@@ -100,11 +106,15 @@ pub(super) fn text(relays: &[(Option<String>, Health)], waiting: &[(Option<Strin
         health.reasons.iter().for_each(|reason| add(topic, reason));
     }
     waiting.iter().for_each(|(topic, reason)| add(topic, reason));
-    text
+    text + &warned
 }
 
-/// The readiness of relays as JSON. `waiting` are those that can't begin, and why.
-pub(super) fn json(relays: &[(Option<String>, Health)], waiting: &[(Option<String>, String)]) -> String {
+/// The readiness of relays as JSON. `waiting` and `warnings` are as in [`text`].
+pub(super) fn json(
+    relays: &[(Option<String>, Health)],
+    waiting: &[(Option<String>, String)],
+    warnings: &[String],
+) -> String {
     let with_topic = |topic: &Option<String>, mut reason: serde_json::Value| {
         if let Some(topic) = topic {
             reason["topic"] = topic.as_str().into();
@@ -129,7 +139,11 @@ pub(super) fn json(relays: &[(Option<String>, Health)], waiting: &[(Option<Strin
         reasons.push(with_topic(topic, serde_json::json!({"place": "start", "description": why})));
     }
     let is_ready = waiting.is_empty() && relays.iter().all(|(_, health)| health.is_ready());
-    serde_json::json!({"ready": is_ready, "reasons": reasons}).to_string()
+    let mut json = serde_json::json!({"ready": is_ready, "reasons": reasons});
+    if !warnings.is_empty() {
+        json["warnings"] = warnings.into();
+    }
+    json.to_string()
 }
 
 fn number(is: bool) -> f64 {
@@ -208,13 +222,13 @@ mod tests {
     fn readiness_has_its_reasons_as_text_and_as_json() {
         let alone = [(None, unwell())];
         let expected = "not ready\nsink: connection:lost: reset (for 3 s; partitions 1)\n";
-        assert_eq!(text(&alone, &[]), expected);
-        let json: serde_json::Value = serde_json::from_str(&json(&alone, &[])).expect("JSON");
+        assert_eq!(text(&alone, &[], &[]), expected);
+        let json: serde_json::Value = serde_json::from_str(&json(&alone, &[], &[])).expect("JSON");
         assert_eq!(json["ready"], false);
         assert_eq!(json["reasons"][0]["condition"], "connection:lost");
         assert_eq!(json["reasons"][0]["partitions"][0], 1);
         assert_eq!(json["reasons"][0].get("topic"), None);
-        assert_eq!(text(&[(None, Health::default())], &[]), "ready\n");
+        assert_eq!(text(&[(None, Health::default())], &[], &[]), "ready\n");
     }
 
     #[test]
@@ -223,11 +237,19 @@ mod tests {
         let waiting = [(Some("stock".to_owned()), "there is no hub".to_owned())];
         let expected = "not ready\ntopic returns: sink: connection:lost: reset (for 3 s; partitions 1)\n\
                         topic stock: there is no hub\n";
-        assert_eq!(text(&relays, &waiting), expected);
-        let shown: serde_json::Value = serde_json::from_str(&json(&relays, &waiting)).expect("JSON");
+        assert_eq!(text(&relays, &waiting, &[]), expected);
+        let shown: serde_json::Value = serde_json::from_str(&json(&relays, &waiting, &[])).expect("JSON");
         assert_eq!((&shown["ready"], &shown["reasons"][0]["topic"]), (&false.into(), &"returns".into()));
         assert_eq!(shown["reasons"][1]["description"], "there is no hub");
-        assert_eq!(text(&relays[..1], &[]), "ready\n");
-        assert!(!text(&relays[..1], &waiting).starts_with("ready"));
+        assert_eq!(text(&relays[..1], &[], &[]), "ready\n");
+        assert!(!text(&relays[..1], &waiting, &[]).starts_with("ready"));
+    }
+
+    #[test]
+    fn a_warning_is_told_and_takes_nothing_from_readiness() {
+        let (well, warnings) = ([(None, Health::default())], ["the token ends".to_owned()]);
+        assert_eq!(text(&well, &[], &warnings), "ready\nwarning: the token ends\n");
+        let shown: serde_json::Value = serde_json::from_str(&json(&well, &[], &warnings)).expect("JSON");
+        assert_eq!(shown, serde_json::json!({"ready": true, "reasons": [], "warnings": ["the token ends"]}));
     }
 }

@@ -15,6 +15,7 @@ use crate::alarm::Alarm;
 use crate::archive::options::BlobPlace;
 use crate::deadline_queue::DeadlineQueue;
 use crate::http::{HttpConnection, HttpFailure};
+use crate::identity::FollowedToken;
 use crate::retry::RetryPolicy;
 use crate::service::ServiceError;
 use crate::service::error::{LOST, TIMEOUT};
@@ -22,6 +23,8 @@ use crate::service::error::{LOST, TIMEOUT};
 /// See the module.
 pub(in crate::archive) struct BlobLanes {
     account: Arc<Account>,
+    /// The tokens of an identity, if it is one that writes.
+    bearer: Option<FollowedToken>,
     lanes: Vec<Lane>,
     /// Lanes without a request; the one that was used last is used next.
     idle: Vec<u32>,
@@ -60,10 +63,15 @@ impl BlobLanes {
     ///
     /// # Errors
     /// When certificates can't be read, or the endpoint is none.
-    pub(in crate::archive) fn new(place: &BlobPlace, concurrency: usize) -> Result<Self, ServiceError> {
+    pub(in crate::archive) fn new(
+        place: &BlobPlace,
+        concurrency: usize,
+        bearer: Option<FollowedToken>,
+    ) -> Result<Self, ServiceError> {
         let count = concurrency.max(1);
         Ok(Self {
             account: Arc::new(Account::of(place)?),
+            bearer,
             lanes: (0..count).map(|_| Lane::default()).collect(),
             // Connections are counted in 32 bits.
             idle: (0..count as u32).rev().collect(),
@@ -84,7 +92,7 @@ impl BlobLanes {
     }
 
     pub(in crate::archive) fn heads(&self) -> Heads {
-        Heads::new(Arc::clone(&self.account))
+        Heads::new(Arc::clone(&self.account), self.bearer.clone())
     }
 
     /// Requests for which there is no connection yet.

@@ -6,7 +6,8 @@
 //! | 500 and above, 408, a container that is being deleted | tried again |
 //! | 409 or 412 of a blob that is there | what is there is looked at |
 //! | 413 | too large |
-//! | 401, 403, 404 and others | no request can succeed |
+//! | 401 because of a token | tried again, with the newest token |
+//! | other 401, 403, 404 and others | no request can succeed |
 
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(in crate::archive) fn judge(refusal: &Refusal<'_>) -> ServiceError {
     let class = match (status, code) {
         (429 | 503, _) => ErrorClass::Throttled { retry_after: Duration::ZERO },
         (413, _) => ErrorClass::TooLarge,
+        // A token that ended while its request waited. The next request has another one.
+        (401, Some("InvalidAuthenticationInfo")) => ErrorClass::Retryable,
         (408, _) | (409, Some("ContainerBeingDeleted")) | (400, Some("Md5Mismatch")) => ErrorClass::Retryable,
         // These say that the same again can't succeed.
         (501 | 507, _) => ErrorClass::Fatal,
@@ -80,6 +83,7 @@ mod tests {
             (413, Some("RequestBodyTooLarge"), ErrorClass::TooLarge),
             (403, Some("AuthenticationFailed"), ErrorClass::Fatal),
             (404, Some("ContainerNotFound"), ErrorClass::Fatal),
+            (401, Some("InvalidAuthenticationInfo"), ErrorClass::Retryable),
         ] {
             assert_eq!(of(status, code, "").class, class, "{status} {code:?}");
         }

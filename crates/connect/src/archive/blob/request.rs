@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   PUT /account/container/hub/3/41 HTTP/1.1        or with ?sv=…&sig=… and without the next two
-//!   Authorization: SharedKey account:signature
+//!   Authorization: SharedKey account:signature      or Bearer … and without the next one
 //!   x-ms-date: …
 //!   Host, x-ms-version, x-ms-blob-type, If-None-Match: *, Content-MD5, Content-Type, Content-Length
 //!
@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use access::Secret;
 use access::storage::StorageCredential;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,6 +24,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use units::md5::{Md5, md5};
 
 use super::account::Account;
+use crate::identity::{BearerToken, FollowedToken};
 
 /// A request, in memory that is used again.
 #[derive(Debug, Default)]
@@ -41,6 +43,7 @@ pub(in crate::archive) struct BlobRequest {
 #[derive(Debug)]
 pub(in crate::archive) struct Heads {
     account: Arc<Account>,
+    bearer: Option<Bearer>,
     /// The present second, and how headers write it.
     second: u64,
     date: String,
@@ -49,6 +52,13 @@ pub(in crate::archive) struct Heads {
     text: String,
     signature: String,
     digest: String,
+}
+
+/// The tokens of an identity, and the newest one as a header.
+#[derive(Debug)]
+struct Bearer {
+    followed: FollowedToken,
+    value: Secret,
 }
 
 /// A blob that is to be written as a whole, where there is none.
@@ -60,9 +70,12 @@ pub(in crate::archive) struct PutBlob<'a> {
 }
 
 impl Heads {
-    pub(super) const fn new(account: Arc<Account>) -> Self {
+    /// `bearer` are the tokens for an account that is written to with those of an identity.
+    pub(super) fn new(account: Arc<Account>, bearer: Option<FollowedToken>) -> Self {
+        let bearer = bearer.map(|mut followed| Bearer { value: header(&followed.current()), followed });
         Self {
             account,
+            bearer,
             second: 0,
             date: String::new(),
             path: String::new(),
@@ -91,6 +104,15 @@ impl Heads {
         let _ = match &self.account.credential {
             StorageCredential::Signature(query) => {
                 write_bytes(out, format_args!("PUT {path}?{} HTTP/1.1\r\n", query.reveal()))
+            }
+            StorageCredential::Identity => {
+                if let Some(bearer) = &mut self.bearer
+                    && let Some(token) = bearer.followed.changed()
+                {
+                    bearer.value = header(&token);
+                }
+                let value = self.bearer.as_ref().map_or("", |bearer| bearer.value.reveal());
+                write_bytes(out, format_args!("PUT {path} HTTP/1.1\r\nAuthorization: {value}\r\n"))
             }
             StorageCredential::Key(key) => {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -135,6 +157,10 @@ impl Heads {
     }
 }
 
+fn header(token: &BearerToken) -> Secret {
+    format!("Bearer {}", token.reveal()).into()
+}
+
 fn write_bytes(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) -> std::io::Result<()> {
     std::io::Write::write_fmt(out, text)
 }
@@ -157,7 +183,7 @@ mod tests {
     fn write(connection_string: &str, name: &str, content: &[u8]) -> (BlobRequest, StorageConnectionString) {
         let connection_string: StorageConnectionString = connection_string.parse().unwrap();
         let account = Account::of(&BlobPlace::new(connection_string.clone(), "archive")).unwrap();
-        let mut heads = Heads::new(Arc::new(account));
+        let mut heads = Heads::new(Arc::new(account), None);
         let mut request = BlobRequest { bytes: b"what was there".to_vec(), ..BlobRequest::default() };
         // Twice, so that what is left of the first would show.
         heads.put_blob(&mut request, &PutBlob { name: "another", content: b"one", content_type: "a/b" });

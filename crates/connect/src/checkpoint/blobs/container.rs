@@ -30,10 +30,11 @@ use bytes::Bytes;
 use futures_util::stream::TryStreamExt as _;
 use units::md5::Md5;
 
+use super::bearer::BearerPolicy;
 use super::metadata::Metadata;
 use super::options::BlobStoreOptions;
 use super::shared_key::SharedKeyPolicy;
-use super::transport::HyperTransport;
+use crate::azure_transport::HyperTransport;
 use crate::checkpoint::{ETag, StoreError};
 use crate::hyper_client::causes;
 
@@ -96,6 +97,9 @@ impl Container {
                 policies.push(Arc::new(SharedKeyPolicy::new(key.clone())));
             }
             StorageCredential::Signature(signature) => url.set_query(Some(signature.reveal())),
+            StorageCredential::Identity => {
+                policies.push(Arc::new(BearerPolicy::new(options.identity.clone())));
+            }
         }
         let transport = HyperTransport::new(
             url.scheme() == "https",
@@ -300,6 +304,12 @@ impl Container {
             },
             (StatusCode::Forbidden, "AuthenticationFailed") => StoreError::Refused {
                 reason: format!("{reason}: the account key or the signature is wrong, or expired"),
+            },
+            (StatusCode::Unauthorized, _) => StoreError::Refused {
+                reason: format!("{reason}: the account does not accept the token of this identity"),
+            },
+            (StatusCode::Forbidden, "AuthorizationPermissionMismatch") => StoreError::Refused {
+                reason: format!("{reason}: the identity needs the role Storage Blob Data Contributor there, or the signature more rights"),
             },
             (StatusCode::RequestTimeout | StatusCode::TooManyRequests, _)
             // A container that is being deleted is free again after some seconds.

@@ -38,6 +38,7 @@ use tokio::sync::Mutex;
 use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
 use crate::event::PartitionId;
 
+mod bearer;
 mod container;
 mod metadata;
 mod names;
@@ -45,7 +46,6 @@ mod options;
 mod shared_key;
 #[cfg(test)]
 mod tests;
-mod transport;
 mod unsure;
 
 pub(crate) use container::{BlobProperties, Condition, Container};

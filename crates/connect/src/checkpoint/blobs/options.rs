@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use access::storage::StorageConnectionString;
 
+use crate::identity::Identity;
+
 /// The choices of a store of blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobStoreOptions {
     /// The storage account.
     pub connection_string: StorageConnectionString,
+    /// Whose tokens are used where the connection string has neither key nor signature.
+    pub identity: Identity,
     /// The container.
     pub container: String,
     /// What to do when the container is not there.
@@ -51,6 +55,7 @@ impl BlobStoreOptions {
     pub fn new(connection_string: StorageConnectionString, container: impl Into<String>) -> Self {
         Self {
             connection_string,
+            identity: Identity::of_process(),
             container: container.into(),
             missing_container: MissingContainer::default(),
             spelling: Spelling::default(),

@@ -22,6 +22,7 @@ use bytes::{Buf as _, Bytes};
 use kafka::ApiKey;
 use kafka::frame;
 use kafka::messages::api_versions::ApiVersionsResponse;
+use kafka::messages::sasl;
 use kafka::read::Reader;
 use kafka::write::Writer;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
@@ -29,7 +30,9 @@ use tokio::time::{Instant, Sleep};
 
 use super::endpoint::Endpoint;
 use super::error::malformed;
+use super::login;
 use super::receive_buffer::ReceiveBuffer;
+use crate::identity::{BearerToken, FollowedToken};
 use crate::service::ServiceError;
 use crate::service::error::{LOST, NEEDS_TLS, NO_ANSWER, PROTOCOL, TIMEOUT};
 
@@ -47,6 +50,8 @@ pub(super) struct Connection<T> {
     under_way: VecDeque<Request<T>>,
     next_correlation_id: i32,
     pub(super) supported: ApiVersionsResponse,
+    /// The tokens of the identity that has logged in.
+    bearer: Option<FollowedToken>,
     has_answered: bool,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to, until it has fired.
@@ -59,7 +64,8 @@ struct Request<T> {
     version: i16,
     /// When its answer has to be there; if none follows, it is done when this many bytes have been written.
     end: End,
-    tag: T,
+    /// None for the requests by which the connection logs in again.
+    tag: Option<T>,
 }
 
 #[derive(Clone, Copy)]
@@ -113,6 +119,7 @@ impl<T> Connection<T> {
                 supported: Vec::new(),
                 throttle_time_ms: 0,
             },
+            bearer: None,
             has_answered: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
@@ -136,6 +143,7 @@ impl<T> Connection<T> {
             under_way: VecDeque::new(),
             next_correlation_id: self.next_correlation_id,
             supported: self.supported,
+            bearer: self.bearer,
             has_answered: self.has_answered,
             timer: self.timer,
             armed: self.armed,
@@ -153,6 +161,35 @@ impl<T> Connection<T> {
         })
     }
 
+    /// From now on the connection logs in again whenever there is a newer token.
+    pub(super) fn keep_logged_in(&mut self, bearer: FollowedToken) {
+        self.bearer = Some(bearer);
+    }
+
+    /// Logs in again if there is a newer token: the broker ends the connection with the one before (KIP-368).
+    #[inline]
+    fn log_in_again(&mut self) {
+        if let Some(bearer) = &mut self.bearer
+            && let Some(token) = bearer.changed()
+        {
+            self.submit_login(&token);
+        }
+    }
+
+    #[cold]
+    fn submit_login(&mut self, token: &BearerToken) {
+        let message = login::bearer_message(token);
+        let newest = self.version(ApiKey::SaslAuthenticate, 0, login::AUTHENTICATE_NEWEST);
+        // It has logged in before, so the broker knows a version.
+        let Ok(version) = newest else { return };
+        self.submit_own(ApiKey::SaslHandshake, 1, |writer| {
+            sasl::write_handshake_request(writer, login::BEARER);
+        });
+        self.submit_own(ApiKey::SaslAuthenticate, version, |writer| {
+            sasl::write_authenticate_request(writer, message.as_bytes());
+        });
+    }
+
     /// How many requests are under way.
     pub(super) fn under_way(&self) -> usize {
         self.under_way.len()
@@ -164,9 +201,24 @@ impl<T> Connection<T> {
     }
 
     /// Begins a request: its header, behind which the body is to be written. [`submit`](Self::submit) ends it.
-    pub(super) fn begin(&self, memory: Vec<u8>, key: ApiKey, version: i16) -> Writer {
+    pub(super) fn begin(&mut self, memory: Vec<u8>, key: ApiKey, version: i16) -> Writer {
+        self.log_in_again();
+        self.begin_next(memory, key, version)
+    }
+
+    fn begin_next(&self, memory: Vec<u8>, key: ApiKey, version: i16) -> Writer {
         let client_id = Some(self.endpoint.settings.client_id.as_str());
         frame::begin_request(memory, key, version, self.next_correlation_id, client_id)
+    }
+
+    /// Submits a request of the connection itself.
+    fn submit_own(&mut self, key: ApiKey, version: i16, body: impl FnOnce(&mut Writer)) {
+        let mut writer = self.begin_next(Vec::new(), key, version);
+        body(&mut writer);
+        let mut bytes = writer.finish();
+        frame::end(&mut bytes, 0, 0);
+        let patience = self.patience();
+        self.enqueue(key, version, Some(patience), None, [Bytes::from(bytes)]);
     }
 
     /// Submits a request in one piece, to be answered within `patience`.
@@ -195,6 +247,17 @@ impl<T> Connection<T> {
         tag: T,
         pieces: impl IntoIterator<Item = Bytes>,
     ) {
+        self.enqueue(key, version, patience, Some(tag), pieces);
+    }
+
+    fn enqueue(
+        &mut self,
+        key: ApiKey,
+        version: i16,
+        patience: Option<Duration>,
+        tag: Option<T>,
+        pieces: impl IntoIterator<Item = Bytes>,
+    ) {
         for piece in pieces {
             self.output_length += piece.len();
             self.submitted += piece.len() as u64;
@@ -221,12 +284,16 @@ impl<T> Connection<T> {
             }
             if let Some(Request { end: End::Written { through }, .. }) = self.under_way.front()
                 && *through <= self.submitted - self.output_length as u64
-                && let Some(request) = self.under_way.pop_front()
+                && let Some(Request { tag: Some(tag), .. }) = self.under_way.pop_front()
             {
-                return Poll::Ready(Ok(Done::Written(request.tag)));
+                return Poll::Ready(Ok(Done::Written(tag)));
             }
             if let Some(frame) = self.next_frame()? {
-                return Poll::Ready(self.answer(frame).map(|(tag, answer)| Done::Answered(tag, answer)));
+                match self.answer(frame)? {
+                    (Some(tag), answer) => return Poll::Ready(Ok(Done::Answered(tag, answer))),
+                    (None, answer) => login::check_again(&answer)?,
+                }
+                continue;
             }
             let read = self.stream.read_buf(self.input.with_room());
             match pin!(read).poll(context) {
@@ -244,7 +311,7 @@ impl<T> Connection<T> {
 
     /// The tags of what is under way, in order, for a connection that is of no more use.
     pub(super) fn into_tags(self) -> impl Iterator<Item = T> {
-        self.under_way.into_iter().map(|request| request.tag)
+        self.under_way.into_iter().filter_map(|request| request.tag)
     }
 
     fn patience(&self) -> Duration {
@@ -264,7 +331,7 @@ impl<T> Connection<T> {
         })
     }
 
-    fn answer(&mut self, frame: Bytes) -> Result<(T, Answer), ServiceError> {
+    fn answer(&mut self, frame: Bytes) -> Result<(Option<T>, Answer), ServiceError> {
         // Some brokers answer even those who said that they would not listen.
         let waits = |request: &Request<T>| matches!(request.end, End::Answered { .. });
         let Some(request) = self.under_way.pop_front().filter(waits) else {

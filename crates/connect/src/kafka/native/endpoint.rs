@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::is_loopback;
 use amqp_tokio::{ClientTls, Stream};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::sync::OnceCell;
 
 use super::super::settings::Settings;
 use crate::certificates;
+use crate::identity::{FollowedToken, Identity};
 use crate::retry::RetryPolicy;
 use crate::service::ServiceError;
 
@@ -19,6 +22,8 @@ pub(crate) struct Endpoint {
     pub(super) topic: String,
     /// None for plain TCP.
     tls: Option<Arc<ClientConfig>>,
+    /// The tokens of the identity that logs in, once a connection was made.
+    bearer: OnceCell<FollowedToken>,
     /// After what delay a broken connection is made again.
     pub(super) reconnect: RetryPolicy,
 }
@@ -43,7 +48,22 @@ impl Endpoint {
             jitter: 0.5,
             ..RetryPolicy::default()
         };
-        Ok(Arc::new(Self { settings, topic: topic.to_owned(), tls, reconnect }))
+        Ok(Arc::new(Self { settings, topic: topic.to_owned(), tls, bearer: OnceCell::new(), reconnect }))
+    }
+
+    /// The tokens for a scope, which all connections share.
+    ///
+    /// # Errors
+    /// The identity of the process has none.
+    pub(super) async fn bearer(&self, scope: &str) -> Result<FollowedToken, ServiceError> {
+        let followed =
+            self.bearer.get_or_try_init(|| async { Identity::of_process().follow(scope).await }).await?;
+        Ok(followed.clone())
+    }
+
+    /// Whether what is sent to a host can be read by nobody else.
+    pub(super) fn is_protected(&self, host: &str) -> bool {
+        self.tls.is_some() || is_loopback(host)
     }
 
     /// A stream of bytes to a broker.

@@ -8,11 +8,12 @@ use kafka::messages::sasl::{self, SaslAuthenticateResponse, SaslHandshakeRespons
 use kafka::{ApiKey, ErrorCode};
 
 use super::super::settings::Login;
-use super::connection::Connection;
+use super::connection::{Answer, Connection};
 use super::endpoint::Endpoint;
 use super::error::{malformed, refused_for_good};
+use crate::identity::BearerToken;
 use crate::service::ServiceError;
-use crate::service::error::TIMEOUT;
+use crate::service::error::{LOST, TIMEOUT};
 
 /// Connects to a broker.
 ///
@@ -37,8 +38,22 @@ async fn connect_in_time(
     let stream = endpoint.dial(host, port).await?;
     let mut connection = Connection::new(Arc::clone(&endpoint), stream);
     connection.supported = versions(&mut connection).await?;
-    if let Some(login) = &endpoint.settings.login {
-        log_in(&mut connection, login).await?;
+    match &endpoint.settings.login {
+        None => {}
+        Some(Login::Plain { username, password }) => {
+            let message = ["", username, password].join("\0");
+            log_in(&mut connection, PLAIN, username, message.as_bytes()).await?;
+        }
+        Some(Login::Bearer { scope }) => {
+            if !endpoint.is_protected(host) {
+                let what = format!("the broker {host}:{port} would be sent bearer tokens without TLS");
+                return Err(ServiceError::fatal("connection:address", what));
+            }
+            let mut bearer = endpoint.bearer(scope).await?;
+            let message = bearer_message(&bearer.current());
+            log_in(&mut connection, BEARER, "the identity", message.as_bytes()).await?;
+            connection.keep_logged_in(bearer);
+        }
     }
     Ok(connection)
 }
@@ -65,29 +80,73 @@ async fn versions(connection: &mut Connection<()>) -> Result<ApiVersionsResponse
     }
 }
 
-async fn log_in(connection: &mut Connection<()>, login: &Login) -> Result<(), ServiceError> {
+async fn log_in(
+    connection: &mut Connection<()>,
+    mechanism: &'static str,
+    who: &str,
+    message: &[u8],
+) -> Result<(), ServiceError> {
     let version = connection.version(ApiKey::SaslHandshake, 1, 1)?;
     let answer = connection
-        .ask(ApiKey::SaslHandshake, version, |writer| sasl::write_handshake_request(writer, PLAIN))
+        .ask(ApiKey::SaslHandshake, version, |writer| sasl::write_handshake_request(writer, mechanism))
         .await?;
     let response = SaslHandshakeResponse::read(answer.reader()).map_err(malformed)?;
     if response.error != ErrorCode::None {
         let offered = response.mechanisms.join(", ");
-        let what = format!("the broker takes no login by {PLAIN}, but by {offered}");
+        let what = format!("the broker takes no login by {mechanism}, but by {offered}");
         return Err(refused_for_good(response.error, what));
     }
-    let version = connection.version(ApiKey::SaslAuthenticate, 0, 2)?;
-    let message = ["", &login.username, &login.password].join("\0");
-    let write =
-        |writer: &mut kafka::write::Writer| sasl::write_authenticate_request(writer, message.as_bytes());
-    let answer = connection.ask(ApiKey::SaslAuthenticate, version, write).await?;
-    let response = SaslAuthenticateResponse::read(answer.reader(), version).map_err(malformed)?;
-    match response.error {
+    let version = connection.version(ApiKey::SaslAuthenticate, 0, AUTHENTICATE_NEWEST)?;
+    let mut message = message;
+    loop {
+        let write = |writer: &mut kafka::write::Writer| sasl::write_authenticate_request(writer, message);
+        let answer = connection.ask(ApiKey::SaslAuthenticate, version, write).await?;
+        let response = SaslAuthenticateResponse::read(answer.reader(), version).map_err(malformed)?;
+        match response.error {
+            ErrorCode::None
+                if mechanism == BEARER && !response.bytes.is_empty() && message != ACKNOWLEDGED =>
+            {
+                // Why the token is refused, which is to be acknowledged; the error comes then.
+                message = ACKNOWLEDGED;
+            }
+            ErrorCode::None => return Ok(()),
+            error => {
+                let reason = response.message.unwrap_or("without a reason");
+                let what = format!("the broker refuses the login of {who}: {reason}");
+                return Err(refused_for_good(error, what));
+            }
+        }
+    }
+}
+
+/// What a client says first in OAUTHBEARER (RFC 7628).
+pub(super) fn bearer_message(token: &BearerToken) -> String {
+    format!("n,,\x01auth=Bearer {}\x01\x01", token.reveal())
+}
+
+/// Whether a connection that was logged in already is so again, by the answer to either request of a login.
+///
+/// # Errors
+/// It is not. A new connection tells why.
+pub(super) fn check_again(answer: &Answer) -> Result<(), ServiceError> {
+    let (error, reason) = match answer.key {
+        ApiKey::SaslHandshake => {
+            (SaslHandshakeResponse::read(answer.reader()).map_err(malformed)?.error, None)
+        }
+        _ => {
+            let response =
+                SaslAuthenticateResponse::read(answer.reader(), answer.version).map_err(malformed)?;
+            let refusal = (!response.bytes.is_empty()).then_some(ErrorCode::SaslAuthenticationFailed);
+            let error = if response.error == ErrorCode::None { refusal } else { Some(response.error) };
+            (error.unwrap_or(ErrorCode::None), response.message)
+        }
+    };
+    match error {
         ErrorCode::None => Ok(()),
         error => {
-            let reason = response.message.unwrap_or("without a reason");
-            let what = format!("the broker refuses the login of {}: {reason}", login.username);
-            Err(refused_for_good(error, what))
+            let reason = reason.unwrap_or("without a reason");
+            let what = format!("the broker refuses the new token of a connection: {error:?}: {reason}");
+            Err(ServiceError::of_connection(LOST, what))
         }
     }
 }
@@ -97,6 +156,13 @@ fn timed_out(host: &str, port: u16, limit: Duration) -> ServiceError {
 }
 
 const PLAIN: &str = "PLAIN";
+pub(super) const BEARER: &str = "OAUTHBEARER";
+
+/// What a client has to say to the reason why its token is refused.
+const ACKNOWLEDGED: &[u8] = b"\x01";
+
+/// The newest version of the request with what a mechanism has to say.
+pub(super) const AUTHENTICATE_NEWEST: i16 = 2;
 
 /// Later versions are answered by Event Hubs with the end of the connection.
 const VERSIONS_NEWEST: i16 = 3;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::{Course, Stage};
 use crate::producer::failure::{Fate, SendFailure};
 use crate::service::error::{NO_ANSWER, PROTOCOL};
-use crate::service::{Endpoint, RequestPair, ServiceError, put_token, sender_options};
+use crate::service::{Endpoint, RequestPair, ServiceError, claim, sender_options};
 
 /// Sends one encoded message.
 pub(super) async fn send(
@@ -43,7 +43,9 @@ pub(super) async fn send(
     opened(&mut driver).await?;
 
     course.enter(Stage::Claims);
-    claims.exchange(&mut driver, &put_token(endpoint)).await?;
+    for request in claim(endpoint).await?.requests {
+        claims.exchange(&mut driver, &request).await?;
+    }
 
     course.enter(Stage::Attach);
     let link = attached(&mut driver, session, endpoint, partition).await?;

@@ -15,6 +15,7 @@ pub(super) async fn send(
     event: &[u8],
     course: &mut Course,
 ) -> Result<(), SendFailure> {
+    requests.ask_for_token().await?;
     let stream = requests.endpoint().dial_in_stages(|| course.enter(Stage::Tls)).await?;
     course.enter(Stage::Send);
     let mut connection = HttpConnection::over(stream);

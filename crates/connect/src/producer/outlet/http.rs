@@ -85,6 +85,14 @@ impl Requests {
         })
     }
 
+    /// Sees to it that there is a valid token, where one is to be asked for.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) async fn ask_for_token(&mut self) -> Result<(), ServiceError> {
+        self.token.ask(&self.destination.endpoint).await
+    }
+
     pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
         &self.destination.endpoint
     }
@@ -161,7 +169,8 @@ fn end_head(out: &mut Vec<u8>, length: usize) {
 
 impl HttpOutlet {
     pub(super) async fn connect(options: ClientOptions) -> Result<Self, ServiceError> {
-        let requests = Requests::to(options)?;
+        let mut requests = Requests::to(options)?;
+        requests.token.follow(&requests.destination.endpoint).await?;
         let connection = open(requests.endpoint(), None).await?;
         Ok(Self {
             requests,

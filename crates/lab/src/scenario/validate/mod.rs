@@ -74,7 +74,7 @@ impl Rules<'_> {
             let text = ServiceCommand::with_port(namespace.connection_string.reveal(), 1);
             if let Err(error) = text.parse::<access::ConnectionString>() {
                 let advice = "copy the connection string of the namespace, `Endpoint=sb://…;SharedAccessKeyName=…;\
-                              SharedAccessKey=…`";
+                              SharedAccessKey=…`, or name the host of the namespace for an identity of Entra ID";
                 return Err(self.document.mistake("target.connection_string", error.to_string(), advice));
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   POST /{tenant}/oauth2/v2.0/token        a client id and a secret (EnvironmentCredential, ClientSecretCredential)
+//!                                           or a federated token (WorkloadIdentityCredential)
 //!   POST /{tenant}/oauth2/token             the same, as older clients and those of AD FS have it
 //!   GET  /msi/token                         a managed identity: IDENTITY_ENDPOINT, with the secret in a header
 //!   GET  /{tenant}[/v2.0]/.well-known/openid-configuration, /{tenant}/discovery[/v2.0]/keys, /common/discovery/instance
@@ -95,7 +96,13 @@ impl IdentityFront {
         if !form.get("client_id").is_some_and(|client| self.issuer.is_client(client)) {
             return Err(WRONG_CLIENT);
         }
-        if !form.get("client_secret").is_some_and(|secret| self.issuer.is_secret(secret)) {
+        // A federated token is whatever a cluster signs; here it is the secret itself, in the file that holds it.
+        let secret = match form.get("client_assertion_type") {
+            None => form.get("client_secret"),
+            Some(JWT_BEARER) => form.get("client_assertion").map(str::trim),
+            Some(_) => return Err(ASSERTION_TYPE),
+        };
+        if !secret.is_some_and(|secret| self.issuer.is_secret(secret)) {
             return Err(WRONG_SECRET);
         }
         let scope = form.get("scope").and_then(|scope| {
@@ -244,6 +251,11 @@ const GRANT_TYPE: Refusal = Refusal::bad(
     "unsupported_grant_type",
     "The development issuer supports the grant type client_credentials alone.",
 );
+const ASSERTION_TYPE: Refusal = Refusal::bad(
+    900144,
+    "invalid_request",
+    "The development issuer supports assertions of the type jwt-bearer alone.",
+);
 const WRONG_SCOPE: Refusal = Refusal::bad(
     70011,
     "invalid_scope",
@@ -278,3 +290,6 @@ const BROKEN: Refusal = Refusal {
 
 /// In bytes. Secrets and scopes are short.
 const LONGEST_FORM: usize = 64 * 1024;
+
+/// The kind of assertion that clients with a federated token send.
+const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";

@@ -1,7 +1,7 @@
-//! HTTP for the official client: hyper, and the rustls that everything else here uses.
+//! HTTP for the official clients of blobs and of identities: hyper, and the rustls that everything else here uses.
 //!
-//! The client's own transport would bring a second HTTP client with its own choice of cryptography. What a checkpoint store
-//! needs is little: empty requests, short replies, connections that stay open, and an end to waiting.
+//! The clients' own transport would bring a second HTTP client with its own choice of cryptography. What checkpoint stores and
+//! credentials need is little: short requests, short replies, connections that stay open, and an end to waiting.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,20 +12,21 @@ use azure_core::http::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
+use rustls::ClientConfig;
 
 use crate::certificates;
 use crate::hyper_client::{HyperClient, hyper_client};
 
 /// Sends requests over connections that it keeps.
-#[derive(Debug)]
-pub(super) struct HyperTransport {
+#[derive(Clone, Debug)]
+pub(crate) struct HyperTransport {
     client: HyperClient<Full<Bytes>>,
     timeout: Duration,
 }
 
 impl HyperTransport {
     /// A transport whose requests take no longer than `timeout`. Certificates are read only where TLS is used.
-    pub(super) fn new(
+    pub(crate) fn new(
         tls: bool,
         certificate_authority: Option<&Path>,
         timeout: Duration,
@@ -34,8 +35,12 @@ impl HyperTransport {
             true => certificates::client_config(certificate_authority)?,
             false => certificates::trusting_nobody()?,
         };
-        let client = hyper_client(&tls, timeout);
-        Ok(Self { client, timeout })
+        Ok(Self::trusting(&tls, timeout))
+    }
+
+    /// A transport that trusts these authorities.
+    pub(crate) fn trusting(tls: &ClientConfig, timeout: Duration) -> Self {
+        Self { client: hyper_client(tls, timeout), timeout }
     }
 
     async fn exchange(&self, request: &Request) -> Result<AsyncRawResponse, Error> {
