@@ -8,7 +8,7 @@ JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
 SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
 SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 # In the order in which they run.
-CLIENT_SUITES = test-java test-python test-javascript test-azurite test-prometheus test-otel test-explorer
+CLIENT_SUITES = test-java test-python test-sdk-administration test-javascript test-azurite test-prometheus test-otel test-explorer
 # Of the packages that carry the program; the one for Rust is of the workspace, and tested with it.
 PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
@@ -50,7 +50,7 @@ test-packages: $(PACKAGE_SUITES) ## the packages for test suites of users, part 
 test-go: ## the suite of the official Go client, not part of `test` (needs go)
 	compat/go/run
 
-test-sdk-suites: ## the official SDKs' own test suites, not part of `test` (half an hour, needs go)
+test-sdk-suites: ## the official SDKs' own test suites, of which `test` has only a part (half an hour, needs go)
 	compat/sdk-suites/go/run
 	compat/sdk-suites/python/run
 

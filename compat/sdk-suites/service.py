@@ -35,6 +35,8 @@ class Service:
         self.directory = directory
         self.address = address
         self.authority = directory / "tls" / "ca.pem"
+        # What `--dev-identity` gives to programs that look for a managed identity, if it is among the arguments.
+        self.identity: dict[str, str] = {}
         self._process = None
         self._metrics = ""
         self._used = False
@@ -44,7 +46,7 @@ class Service:
         entity = f";EntityPath={path}" if path else ""
         return f"Endpoint=sb://{self.address}/;SharedAccessKeyName={name};SharedAccessKey={key}{entity}"
 
-    def start(self, namespace: str):
+    def start(self, namespace: str, arguments: tuple[str, ...] = ()):
         """Serves the hubs, queues and topics of `namespace`, which is the file of `--config` without host and keys."""
         self.stop()
         config = self.directory / "namespace.yaml"
@@ -52,12 +54,15 @@ class Service:
         command = [binary(), "serve", "--config", config, "--tls-directory", self.directory / "tls"]
         command += ["--amqp", f"{self.address}:0", "--http", f"{self.address}:0", "--blob", f"{self.address}:10000"]
         command += ["--blob-tls", f"{self.address}:10443"]
-        command += ["--amqps", f"{self.address}:5671", "--http-ingress-tls", f"{self.address}:443"]
+        command += ["--amqps", f"{self.address}:5671", "--http-ingress-tls", f"{self.address}:443", *arguments]
         with open(self.directory / "service.log", "w") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         for line in self._process.stdout:
             if line.startswith("Metrics "):
                 self._metrics = line.split()[-1]
+            if line.startswith("  IDENTITY_"):
+                name, value = line.strip().split("=", 1)
+                self.identity[name] = value
             if line == "Ready.\n":
                 return
         status = self._process.wait(timeout=START_SECONDS)

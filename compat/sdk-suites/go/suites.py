@@ -1,6 +1,6 @@
 """The suites of the Go modules: what they expect to find, and which of their helpers give way to ours.
 
-A helper that would create an entity or ask for a token is renamed in the copy, so that the one in `additions/` takes its place.
+A helper that would ask for a token or a queue of another broker is renamed in the copy, so that the one in `additions/` takes its place.
 """
 
 from dataclasses import dataclass, field
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import service
 
 AZURE = "github.com/Azure/azure-sdk-for-go/sdk"
-EACH_KIND = 8
 
 
 @dataclass
@@ -16,6 +15,10 @@ class Suite:
     module: str
     # The file of `--config`, without host and keys.
     namespace: str
+    # The same for packages that need another one.
+    namespaces: dict[str, str] = field(default_factory=dict)
+    # What `parshall serve` gets besides.
+    arguments: tuple[str, ...] = ()
     # What the tests read from their environment; `{host}` is the service's address.
     variables: dict[str, str] = field(default_factory=dict)
     # Files (a `*` stands for any) and what is replaced in them.
@@ -40,29 +43,6 @@ def _string(name: str, key: str) -> str:
     return f"Endpoint=sb://{{host}}/;SharedAccessKeyName={name};SharedAccessKey={key}"
 
 
-def _kinds(kinds: dict[str, str]) -> list[tuple[str, str]]:
-    return [(f"{kind}-{number}", settings) for kind, settings in kinds.items() for number in range(EACH_KIND)]
-
-
-def _queues() -> str:
-    kinds = {
-        "queue": "",
-        "queue-sessions": ", requires_session: true",
-        "queue-PT5S": ", lock_duration: 5 s",
-        "queue-PT10S": ", lock_duration: 10 s",
-        "queue-PT5M": ", lock_duration: 5 min",
-    }
-    named = [("testQueue", ""), ("testQueueWithSessions", ", requires_session: true")]
-    return "queues:\n" + "".join(f"  - {{name: {name}{settings}}}\n" for name, settings in [*named, *_kinds(kinds)])
-
-
-def _topics() -> str:
-    kinds = {"topic": "", "topic-sessions": ", requires_session: true"}
-    return "topics:\n" + "".join(
-        f"  - {{name: {name}, subscriptions: [{{name: sub{settings}}}]}}\n" for name, settings in _kinds(kinds)
-    )
-
-
 COMMON = {
     "AZURE_RECORD_MODE": "live",
     "PARSHALL_HOST": "{host}",
@@ -70,7 +50,6 @@ COMMON = {
     "PARSHALL_KEY": service.KEY,
     "PARSHALL_ACCOUNT": service.ACCOUNT,
     "PARSHALL_ACCOUNT_KEY": service.ACCOUNT_KEY,
-    "PARSHALL_EACH_KIND": str(EACH_KIND),
 }
 
 ALL = _string(service.KEY_NAME, service.KEY)
@@ -132,7 +111,10 @@ SUITES = {
     ),
     "azservicebus": Suite(
         module=f"{AZURE}/messaging/azservicebus",
-        namespace=_queues() + _topics(),
+        namespace="queues:\n  - {name: testQueue}\n  - {name: testQueueWithSessions, requires_session: true}\n",
+        # As large as messages are in the tier that most tests of administration expect.
+        namespaces={"admin": "largest_message: 256 KiB\nhubs: []\n"},
+        arguments=("--dev-identity",),
         variables={
             "SERVICEBUS_ENDPOINT": "{host}",
             "SERVICEBUS_ENDPOINT_PREMIUM": "{host}",
@@ -142,14 +124,6 @@ SUITES = {
             "SERVICEBUS_CONNECTION_STRING_SEND_ONLY": SEND_ONLY,
             "SERVICEBUS_CONNECTION_STRING_LISTEN_ONLY": LISTEN_ONLY,
         },
-        changes={
-            "liveTestHelpers_test.go": [
-                ("func createQueueUsingClient(", "func createQueueOverHTTP("),
-                ("func createSubscription(", "func createSubscriptionOverHTTP("),
-            ],
-            "internal/test/test_helpers.go": [("func CreateExpiringQueue(", "func CreateExpiringQueueOverHTTP(")],
-        },
-        additions={"azservicebus": ".", "azservicebus-internal-test": "internal/test"},
         without_service=(
             "internal/amqpwrap",
             "internal/conn",

@@ -151,7 +151,11 @@ fn what_a_deletion_left_that_was_cut_short_is_removed_at_the_next_start() {
         fs::copy(file.path(), saved.path().join(file.file_name())).unwrap();
     }
     namespace.delete_queue_or_topic("orders").unwrap();
+    let changes = fs::read(directory.path().join("manifest.changes")).unwrap();
+    let manifest = fs::read(directory.path().join("manifest.json")).unwrap();
     closed(namespace);
+    fs::write(directory.path().join("manifest.changes"), changes).unwrap();
+    fs::write(directory.path().join("manifest.json"), manifest).unwrap();
     for again in [&folder, &kept] {
         fs::create_dir(again).unwrap();
         for file in fs::read_dir(saved.path()).unwrap() {
@@ -183,6 +187,83 @@ fn what_forwards_to_something_that_was_deleted_or_in_a_circle_does_not_stop_the_
     let namespace = open(directory.path(), vec![], vec![]);
     assert_eq!(queue(&namespace, "source").options().forward_to.as_deref(), Some("target"));
     assert!(namespace.queue_or_topic("lost").is_none());
+}
+
+#[test]
+fn a_change_is_a_line_behind_the_manifest_which_is_written_with_the_next_start_or_hub() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    let namespace = open(directory.path(), vec![], vec![]);
+    let manifest = file("manifest.json");
+    for number in 0..5 {
+        let config = QueueConfig::new(format!("queue-{number}"));
+        namespace.create_queue(&config, EntityFacts::of(at(1_500))).unwrap();
+    }
+    namespace.delete_queue_or_topic("queue-4").unwrap();
+    assert_eq!(file("manifest.json"), manifest);
+    assert_eq!(file("manifest.changes").lines().count(), 6);
+    assert_eq!(file("VERSION"), "parshall data directory, version 6\n");
+    namespace.create_hub(&hub::namespace::HubConfig::new("hub", 1), at(1_600)).unwrap();
+    assert_eq!(file("manifest.changes"), "");
+    assert!(file("manifest.json").contains("queue-3"));
+    namespace.create_queue(&QueueConfig::new("later"), EntityFacts::of(at(1_700))).unwrap();
+    let kept = file("manifest.changes");
+    assert!(kept.contains("later"));
+    closed(namespace);
+    assert!(file("manifest.json").contains("later"));
+    assert_eq!(file("manifest.changes"), "");
+    let namespace = open(directory.path(), vec![], vec![]);
+    assert_eq!(namespace.facts("later").created_at(), at(1_700));
+    closed(namespace);
+    // As if the machine had ended before the log was emptied.
+    fs::write(directory.path().join("manifest.changes"), kept).unwrap();
+    let namespace = open(directory.path(), vec![], vec![]);
+    let names: Vec<String> =
+        namespace.queues().entities().iter().map(|entity| entity.name().to_owned()).collect();
+    assert_eq!(names, ["later", "queue-0", "queue-1", "queue-2", "queue-3"]);
+}
+
+#[test]
+fn of_those_who_create_the_same_name_at_the_same_time_one_does_and_all_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let namespace = open(directory.path(), vec![], vec![]);
+    namespace.create_topic(&TopicConfig::new("news", []), EntityFacts::default()).unwrap();
+    let created: usize = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let facts = || EntityFacts::of(at(1_500));
+                    let queues = (0..20).map(|number| QueueConfig::new(format!("queue-{number}")));
+                    let queues =
+                        queues.filter(|config| namespace.create_queue(config, facts()).is_ok()).count();
+                    let config = SubscriptionConfig::new("all");
+                    let subscription = namespace.create_subscription("news", &config, facts(), at(1_500));
+                    queues + usize::from(subscription.is_ok())
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert_eq!(created, 21);
+    closed(namespace);
+    let namespace = open(directory.path(), vec![], vec![]);
+    assert_eq!(namespace.queues().entities().len(), 21);
+    assert_eq!(namespace.topic("news").unwrap().subscriptions().len(), 1);
+}
+
+#[test]
+fn what_the_disk_does_not_take_is_not_there_and_can_be_made_once_it_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let namespace = open(directory.path(), vec![], vec![]);
+    let in_the_way = directory.path().join("manifest.changes");
+    fs::create_dir(&in_the_way).unwrap();
+    let refused = namespace.create_queue(&QueueConfig::new("orders"), EntityFacts::default()).unwrap_err();
+    assert!(refused.to_string().contains("manifest.changes can't be written: "), "{refused}");
+    assert!(namespace.queue_or_topic("orders").is_none());
+    fs::remove_dir(&in_the_way).unwrap();
+    namespace.create_queue(&QueueConfig::new("orders"), EntityFacts::default()).unwrap();
+    closed(namespace);
+    assert!(open(directory.path(), vec![], vec![]).queue_or_topic("orders").is_some());
 }
 
 /// A body of one byte.

@@ -200,13 +200,13 @@ fn a_newer_version_is_refused_and_left_alone() {
     drop(open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap());
     let version = directory.path().join("VERSION");
     assert_eq!(fs::read_to_string(&version).unwrap(), "parshall data directory, version 2\n");
-    fs::write(&version, "parshall data directory, version 6\n").unwrap();
+    fs::write(&version, "parshall data directory, version 7\n").unwrap();
     let before = everything(directory.path());
     let error = refusal(directory.path(), vec![HubConfig::new("b", 1)]);
     assert_eq!(
         error.to_string(),
         format!(
-            "the data directory {} has version 6; this program supports versions up to 5",
+            "the data directory {} has version 7; this program supports versions up to 6",
             directory.path().display()
         )
     );

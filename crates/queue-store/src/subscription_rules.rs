@@ -78,10 +78,15 @@ impl SubscriptionRules {
     }
 
     /// Puts a rule in the place of the one that has its name.
-    pub(super) fn replace(&mut self, queue: u32, rule: Rule, changes: &mut Changes) -> Result<(), RuleError> {
-        let change = Change::RulePut { queue, rule: encoded(&rule) };
+    pub(super) fn replace(
+        &mut self,
+        queue: u32,
+        mut rule: Rule,
+        changes: &mut Changes,
+    ) -> Result<(), RuleError> {
         let mut set = self.set.clone();
-        set.remove(&rule.name)?;
+        rule.created_at_unix_ms = set.remove(&rule.name)?.created_at_unix_ms;
+        let change = Change::RulePut { queue, rule: encoded(&rule) };
         set.add(rule)?;
         self.set = set;
         self.note(queue, change, changes);

@@ -172,7 +172,8 @@ impl Subscription {
     ///
     /// # Errors
     /// Its name is taken or none, or there are too many; or the disk does not take it.
-    pub fn add_rule(&self, now: UnixTime, rule: Rule) -> Result<CommitNumber, RuleChangeError> {
+    pub fn add_rule(&self, now: UnixTime, mut rule: Rule) -> Result<CommitNumber, RuleChangeError> {
+        rule.created_at_unix_ms = Some(now.milliseconds());
         let ((), commit) = self.change_rules(now, |rules, queue, changes| rules.add(queue, rule, changes))?;
         Ok(commit)
     }

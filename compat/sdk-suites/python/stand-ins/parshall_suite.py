@@ -28,10 +28,14 @@ def pytest_configure(config):
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     served = service.Service(WORK / "services" / SUITE / str(number), ADDRESSES[number])
     management.served = served
+    # Some libraries read whom they trust as soon as they are imported: the authority has to be there by then.
+    served.start("hubs: []\n")
+    served.stop()
+    served.was_used()
     authority = str(served.authority)
-    # The clients trust what certifi has, their WebSockets what these name.
+    # The clients trust what certifi has, their WebSockets and what speaks HTTP what these name.
     certifi.where = lambda: authority
-    for variable in ("SSL_CERT_FILE", "WEBSOCKET_CLIENT_CA_BUNDLE"):
+    for variable in ("SSL_CERT_FILE", "WEBSOCKET_CLIENT_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         os.environ[variable] = authority
     os.environ |= {
         "AZURE_SUBSCRIPTION_ID": "none",

@@ -1,9 +1,11 @@
 //! Queues, topics and subscriptions that clients create, change and delete while the service runs.
 //!
 //! Changes are made one at a time, under the same lock as those of hubs, so that no name is given twice. Where there is a data
-//! directory the manifest is changed first: after a crash in between an entity is there and empty, or gone for good.
+//! directory it is changed first: after a crash in between an entity is there and empty, or gone for good. While that waits for the
+//! device the name of what is new is reserved and the lock free, so that those who create at the same time wait together.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use partition_log::UnixTime;
@@ -14,6 +16,7 @@ use queue_store::{
 
 use super::facts::subscription_path;
 use super::queue_config::{self, Kind};
+use super::storage::{Kept, Storage};
 use super::{
     DataDirectoryError, EntityFacts, Namespace, QueueConfig, QueueConfigError, SubscriptionConfig,
     TopicConfig,
@@ -66,23 +69,14 @@ impl Namespace {
     /// The name is taken or none, or an option makes no sense. Nothing has changed then.
     pub fn create_queue(&self, config: &QueueConfig, facts: EntityFacts) -> Result<Arc<Queue>> {
         let mut storage = self.entities.begin_change();
-        self.check_new(&config.name, Kind::Queue)?;
+        self.check_new(storage.as_ref(), &config.name, Kind::Queue)?;
         self.check_options(&config.name, &config.options)?;
-        if let Some(storage) = &mut *storage {
-            storage.keep_queue(config, &facts)?;
-        }
-        match self.queues.create_queue(&config.name, config.options.clone()) {
-            Ok(queue) => {
-                self.know(&config.name, facts);
-                Ok(queue)
-            }
-            Err(error) => {
-                if let Some(storage) = &mut *storage {
-                    storage.forget_queue_or_topic(&config.name)?;
-                }
-                Err(error.into())
-            }
-        }
+        let kept = storage.as_mut().map(|storage| storage.keep_queue(config, &facts)).transpose()?;
+        self.make(storage, kept, || {
+            let made = self.queues.create_queue(&config.name, config.options.clone())?;
+            self.know(&config.name, facts);
+            Ok(made)
+        })
     }
 
     /// Creates a topic, with the subscriptions that the configuration has.
@@ -91,30 +85,21 @@ impl Namespace {
     /// The name is taken or none, or an option makes no sense. Nothing has changed then.
     pub fn create_topic(&self, config: &TopicConfig, facts: EntityFacts) -> Result<Arc<Topic>> {
         let mut storage = self.entities.begin_change();
-        self.check_new(&config.name, Kind::Topic)?;
+        self.check_new(storage.as_ref(), &config.name, Kind::Topic)?;
         let mut subscriptions = Vec::with_capacity(config.subscriptions.len());
         for subscription in &config.subscriptions {
             subscriptions.push(self.new_subscription(&config.name, subscription)?);
         }
-        if let Some(storage) = &mut *storage {
-            storage.keep_topic(config, &facts)?;
-        }
-        match self.queues.create_topic(&config.name, config.options.clone(), subscriptions) {
-            Ok(topic) => {
-                for subscription in &config.subscriptions {
-                    let path = subscription_path(&config.name, &subscription.name);
-                    self.know(&path, EntityFacts::of(facts.created_at()));
-                }
-                self.know(&config.name, facts);
-                Ok(topic)
+        let kept = storage.as_mut().map(|storage| storage.keep_topic(config, &facts)).transpose()?;
+        self.make(storage, kept, || {
+            let made = self.queues.create_topic(&config.name, config.options.clone(), subscriptions)?;
+            for subscription in &config.subscriptions {
+                let path = subscription_path(&config.name, &subscription.name);
+                self.know(&path, EntityFacts::of(facts.created_at()));
             }
-            Err(error) => {
-                if let Some(storage) = &mut *storage {
-                    storage.forget_queue_or_topic(&config.name)?;
-                }
-                Err(error.into())
-            }
-        }
+            self.know(&config.name, facts);
+            Ok(made)
+        })
     }
 
     /// Creates a subscription of a topic, for the messages that are sent from now on.
@@ -133,22 +118,43 @@ impl Namespace {
         if let Some(there) = topic.subscription(&config.name) {
             return Err(AdministrationError::Exists { name: there.queue().name().to_owned() });
         }
+        let path = subscription_path(topic.name(), &config.name);
+        if storage.as_ref().is_some_and(|storage| storage.is_reserved(&path)) {
+            return Err(AdministrationError::Exists { name: path });
+        }
         let subscription = self.new_subscription(topic.name(), config)?;
-        if let Some(storage) = &mut *storage {
-            storage.keep_subscription(topic.name(), config, &facts)?;
+        let kept = storage
+            .as_mut()
+            .map(|storage| storage.keep_subscription(topic.name(), config, &facts))
+            .transpose()?;
+        self.make(storage, kept, || {
+            let made = self.queues.create_subscription(&topic, subscription, now)?;
+            self.know(made.queue().name(), facts);
+            Ok(made)
+        })
+    }
+
+    /// Makes what is new, once it is kept if anything is.
+    fn make<T>(
+        &self,
+        storage: MutexGuard<'_, Option<Storage>>,
+        kept: Option<Kept>,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        // Without a data directory the lock is held all the time.
+        let Some(kept) = kept else {
+            return make();
+        };
+        drop(storage);
+        let waited: io::Result<()> = kept.wait();
+        let mut storage = self.entities.begin_change();
+        let storage = storage.as_mut().expect("what was kept was kept in a data directory");
+        let made = waited.map_err(|error| storage.unkept(&error).into()).and_then(|()| make());
+        match &made {
+            Ok(_) => storage.is_there(kept),
+            Err(_) => storage.give_up(kept),
         }
-        match self.queues.create_subscription(&topic, subscription, now) {
-            Ok(made) => {
-                self.know(made.queue().name(), facts);
-                Ok(made)
-            }
-            Err(error) => {
-                if let Some(storage) = &mut *storage {
-                    storage.forget_subscription(topic.name(), &config.name)?;
-                }
-                Err(error.into())
-            }
-        }
+        made
     }
 
     /// Changes a queue. The options hold at once.
@@ -172,7 +178,7 @@ impl Namespace {
         let facts = touched(facts, now);
         if let Some(storage) = &mut *storage {
             let config = QueueConfig { name: queue.name().to_owned(), options };
-            if let Err(error) = storage.keep_queue(&config, &facts) {
+            if let Err(error) = storage.keep_queue_options(config, &facts) {
                 self.queues.update_queue(&queue, QueueOptions::clone(&before), now)?;
                 return Err(error.into());
             }
@@ -353,7 +359,10 @@ impl Namespace {
     }
 
     /// Whether something new can have this name.
-    fn check_new(&self, name: &str, kind: Kind) -> Result<()> {
+    fn check_new(&self, storage: Option<&Storage>, name: &str, kind: Kind) -> Result<()> {
+        if storage.is_some_and(|storage| storage.is_reserved(name)) {
+            return Err(AdministrationError::Exists { name: name.to_owned() });
+        }
         if let Some(there) = self.queue_or_topic(name) {
             return Err(AdministrationError::Exists { name: there.name().to_owned() });
         }

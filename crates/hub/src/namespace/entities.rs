@@ -196,7 +196,8 @@ impl Entities {
         is_queue: impl FnOnce(&str) -> bool,
     ) -> Result<Arc<Hub>, EntityError> {
         let mut storage = self.begin_change();
-        if is_queue(&config.name) {
+        let is_reserved = storage.as_ref().is_some_and(|storage| storage.is_reserved(&config.name));
+        if is_reserved || is_queue(&config.name) {
             return Err(EntityError::NameTaken { name: config.name.clone() });
         }
         let mut hubs = Hubs::clone(&self.snapshot());

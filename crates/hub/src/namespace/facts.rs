@@ -61,6 +61,11 @@ pub struct Wishes {
     /// How long identifiers would be known, where duplicates are not looked for.
     #[serde(with = "units::duration::optional", skip_serializing_if = "Option::is_none")]
     pub duplicate_detection_window: Option<Duration>,
+    /// Where messages would go on to, where they belong to sessions and go nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward_to: Option<String>,
+    /// The places that messages go on to were named by URLs with `https`, and are told so.
+    pub forwards_by_https: bool,
 }
 
 impl Default for EntityFacts {
@@ -78,6 +83,8 @@ impl Default for Wishes {
             support_ordering: true,
             dead_lettering_on_filter_exceptions: true,
             duplicate_detection_window: None,
+            forward_to: None,
+            forwards_by_https: false,
         }
     }
 }

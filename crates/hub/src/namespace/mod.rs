@@ -494,6 +494,12 @@ impl Namespace {
         }
     }
 
+    /// Whether anything is kept on disk.
+    #[must_use]
+    pub const fn is_durable(&self) -> bool {
+        self.committer.is_some()
+    }
+
     /// The progress of durable logs, which acknowledgements wait for; `None` where logs are in memory.
     #[must_use]
     pub fn watch_commits(&self) -> Option<CommitWatch> {
@@ -511,6 +517,9 @@ impl Namespace {
     /// # Errors
     /// What could not be brought there.
     pub fn close(&self) -> Result<(), CloseError> {
+        if let Some(storage) = &mut *self.entities.begin_change() {
+            storage.write_manifest();
+        }
         match &self.committer {
             Some(committer) => committer.close(),
             None => Ok(()),

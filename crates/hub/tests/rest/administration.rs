@@ -171,12 +171,32 @@ async fn a_key_that_may_listen_sees_and_changes_nothing() {
     let key = access::SharedAccessKey::new("reader", "reader-key");
     let token = key.sign("http://localhost/", SystemTime::now() + Duration::from_secs(60));
     let mut client = Client::connect_with(service.amqp_address(), &token).await;
-    assert_eq!(client.ask("GET", "/orders", "", b"").await.status, 200);
-    for (method, target) in [("PUT", "/new"), ("DELETE", "/orders"), ("DELETE", "/news/subscriptions/all")] {
+    let reads = "Manage,EntityRead claims required for this operation.";
+    let denied = |action: &str| format!("Authorization failed for specified action: Manage,{action}.");
+    let beneath = |operation: &str| {
+        format!(
+            "SubCode=40100: Unauthorized : Unauthorized access for '{operation}' operation on endpoint 'sb://localhost/"
+        )
+    };
+    for (method, target, text) in [
+        ("GET", "/orders", reads.to_owned()),
+        ("GET", "/$Resources/queues", reads.to_owned()),
+        ("PUT", "/new", denied("EntityWrite")),
+        ("DELETE", "/orders", denied("EntityDelete")),
+        ("GET", "/news/subscriptions", beneath("EnumerateSubscriptions")),
+        ("GET", "/news/subscriptions/all", beneath("GetSubscription")),
+        ("DELETE", "/news/subscriptions/all", beneath("DeleteSubscription")),
+        ("PUT", "/news/subscriptions/all/rules/new", beneath("CreateOrUpdateRule")),
+    ] {
         let refused = client.ask(method, target, "", &queue("")).await;
-        assert_eq!(refused.status, 401, "{method}");
-        assert!(refused.text().contains("'Manage' claim(s) are required"), "{}", refused.text());
+        assert_eq!(refused.status, 401, "{method} {target}");
+        assert!(refused.text().contains(&text), "{}", refused.text());
+        // The service's own clients show the line of the status.
+        assert_eq!(refused.head.starts_with("HTTP/1.1 401 SubCode=40100: "), text.starts_with("SubCode"));
     }
+    // Nothing of what is not there is told by that.
+    assert_eq!(client.ask("GET", "/nothing", "", b"").await.status, 404);
+    assert_eq!(client.ask("GET", "/$namespaceinfo", "", b"").await.status, 200);
     assert!(service.namespace().queue_or_topic("orders").is_some());
     service.stop().await;
 }

@@ -1,9 +1,10 @@
 //! The durable service under `kill -9`, while events stream in: whatever was acknowledged is there afterwards, once, in
 //! order, and numbered without a gap. `producers` does the same to idempotent producers, `queues` to queues and topics,
-//! `transactions` to what is carried between queues as a whole.
+//! `transactions` to what is carried between queues as a whole, `administration` to queues that come and go.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
+mod administration;
 mod producers;
 mod queue_ledger;
 mod queues;

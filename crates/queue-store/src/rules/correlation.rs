@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use super::message::MessageProperties;
 use super::property_list;
+use super::written_time::without_text;
 
 /// Which properties have to have which values; those that are `None` may have any.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -126,7 +127,7 @@ fn text_of_uuid(bytes: [u8; 16]) -> String {
 fn is_same_value(one: &Value, other: &Value) -> bool {
     match (Simple::of(one), Simple::of(other)) {
         (Some(one), Some(other)) => one == other,
-        (None, None) => one == other,
+        (None, None) => without_text(one) == without_text(other),
         _ => false,
     }
 }

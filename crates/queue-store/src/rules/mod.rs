@@ -26,6 +26,7 @@ mod property_list;
 mod rule;
 mod rule_set;
 mod sql;
+mod written_time;
 
 pub use correlation::CorrelationFilter;
 pub use message::{BrokerProperties, MessageProperties};
@@ -36,3 +37,4 @@ pub use sql::{
     MAXIMUM_DEPTH, MAXIMUM_STATEMENTS, MAXIMUM_TEXT_LENGTH, SqlAction, SqlError, SqlErrorKind, SqlFilter,
     check_any_text,
 };
+pub use written_time::without_text;

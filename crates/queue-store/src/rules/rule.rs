@@ -17,6 +17,10 @@ pub struct Rule {
     /// What is done to a copy of each, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<SqlAction>,
+    /// When a client has added it, in milliseconds since 1970. The rules that a subscription begins with have none: they are as old
+    /// as the subscription.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at_unix_ms: Option<i64>,
 }
 
 /// Which messages a rule matches.
@@ -40,7 +44,12 @@ impl Rule {
     /// The rule that a new subscription has: everything, as it is.
     #[must_use]
     pub fn match_all() -> Self {
-        Self { name: DEFAULT_RULE_NAME.to_owned(), filter: Filter::True, action: None }
+        Self {
+            name: DEFAULT_RULE_NAME.to_owned(),
+            filter: Filter::True,
+            action: None,
+            created_at_unix_ms: None,
+        }
     }
 }
 

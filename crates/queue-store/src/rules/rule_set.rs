@@ -199,6 +199,7 @@ mod tests {
             name: name.to_owned(),
             filter: Filter::Sql(SqlFilter::parse(filter).unwrap()),
             action: action.map(|action| SqlAction::parse(action).unwrap()),
+            created_at_unix_ms: None,
         }
     }
 

@@ -9,6 +9,7 @@ fn sql(name: &str, filter: &str, action: Option<&str>) -> Rule {
         name: name.to_owned(),
         filter: Filter::Sql(SqlFilter::parse(filter).unwrap()),
         action: action.map(|action| SqlAction::parse(action).unwrap()),
+        created_at_unix_ms: None,
     }
 }
 

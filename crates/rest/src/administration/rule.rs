@@ -209,7 +209,7 @@ fn value_of(element: &Element) -> Option<Value> {
             "false" | "False" | "0" => Value::Boolean(false),
             _ => return None,
         },
-        "dateTime" => Value::Timestamp(unix_ms(text)?),
+        "dateTime" => written_time(text)?,
         "duration" => {
             let ticks = iso_duration::parse(text)?.as_nanos() / 100;
             let ticks = Value::Long(i64::try_from(ticks).ok()?);
@@ -220,20 +220,48 @@ fn value_of(element: &Element) -> Option<Value> {
     })
 }
 
-/// The milliseconds since 1970 of a time, in whole seconds. Without a zone it is one of UTC.
-fn unix_ms(text: &str) -> Option<i64> {
+/// A time. What a timestamp can't say, that it is of no zone or has a part of a millisecond, is kept beside it, so that clients read
+/// what they wrote.
+fn written_time(text: &str) -> Option<Value> {
     let time_at = text.find('T')?;
-    let (local, minutes_east) = match text[time_at..].rfind(['+', '-']) {
-        None => (text.trim_end_matches(['Z', 'z']), 0),
-        Some(at) => {
-            let (local, zone) = text.split_at(time_at + at);
+    let zone_at = text[time_at..].find(['Z', 'z', '+', '-']).map(|place| time_at + place);
+    let (local, zone) = text.split_at(zone_at.unwrap_or(text.len()));
+    let minutes_east = match zone {
+        "" | "Z" | "z" => 0,
+        _ => {
             let (hours, minutes) = zone[1..].split_once(':')?;
             let minutes = i64::from(hours.parse::<u8>().ok()?) * 60 + i64::from(minutes.parse::<u8>().ok()?);
-            (local, if zone.starts_with('-') { -minutes } else { minutes })
+            if zone.starts_with('-') { -minutes } else { minutes }
         }
     };
     let since = parse_iso_date(&format!("{local}Z"))?.duration_since(UNIX_EPOCH).ok()?;
-    Some(i64::try_from(since.as_millis()).ok()? - minutes_east * 60_000)
+    let fraction = local.split_once('.').map_or("", |(_, digits)| digits.trim_end_matches('0'));
+    let fraction = &fraction[..fraction.len().min(TICK_DIGITS)];
+    let milliseconds: i64 = format!("{fraction:0<3}")[..3].parse().ok()?;
+    let seconds = i64::try_from(since.as_secs()).ok()? - minutes_east * 60;
+    let timestamp = Value::Timestamp(seconds * 1_000 + milliseconds);
+    if !zone.is_empty() && fraction.len() <= 3 {
+        return Some(timestamp);
+    }
+    let seconds = iso_date(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?));
+    let fraction = if fraction.is_empty() { String::new() } else { format!(".{fraction}") };
+    let zone = if zone.is_empty() { "" } else { "Z" };
+    let text = Value::String(format!("{}{fraction}{zone}", seconds.trim_end_matches('Z')));
+    let both = Value::List(vec![timestamp, text]);
+    Some(Value::Described(Box::new((Value::Symbol(WRITTEN_TIME.into()), both))))
+}
+
+/// The text of a timestamp.
+fn time_text(milliseconds: i64) -> String {
+    let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
+    let seconds = iso_date(UNIX_EPOCH + Duration::from_millis(milliseconds));
+    match milliseconds % 1_000 {
+        0 => seconds,
+        rest => {
+            let fraction = format!("{rest:03}");
+            format!("{}.{}Z", seconds.trim_end_matches('Z'), fraction.trim_end_matches('0'))
+        }
+    }
 }
 
 fn write_values(out: &mut String, element: &str, values: &[(String, Value)]) {
@@ -266,10 +294,7 @@ fn value_text(value: &Value) -> (&'static str, String) {
         Value::Ulong(number) => text("long", number),
         Value::Float(number) => text("double", number),
         Value::Double(number) => text("double", number),
-        Value::Timestamp(milliseconds) => {
-            let since = Duration::from_millis(u64::try_from(*milliseconds).unwrap_or(0));
-            ("dateTime", iso_date(UNIX_EPOCH + since))
-        }
+        Value::Timestamp(milliseconds) => ("dateTime", time_text(*milliseconds)),
         Value::Uuid(bytes) => ("guid", crate::target::uuid_text(*bytes)),
         Value::Described(described) => match &**described {
             (Value::Symbol(kind), Value::Long(ticks)) if kind.as_str() == TIME_SPAN => {
@@ -277,6 +302,10 @@ fn value_text(value: &Value) -> (&'static str, String) {
                 let span = Duration::from_secs(ticks / TICKS_PER_SECOND);
                 let rest = (ticks % TICKS_PER_SECOND) as u32 * 100;
                 ("duration", iso_duration::text(span + Duration::from_nanos(rest.into())))
+            }
+            (Value::Symbol(kind), Value::List(parts)) if kind.as_str() == WRITTEN_TIME => {
+                let text = parts.get(1).and_then(Value::as_text).unwrap_or_default();
+                ("dateTime", text.to_owned())
             }
             (_, inner) => ("string", inner.as_text().unwrap_or_default().to_owned()),
         },
@@ -294,6 +323,12 @@ const COMPATIBILITY_LEVEL: u32 = 20;
 /// How clients of the service describe a length of time, in ticks of 100 nanoseconds.
 const TIME_SPAN: &str = "com.microsoft:timespan";
 const TICKS_PER_SECOND: u64 = 10_000_000;
+
+/// How many digits the part of a second has that they say at most.
+const TICK_DIGITS: usize = 7;
+
+/// What describes a time as a client has written it: a list of a timestamp and a text.
+const WRITTEN_TIME: &str = "parshall:written-time";
 
 #[cfg(test)]
 mod tests {
@@ -341,16 +376,29 @@ mod tests {
     }
 
     #[test]
-    fn times_are_of_utc_unless_they_have_a_zone() {
-        for (text, expected) in [
-            ("1970-01-01T00:00:01", Some(1_000)),
-            ("1970-01-01T02:00:01+02:00", Some(1_000)),
-            ("1970-01-01T00:00:00-00:30", Some(1_800_000)),
-            ("1970-01-01", None),
-            ("1970-01-01T00:00:00+2", None),
-            ("soonT+", None),
+    fn times_read_back_as_clients_wrote_them_and_are_of_utc_without_a_zone() {
+        for (text, milliseconds, told) in [
+            ("1970-01-01T00:00:01", 1_000, "1970-01-01T00:00:01"),
+            ("1970-01-01T00:00:01.2500", 1_250, "1970-01-01T00:00:01.25"),
+            ("1970-01-01T00:00:01.1234567Z", 1_123, "1970-01-01T00:00:01.1234567Z"),
+            ("1970-01-01T00:00:01.5Z", 1_500, "1970-01-01T00:00:01.5Z"),
+            ("1970-01-01T00:00:01Z", 1_000, "1970-01-01T00:00:01Z"),
+            ("1970-01-01T02:00:01+02:00", 1_000, "1970-01-01T00:00:01Z"),
+            ("1970-01-01T00:00:00.00012345-00:30", 1_800_000, "1970-01-01T00:30:00.0001234Z"),
         ] {
-            assert_eq!(unix_ms(text), expected, "{text}");
+            let value = written_time(text).unwrap();
+            let timestamp = match &value {
+                Value::Described(described) => {
+                    let Value::List(parts) = &described.1 else { panic!("{value:?}") };
+                    parts[0].clone()
+                }
+                other => other.clone(),
+            };
+            assert_eq!(timestamp, Value::Timestamp(milliseconds), "{text}");
+            assert_eq!(value_text(&value), ("dateTime", told.to_owned()), "{text}");
+        }
+        for text in ["1970-01-01", "1970-01-01T00:00:00+2", "soonT+", "1970-01-01T00:00:00.1\u{e9}", "T"] {
+            assert_eq!(written_time(text), None, "{text}");
         }
     }
 

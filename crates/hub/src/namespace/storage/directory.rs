@@ -4,6 +4,7 @@
 //!  LOCK            locked for as long as a process has the directory; its process id inside
 //!  VERSION         that this is such a directory, and of which form
 //!  manifest.json   the hubs, queues and topics; older than VERSION
+//!  manifest.changes   what clients have done to queues and topics since, if anything
 //!  hubs/
 //!    orders~1.0/   one folder per partition, made when it gets its first event
 //!    orders~1.2/
@@ -20,11 +21,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::changes::{self, Appended, ChangeLog, ReadChanges};
 use super::lock::{LOCK, Lock, lock};
-use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
+use super::manifest::{EntityChange, FILE, KeptHub, Manifest, NEW_FILE};
 use super::version::{
-    FIRST_WITH_COORDINATORS, FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS, FIRST_WITH_RECORD_BATCHES,
-    FIRST_WITH_TRANSACTIONS, NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked, version, write_version,
+    FIRST_WITH_CHANGES, FIRST_WITH_COORDINATORS, FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS,
+    FIRST_WITH_RECORD_BATCHES, FIRST_WITH_TRANSACTIONS, NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked,
+    version, write_version,
 };
 use partition_log::disk::Verification;
 use partition_log::owner_only;
@@ -35,6 +38,9 @@ use queue_store::QueueStore;
 pub(super) struct DataDirectory {
     path: PathBuf,
     pub(super) manifest: Manifest,
+    pub(super) changes: ChangeLog,
+    /// How long the manifest was when it was written last, in bytes.
+    manifest_length: u64,
     version: u32,
     /// Locked until it is closed.
     _lock: Lock,
@@ -151,7 +157,7 @@ impl DataDirectory {
         let manifest =
             Manifest::read(path).map_err(|error| unusable(&format!("{FILE} can't be read"), &error))?;
         let version = version(path).map_err(|error| unusable("VERSION can't be read", &error))?;
-        let (manifest, version) = match (version, manifest) {
+        let (mut manifest, version) = match (version, manifest) {
             (Some(version), _) if version > VERSION => {
                 return Err(DataDirectoryError::Newer { path: path.to_owned(), version });
             }
@@ -168,17 +174,27 @@ impl DataDirectory {
             (None, _) => {
                 let manifest = Manifest::default();
                 // First, so that where VERSION is the manifest is as well.
-                manifest
-                    .write(path)
-                    .map_err(|error| unusable(&format!("{FILE} can't be written"), &error))?;
+                let written = manifest.write(path);
+                written.map_err(|error| unusable(&format!("{FILE} can't be written"), &error))?;
                 write_version(path, FIRST_WITH_MANIFEST)
                     .map_err(|error| unusable("VERSION can't be written", &error))?;
                 (manifest, FIRST_WITH_MANIFEST)
             }
         };
+        let read = ReadChanges::read(path, manifest.last_change());
+        let read = read.map_err(|error| unusable(&format!("{} can't be read", changes::FILE), &error))?;
+        if read.torn > 0 {
+            let file = changes::FILE;
+            tracing::warn!(directory = %path.display(), bytes = read.torn, "{file} has a torn end, of a change that nobody was told of; it is left out");
+        }
+        let length = read.length;
+        for (number, change) in read.changes {
+            manifest.apply(number, change);
+        }
+        let changes = ChangeLog::new(path, length, manifest.last_change());
         let hubs = path.join(HUBS);
         owner_only::create_directories(&hubs).map_err(|error| unusable("hubs can't be made", &error))?;
-        Ok(Self { path: path.to_owned(), manifest, version, _lock: lock })
+        Ok(Self { path: path.to_owned(), manifest, changes, manifest_length: 0, version, _lock: lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -289,7 +305,7 @@ impl DataDirectory {
                 return Err(self.unusable(&what, &"see the warning before this"));
             }
         }
-        manifest.forget_deleted_queues(|_| true);
+        manifest.forget_deleted_queues();
         Ok(())
     }
 
@@ -302,9 +318,12 @@ impl DataDirectory {
         names: impl Iterator<Item = &'a str>,
     ) -> Result<(), DataDirectoryError> {
         let queues = self.queues();
-        let folders = match names_in(&queues) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            result => result.map_err(|error| self.unusable("queues can't be listed", &error))?,
+        let folders: HashSet<String> = match names_in(&queues) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => HashSet::new(),
+            result => {
+                let names = result.map_err(|error| self.unusable("queues can't be listed", &error))?;
+                names.into_iter().collect()
+            }
         };
         // They have one from the start on.
         for name in self.manifest.queue_names() {
@@ -337,15 +356,18 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Puts a manifest in the place of the one that is there.
+    /// Puts a manifest in the place of the one that is there, on disk and in here. The log of changes begins anew.
     ///
     /// # Errors
     /// What the system said; what was there before is still there.
-    pub(super) fn save(&self, manifest: Manifest) -> Result<Manifest, DataDirectoryError> {
-        manifest
+    pub(super) fn save(&mut self, mut manifest: Manifest) -> Result<(), DataDirectoryError> {
+        manifest.set_last_change(self.changes.last());
+        self.manifest_length = manifest
             .write(&self.path)
             .map_err(|error| self.unusable(&format!("{FILE} can't be written"), &error))?;
-        Ok(manifest)
+        self.manifest = manifest;
+        self.changes.restart();
+        Ok(())
     }
 
     /// Puts a manifest in the place of the one that was there at the start, if it is another, and makes a directory of an
@@ -354,10 +376,26 @@ impl DataDirectory {
     /// # Errors
     /// What the system said.
     pub(super) fn save_first(&mut self, manifest: Manifest) -> Result<(), DataDirectoryError> {
-        if self.version < FIRST_WITH_MANIFEST || manifest != self.manifest {
-            self.manifest = self.save(manifest)?;
+        if self.version < FIRST_WITH_MANIFEST || manifest != self.manifest || self.changes.length() > 0 {
+            self.save(manifest)?;
         }
         self.raise_version(FIRST_WITH_MANIFEST)
+    }
+
+    /// Appends a change of queues and topics to the log of changes. It is not made in here yet.
+    ///
+    /// # Errors
+    /// What the system said; nothing has changed then.
+    pub(super) fn append(&mut self, change: &EntityChange) -> Result<(u64, Appended), DataDirectoryError> {
+        self.raise_version(FIRST_WITH_CHANGES)?;
+        // So that the log is read in no more time than the manifest, and written again as seldom as that takes.
+        if self.changes.has_failed() || self.changes.length() > self.manifest_length.max(SHORT_LOG) {
+            self.save(self.manifest.clone())?;
+        }
+        let file = changes::FILE;
+        self.changes
+            .append(change)
+            .map_err(|error| self.unusable(&format!("{file} can't be written"), &error))
     }
 
     /// Lets logs hold batches that bear the stamp of a producer, which older programs can't read.
@@ -499,6 +537,9 @@ fn names_in(directory: &Path) -> io::Result<Vec<String>> {
 
 /// Made before the directory is one of ours: listeners come first.
 pub(super) const TLS: &str = "tls";
+
+/// Up to this length in bytes the log of changes goes on, however short the manifest is.
+const SHORT_LOG: u64 = 1 << 20;
 
 const HUBS: &str = "hubs";
 const QUEUES: &str = "queues";

@@ -1,14 +1,16 @@
 //! Hubs that outlive the process: where they are kept, and the committer that brings their events there.
 //!
 //! * `directory` is the data directory: whose it is, and what is in it; `lock` and `version` are two of its files.
-//! * `manifest` says which hubs there are.
-//! * `opening` opens their logs.
+//! * `manifest` says which hubs, queues and topics there are, `changes` what clients have done to the latter since it was written.
+//! * `entities` keeps what is done to queues and topics, `opening` opens the logs of hubs.
 //!
 //! A hub is created by opening its logs first, which makes no file, and naming it in the manifest then. It is deleted in
 //! the opposite order: the manifest names it as deleted until its folders are gone, so that the next start goes on where
 //! a crash came in between. Nothing else is ever removed: data that the manifest does not account for refuses the start.
 
+mod changes;
 mod directory;
+mod entities;
 mod lock;
 mod manifest;
 mod opening;
@@ -21,11 +23,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::config::HubConfig;
-use super::facts::EntityFacts;
 use super::hub::Hub;
-use super::queue_config::{QueueConfig, SubscriptionConfig, TopicConfig};
+use super::queue_config::{QueueConfig, TopicConfig};
 use directory::DataDirectory;
 pub use directory::{DataDirectoryError, verify};
+pub(super) use entities::Kept;
 use manifest::KeptHub;
 use opening::OpenedLog;
 use partition_log::UnixTime;
@@ -33,7 +35,7 @@ use partition_log::disk::{
     Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
 };
 use partition_log::{BlockPool, LogLimits, PartitionLog, WhenFull};
-use queue_store::{QueueOptions, QueueStore, TopicOptions};
+use queue_store::QueueStore;
 use units::ByteSize;
 
 /// Where a namespace keeps its hubs, and how.
@@ -74,6 +76,8 @@ impl StorageConfig {
 pub(super) struct Storage {
     directory: DataDirectory,
     committer: Arc<Committer>,
+    /// The paths, in lower case, of entities that are kept and not there yet.
+    reserved: HashSet<String>,
 }
 
 /// The log of the coordinators' journal.
@@ -84,9 +88,6 @@ pub(crate) struct CoordinatorLog {
     /// Whether the directory may hold it already.
     pub(super) is_admitted: bool,
 }
-
-/// Whether the data directory took a change; if not, nothing has changed.
-type Changed = Result<(), DataDirectoryError>;
 
 /// Why a declared hub does not come to be.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl Storage {
         let directory = DataDirectory::open(&config.directory)?;
         let committer = Committer::start(config.options, Arc::new(SystemFiles))
             .map_err(|error| directory.unusable("the committer can't be started", &error))?;
-        Ok(Self { directory, committer })
+        Ok(Self { directory, committer, reserved: HashSet::new() })
     }
 
     /// All queues and topics: those that are declared, and those that are kept besides.
@@ -197,7 +198,7 @@ impl Storage {
         let directories = self.directories(&kept, &HashSet::new());
         let logs = opening::open_logs(directories, pool);
         let (hub, _report) = self.assemble(&kept, logs.into_iter())?;
-        self.directory.manifest = self.directory.save(manifest).map_err(DeclarationError::DataDirectory)?;
+        self.directory.save(manifest).map_err(DeclarationError::DataDirectory)?;
         Ok(hub)
     }
 
@@ -220,7 +221,7 @@ impl Storage {
                 logs.push(opened.map_err(|error| self.unopened(&error))?.log);
             }
         }
-        self.directory.manifest = self.directory.save(manifest).map_err(DeclarationError::DataDirectory)?;
+        self.directory.save(manifest).map_err(DeclarationError::DataDirectory)?;
         Ok(logs)
     }
 
@@ -230,7 +231,7 @@ impl Storage {
         if let Some(kept) = manifest.find_mut(hub) {
             kept.set_limits(limits);
         }
-        self.directory.manifest = self.directory.save(manifest)?;
+        self.directory.save(manifest)?;
         Ok(())
     }
 
@@ -238,7 +239,7 @@ impl Storage {
     pub(super) fn forget_hub(&mut self, name: &str) -> Result<Option<KeptHub>, DataDirectoryError> {
         let mut manifest = self.directory.manifest.clone();
         let forgotten = manifest.remove(name);
-        self.directory.manifest = self.directory.save(manifest)?;
+        self.directory.save(manifest)?;
         Ok(forgotten)
     }
 
@@ -248,100 +249,6 @@ impl Storage {
             // It is on disk with the next change.
             self.directory.manifest.forget_deleted(|number| number == hub.number());
         }
-    }
-
-    /// What is known of queues, topics and subscriptions besides their options, by their paths in lower case.
-    pub(super) fn facts(&self) -> HashMap<String, EntityFacts> {
-        let facts = self.directory.manifest.facts();
-        facts.map(|(path, facts)| (path.clone(), facts.clone())).collect()
-    }
-
-    /// Keeps a queue: a new one, or the options that one has now.
-    pub(super) fn keep_queue(&mut self, config: &QueueConfig, facts: &EntityFacts) -> Changed {
-        self.make_room_for(&config.name)?;
-        self.change(|manifest| manifest.put_queue(config, facts))
-    }
-
-    /// Keeps a topic that is new.
-    pub(super) fn keep_topic(&mut self, config: &TopicConfig, facts: &EntityFacts) -> Changed {
-        self.make_room_for(&config.name)?;
-        self.change(|manifest| manifest.put_topic(config, facts))
-    }
-
-    /// Keeps the options that a topic has now.
-    pub(super) fn keep_topic_options(
-        &mut self,
-        name: &str,
-        options: &TopicOptions,
-        facts: &EntityFacts,
-    ) -> Changed {
-        self.change(|manifest| manifest.set_topic_options(name, options, facts))
-    }
-
-    /// Keeps a subscription that is new.
-    pub(super) fn keep_subscription(
-        &mut self,
-        topic: &str,
-        config: &SubscriptionConfig,
-        facts: &EntityFacts,
-    ) -> Changed {
-        self.change(|manifest| manifest.put_subscription(topic, config, facts))
-    }
-
-    /// Keeps the options that a subscription has now.
-    pub(super) fn keep_subscription_options(
-        &mut self,
-        topic: &str,
-        name: &str,
-        options: &QueueOptions,
-        facts: &EntityFacts,
-    ) -> Changed {
-        self.change(|manifest| manifest.set_subscription_options(topic, name, options, facts))
-    }
-
-    /// Forgets a queue or a topic. Its files are still there: [`remove_queue_files`](Self::remove_queue_files).
-    pub(super) fn forget_queue_or_topic(&mut self, name: &str) -> Changed {
-        self.change(|manifest| manifest.remove_queue_or_topic(name))
-    }
-
-    /// Forgets a subscription of a topic.
-    pub(super) fn forget_subscription(&mut self, topic: &str, name: &str) -> Changed {
-        self.change(|manifest| manifest.remove_subscription(topic, name))
-    }
-
-    /// Removes the files of a queue or topic that was forgotten and whose journal is retired.
-    pub(super) fn remove_queue_files(&mut self, name: &str) {
-        if self.directory.remove_queue_folder(name) {
-            // It is on disk with the next change.
-            let manifest = &mut self.directory.manifest;
-            manifest.forget_deleted_queues(|deleted| deleted.eq_ignore_ascii_case(name));
-        }
-    }
-
-    /// What had this name and was deleted must be gone before something else has it.
-    fn make_room_for(&mut self, name: &str) -> Changed {
-        let is_deleted = |storage: &Self| {
-            let mut deleted = storage.directory.manifest.deleted_queues().iter();
-            deleted.any(|deleted| deleted.eq_ignore_ascii_case(name))
-        };
-        if is_deleted(self) {
-            self.remove_queue_files(name);
-        }
-        match is_deleted(self) {
-            false => Ok(()),
-            true => Err(self.directory.unusable(
-                &format!("the folder of '{name}', which was deleted, can't be removed"),
-                &"see the warning before this",
-            )),
-        }
-    }
-
-    /// Changes the manifest, on disk and in here.
-    fn change(&mut self, change: impl FnOnce(&mut manifest::Manifest)) -> Changed {
-        let mut manifest = self.directory.manifest.clone();
-        change(&mut manifest);
-        self.directory.manifest = self.directory.save(manifest)?;
-        Ok(())
     }
 
     /// Lets logs hold batches that bear the stamp of a producer.
@@ -381,7 +288,7 @@ impl Storage {
         if let Some(kept) = manifest.find_mut(hub) {
             change(&mut kept.consumer_groups);
         }
-        self.directory.manifest = self.directory.save(manifest)?;
+        self.directory.save(manifest)?;
         Ok(())
     }
 

@@ -34,7 +34,7 @@ pub(super) fn write_version(path: &Path, version: u32) -> io::Result<()> {
 }
 
 /// The newest form of data directories that this program reads.
-pub(super) const VERSION: u32 = FIRST_WITH_COORDINATORS;
+pub(super) const VERSION: u32 = FIRST_WITH_CHANGES;
 
 /// From this form on the manifest names queues and topics, and is always there. A new directory has it.
 pub(super) const FIRST_WITH_MANIFEST: u32 = 2;
@@ -52,6 +52,10 @@ pub(super) const FIRST_WITH_COORDINATORS: u32 = 5;
 /// From this form on logs may hold transactions, and may start behind records that were deleted: older programs would show what
 /// was aborted, and what was deleted. A directory gets it with the first of either.
 pub(super) const FIRST_WITH_TRANSACTIONS: u32 = 5;
+
+/// From this form on there may be a log of what clients did to queues and topics since the manifest was written. Older programs would
+/// not know of it. A directory gets it with the first such change.
+pub(super) const FIRST_WITH_CHANGES: u32 = 6;
 
 /// What the file of the version begins with.
 const MARK: &str = "parshall data directory, version ";

@@ -292,6 +292,7 @@ impl From<Subscription> for SubscriptionConfig {
             name: rule.name,
             filter: rule.properties.filter,
             action: rule.properties.action,
+            created_at_unix_ms: None,
         });
         let rules: Vec<Rule> = rules.collect();
         Self {

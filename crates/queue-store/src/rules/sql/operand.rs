@@ -7,6 +7,7 @@ use amqp::codec::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use super::super::written_time;
 use super::syntax::{Comparison, Operator};
 use super::system::TICKS_PER_MILLISECOND;
 
@@ -68,7 +69,7 @@ impl<'a> Operand<'a> {
             (Some("com.microsoft:datetime-offset"), Value::Long(ticks)) => {
                 Self::Timestamp((ticks.saturating_sub(TICKS_AT_1970)).div_euclid(TICKS_PER_MILLISECOND))
             }
-            _ => Self::Unknown,
+            _ => written_time::milliseconds(descriptor, value).map_or(Self::Unknown, Self::Timestamp),
         }
     }
 

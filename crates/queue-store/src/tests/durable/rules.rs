@@ -8,6 +8,7 @@ fn sql(name: &str, filter: &str) -> Rule {
         name: name.to_owned(),
         filter: Filter::Sql(SqlFilter::parse(filter).unwrap()),
         action: Some(SqlAction::parse("SET seen = TRUE").unwrap()),
+        created_at_unix_ms: None,
     }
 }
 
@@ -17,6 +18,7 @@ fn correlation(name: &str) -> Rule {
         name: name.to_owned(),
         filter: Filter::Correlation(CorrelationFilter { properties, ..CorrelationFilter::default() }),
         action: None,
+        created_at_unix_ms: None,
     }
 }
 

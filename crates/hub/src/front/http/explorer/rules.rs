@@ -92,7 +92,8 @@ impl ExplorerFront {
             false => Filter::Sql(SqlFilter::parse(new.filter).map_err(|error| mistake("filter", &error))?),
         };
         let action = action(new.action)?;
-        let commit = subscription.add_rule(self.now(), Rule { name: new.name, filter, action })?;
+        let commit = subscription
+            .add_rule(self.now(), Rule { name: new.name, filter, action, created_at_unix_ms: None })?;
         self.committed(commit).await?;
         Ok(reply::json(&json!({})))
     }

@@ -25,12 +25,17 @@ use crate::front::pending::Until;
 use crate::namespace::{Hub, Namespace, Partition};
 
 impl Session {
-    /// Tells what is at a path.
+    /// Tells what is at a path to a client that has the right to manage, or has not.
     ///
     /// # Errors
-    /// There is nothing.
-    pub(super) fn read(&self, request: &Request<'_>, path: &str, now: UnixTime) -> Result<Step, Refusal> {
-        let telling = Telling { session: self, request, namespace: &self.front.namespace, now };
+    /// There is nothing, or it is only for who may manage.
+    pub(super) fn read(
+        &self,
+        request: &Request<'_>,
+        (path, manages): (&str, bool),
+        now: UnixTime,
+    ) -> Result<Step, Refusal> {
+        let telling = Telling { session: self, request, namespace: &self.front.namespace, manages, now };
         let reply = telling.tell(path)?;
         Ok(after(reply, Until { commit: CommitNumber::DONE, instant: self.answer_at(path) }))
     }
@@ -41,6 +46,8 @@ struct Telling<'a> {
     session: &'a Session,
     request: &'a Request<'a>,
     namespace: &'a Namespace,
+    /// Whether the client has the right to manage.
+    manages: bool,
     now: UnixTime,
 }
 
@@ -58,7 +65,7 @@ impl Telling<'_> {
             return Ok(reply);
         }
         let administering = self.session.administering(self.request, self.now);
-        administering.get(path)?.ok_or_else(|| Refusal::not_found(path))
+        administering.get(path, self.manages)?.ok_or_else(|| Refusal::not_found(path))
     }
 
     fn hub(&self, path: &str) -> Option<Reply> {

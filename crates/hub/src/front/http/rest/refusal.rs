@@ -25,11 +25,13 @@ pub(super) struct Refusal {
     pub(super) detail: String,
     /// The methods that are served here, where another one was asked for.
     pub(super) allow: Option<&'static str>,
+    /// Whether the line of the status says it as well, where there is one.
+    pub(super) is_reason: bool,
 }
 
 impl Refusal {
     pub(super) fn new(status: u16, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), allow: None }
+        Self { status, detail: detail.into(), allow: None, is_reason: false }
     }
 
     /// There is no token.
@@ -125,7 +127,7 @@ impl Refusal {
 
     /// The reply, to a request for `path` in the namespace `host`.
     pub(super) fn reply(self, host: &str, path: &str) -> Reply {
-        let Self { status, mut detail, allow } = self;
+        let Self { status, mut detail, allow, is_reason } = self;
         if !detail.ends_with('.') {
             detail.push('.');
         }
@@ -135,7 +137,12 @@ impl Refusal {
             " TrackingId:{}_G0, SystemTracker:{host}:{path}, Timestamp:{now}",
             next_tracking_id()
         );
-        let mut reply = Reply::from(Self::new(status, detail));
+        let reason = is_reason.then(|| detail.clone());
+        if is_reason {
+            // HTTP/2 has no line of the status: there the detail is all of it.
+            detail = format!("{status} {detail}");
+        }
+        let mut reply = Reply { reason, ..Reply::from(Self::new(status, detail)) };
         reply.fields.extend(allow.map(|allow| ("Allow".into(), allow.to_owned())));
         match status {
             401 => reply.fields.push(("WWW-Authenticate".into(), "SharedAccessSignature".to_owned())),

@@ -12,6 +12,8 @@ use units::date::http_date;
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     pub(super) status: u16,
+    /// What HTTP/1.1 has behind the status, in place of its usual name.
+    pub(super) reason: Option<String>,
     pub(super) content_type: Option<Cow<'static, str>>,
     /// Names and values of further fields. Whoever puts something here sees to it that these are a name and a value.
     pub(super) fields: Vec<(Cow<'static, str>, String)>,
@@ -21,7 +23,7 @@ pub(super) struct Reply {
 impl Reply {
     /// A reply without a body.
     pub(super) const fn empty(status: u16) -> Self {
-        Self { status, content_type: None, fields: Vec::new(), body: Bytes::new() }
+        Self { status, reason: None, content_type: None, fields: Vec::new(), body: Bytes::new() }
     }
 
     /// What was sent is stored.
@@ -36,8 +38,13 @@ impl Reply {
             201 => out.extend_from_slice(b"HTTP/1.1 201 Created\r\n"),
             status => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                let reason = status.canonical_reason().unwrap_or("Unknown");
-                out.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).as_bytes());
+                out.extend_from_slice(format!("HTTP/1.1 {} ", status.as_u16()).as_bytes());
+                match &self.reason {
+                    // It may have a client's own words, and must not end the line.
+                    Some(reason) => out.extend(reason.bytes().map(printable)),
+                    None => out.extend_from_slice(status.canonical_reason().unwrap_or("Unknown").as_bytes()),
+                }
+                out.extend_from_slice(b"\r\n");
             }
         }
         if self.status != 204 {
@@ -59,6 +66,10 @@ impl Reply {
             out.extend_from_slice(&self.body);
         }
     }
+}
+
+const fn printable(byte: u8) -> u8 {
+    if matches!(byte, b' '..=b'~') { byte } else { b'?' }
 }
 
 fn field(out: &mut Vec<u8>, name: &str, value: &str) {
@@ -130,6 +141,8 @@ mod tests {
         assert!(closing.starts_with("HTTP/1.1 404 Not Found\r\nContent-Length: 12\r\nConnection: close\r\n"));
         assert!(closing.ends_with("\r\n\r\ntwelve bytes"));
         assert!(written(&reply, true, false).ends_with("\r\n\r\n"));
+        let told = Reply { reason: Some("No\r\n\u{e9}".to_owned()), ..Reply::empty(401) };
+        assert!(written(&told, true, true).starts_with("HTTP/1.1 401 No????\r\nContent-Length: 0\r\n"));
         let nothing = written(&Reply::empty(204), true, true);
         assert!(!nothing.contains("Content-Length"));
     }

@@ -22,8 +22,8 @@ pub(super) enum Route {
     Receive { queue: Arc<Queue>, path: String, deletes: bool },
     /// A message of a queue is settled, or its lock renewed.
     Settle { queue: Arc<Queue>, token: LockToken },
-    /// Something is told of what is at this path.
-    Read(String),
+    /// Something is told of what is at this path, to a client that has the right to manage, or has not.
+    Read { path: String, manages: bool },
     /// What is at this path is created or changed.
     Put(String),
     /// What is at this path is deleted.
@@ -86,11 +86,11 @@ impl<'a> Asked<'a> {
         Ok(Self { operation, entity, rights, resource })
     }
 
-    /// Finds what it is about. The client has shown that it may.
+    /// Finds what it is about. The client has shown that it may, and whether it `manages` what there is.
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn find(&self, namespace: &Namespace) -> Result<Route, Refusal> {
+    pub(super) fn find(&self, namespace: &Namespace, manages: bool) -> Result<Route, Refusal> {
         match self.resource {
             Resource::Messages { entity } => to_send(namespace, entity),
             Resource::Head { entity } => Ok(Route::Receive {
@@ -107,7 +107,7 @@ impl<'a> Asked<'a> {
             Resource::Other(path) => Ok(match self.operation {
                 Operation::Put => Route::Put(path.to_owned()),
                 Operation::Delete => Route::Delete(path.to_owned()),
-                _ => Route::Read(path.to_owned()),
+                _ => Route::Read { path: path.to_owned(), manages },
             }),
         }
     }

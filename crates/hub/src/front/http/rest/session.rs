@@ -9,10 +9,12 @@ use std::task::{Poll, ready};
 use std::time::SystemTime;
 
 use ::rest::target::Target;
+use access::Right;
 use listen::Place;
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use tokio::time::Instant;
 
+use super::administration;
 use super::counters::Operation;
 use super::event_hubs::PUBLICATION_MAX;
 use super::refusal::Refusal;
@@ -42,6 +44,14 @@ struct Known {
     token: Box<[u8]>,
     route: Route,
     expires_at: Option<SystemTime>,
+}
+
+/// What a token allows.
+#[derive(Debug)]
+struct Allowed {
+    expires_at: Option<SystemTime>,
+    /// Whether the token has the right to manage.
+    manages: bool,
 }
 
 /// A request that may be carried out.
@@ -90,7 +100,7 @@ impl Session {
             Route::Entity(link) => self.send_messages(&link, request, body, now.into()),
             Route::Receive { queue, path, deletes } => self.receive(request, queue, path, deletes),
             Route::Settle { queue, token } => self.settle(operation, &queue, token, now.into()),
-            Route::Read(path) => self.read(request, &path, now.into()),
+            Route::Read { path, manages } => self.read(request, (&path, manages), now.into()),
             Route::Put(path) => self.put(request, &path, body, now.into()),
             Route::Delete(path) => self.delete(request, &path, now.into()),
         });
@@ -264,9 +274,9 @@ impl Session {
             .ok_or_else(|| Refusal::new(400, "The path of the URL is no text in UTF-8."))?;
         let asked = Asked::of(&target.path, request.method)?;
         *operation = asked.operation;
-        let expires_at = self.authorize(token, &target.path, &asked, now)?;
+        let Allowed { expires_at, manages } = self.authorize(token, &target.path, &asked, now)?;
         self.place.prove();
-        let route = asked.find(&self.front.namespace)?;
+        let route = asked.find(&self.front.namespace, manages)?;
         if asked.operation == Operation::Send {
             let (target, token) = (request.target.into(), token.into());
             *lock(&self.known) = Some(Known { target, token, route: route.clone(), expires_at });
@@ -274,17 +284,17 @@ impl Session {
         Ok(route)
     }
 
-    /// Until when what is asked for is allowed.
+    /// How far what is asked for is allowed.
     fn authorize(
         &self,
         token: &[u8],
         path: &str,
         asked: &Asked<'_>,
         now: SystemTime,
-    ) -> Result<Option<SystemTime>, Refusal> {
+    ) -> Result<Allowed, Refusal> {
         let namespace = &self.front.namespace;
         if namespace.signatures() == SignaturePolicy::AcceptAny {
-            return Ok(None);
+            return Ok(Allowed { expires_at: None, manages: true });
         }
         if token.is_empty() {
             return Err(Refusal::without_token());
@@ -293,7 +303,13 @@ impl Session {
         let claim = namespace.authorize_signature(&token, path, now);
         let claim = claim.map_err(|error| Refusal::unauthorized(&error))?;
         match asked.rights.iter().any(|right| claim.rights.contains(*right)) {
-            true => Ok(claim.expires_at),
+            true => {
+                let manages = claim.rights.contains(Right::Manage);
+                Ok(Allowed { expires_at: claim.expires_at, manages })
+            }
+            false if matches!(asked.operation, Operation::Put | Operation::Delete) => {
+                Err(administration::unchangeable(namespace, asked.entity, asked.operation))
+            }
             false => Err(Refusal::claim(asked.rights[0], asked.entity)),
         }
     }

@@ -15,7 +15,7 @@ use amqp::Value;
 
 use super::arguments::{Arguments, invalid, mistyped};
 use crate::front::amqp::links::requests::Answer;
-use queue_store::rules::{CorrelationFilter, Filter, Rule, SqlAction, SqlFilter};
+use queue_store::rules::{CorrelationFilter, Filter, Rule, SqlAction, SqlFilter, without_text};
 
 /// The rule of this name that a request describes.
 ///
@@ -44,7 +44,7 @@ pub(super) fn read(name: &str, description: &Value) -> Result<Rule, Answer> {
         None => None,
     };
     let action = action.map(SqlAction::parse).transpose().map_err(|error| invalid(format!("{error}.")))?;
-    Ok(Rule { name: name.to_owned(), filter, action })
+    Ok(Rule { name: name.to_owned(), filter, action, created_at_unix_ms: None })
 }
 
 /// A rule as a described list.
@@ -89,7 +89,8 @@ fn correlation(filter: &Value) -> Result<CorrelationFilter, Answer> {
 fn correlation_fields(filter: &CorrelationFilter) -> Vec<Value> {
     let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
     let properties = filter.properties.iter();
-    let properties = properties.map(|(name, value)| (Value::from(name.as_str()), value.clone()));
+    let properties =
+        properties.map(|(name, value)| (Value::from(name.as_str()), without_text(value).into_owned()));
     vec![
         text(&filter.correlation_id),
         text(&filter.message_id),

@@ -57,7 +57,8 @@ pub(super) fn subscription(
     EntityDescription {
         message_count: Some(counts.total()),
         counts: Some(counts),
-        accessed_at: queue.used_at(now).map(time_of),
+        // That nobody has used it yet is said of queues and topics alone.
+        accessed_at: Some(time_of(queue.used_at(now).unwrap_or_else(|| facts.created_at()))),
         dead_lettering_on_filter_exceptions: Some(facts.wishes.dead_lettering_on_filter_exceptions),
         ..queue_options(&queue.options(), facts)
     }
@@ -75,7 +76,7 @@ pub(super) fn queue_options(options: &QueueOptions, facts: &EntityFacts) -> Enti
         duplicate_detection_window: Some(window(options.duplicate_detection, facts)),
         maximum_delivery_count: Some(options.maximum_delivery_count),
         status: Some(status(options.status)),
-        forward_to: options.forward_to.clone(),
+        forward_to: options.forward_to.clone().or_else(|| facts.wishes.forward_to.clone()),
         forward_dead_letters_to: options.forward_dead_lettered_messages_to.clone(),
         ..known(facts)
     }

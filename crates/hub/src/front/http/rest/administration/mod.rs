@@ -9,12 +9,14 @@
 //!
 //! * [`path`] is what a path names.
 //! * [`describe`] says what there is, [`options`] and [`rules`] read what a client wants there to be.
+//! * [`rights`] is what a client is told that may not.
 //!
 //! A `PUT` with `If-Match` changes what is there, one without makes what is not. Descriptions are those of [`rest::administration`].
 
 mod describe;
 mod options;
 mod path;
+mod rights;
 mod rules;
 
 use ::rest::administration::atom::{self, Description, Entry, ReadEntry};
@@ -25,6 +27,7 @@ use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use queue_store::rules::Rule;
 use queue_store::{Entity, Subscription, Topic};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use units::date::iso_date;
 
 use super::refusal::Refusal;
@@ -37,6 +40,7 @@ use crate::namespace::{
 };
 use options::{Wanted, WantedTopic};
 use path::Path;
+pub(super) use rights::unchangeable;
 
 /// Carries out one request.
 pub(super) struct Administering<'a> {
@@ -61,7 +65,7 @@ impl Session {
         now: UnixTime,
     ) -> Result<Step, Refusal> {
         let administering = self.administering(request, now);
-        let (reply, commit) = administering.put(path, body)?;
+        let (reply, commit) = administering.changing(|| administering.put(path, body))?;
         Ok(after(reply, Until { commit, instant: self.answer_at(path) }))
     }
 
@@ -70,7 +74,8 @@ impl Session {
     /// # Errors
     /// There is nothing.
     pub(super) fn delete(&self, request: &Request<'_>, path: &str, now: UnixTime) -> Result<Step, Refusal> {
-        let commit = self.administering(request, now).delete(path)?;
+        let administering = self.administering(request, now);
+        let commit = administering.changing(|| administering.delete(path))?;
         Ok(after(Reply::empty(200), Until { commit, instant: self.answer_at(path) }))
     }
 
@@ -80,11 +85,15 @@ impl Session {
 }
 
 impl Administering<'_> {
-    /// Tells what is at a path; `None` if that is nothing of what is administered here.
+    /// Tells what is at a path to a client that has the right to manage, or has not; `None` if that is nothing of what is
+    /// administered here.
     ///
     /// # Errors
-    /// It is a list, and the page of it is none.
-    pub(super) fn get(&self, path: &str) -> Result<Option<Reply>, Refusal> {
+    /// The right is needed, or it is a list, and the page of it is none.
+    pub(super) fn get(&self, path: &str, manages: bool) -> Result<Option<Reply>, Refusal> {
+        if !manages && let Some(refusal) = rights::unreadable(self.namespace, path) {
+            return Err(refusal);
+        }
         Ok(match Path::of(path) {
             Path::Queues => Some(self.list(path, "Queues", |entity| matches!(entity, Entity::Queue(_)))?),
             Path::Topics => Some(self.list(path, "Topics", |entity| matches!(entity, Entity::Topic(_)))?),
@@ -124,6 +133,18 @@ impl Administering<'_> {
         })
     }
 
+    /// Carries out what may have to wait for the disk, while other connections go on.
+    fn changing<T>(&self, change: impl FnOnce() -> T) -> T {
+        let is_multi_threaded = || {
+            let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+            flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread)
+        };
+        match self.namespace.is_durable() && is_multi_threaded() {
+            true => tokio::task::block_in_place(change),
+            false => change(),
+        }
+    }
+
     fn put(&self, path: &str, body: &[u8]) -> Result<(Reply, CommitNumber), Refusal> {
         let wanted = read(body)?;
         let changes = self.request.field("if-match").is_some();
@@ -154,14 +175,12 @@ impl Administering<'_> {
             (false, Some(there), _) => return Err(exists(there.name())),
             (true, None, _) => return Err(Refusal::not_found(name)),
             (false, None, EntityKind::Queue) => {
-                let Wanted { options, facts } =
-                    Wanted::new(kind, &wanted.description, self.largest_message(), self.now)?;
+                let Wanted { options, facts } = Wanted::new(kind, &wanted.description, self.now)?;
                 let config = QueueConfig { name: name.to_owned(), options };
                 Entity::Queue(self.namespace.create_queue(&config, facts).map_err(|error| refusal(&error))?)
             }
             (false, None, _) => {
-                let WantedTopic { options, facts } =
-                    WantedTopic::new(&wanted.description, self.largest_message(), self.now)?;
+                let WantedTopic { options, facts } = WantedTopic::new(&wanted.description, self.now)?;
                 let config = TopicConfig { name: name.to_owned(), options, subscriptions: Vec::new() };
                 Entity::Topic(self.namespace.create_topic(&config, facts).map_err(|error| refusal(&error))?)
             }
@@ -201,8 +220,7 @@ impl Administering<'_> {
             (false, Ok((_, there))) => return Err(exists(there.queue().name())),
             (true, Err(error)) => return Err(refusal(&error)),
             (false, Err(_)) => {
-                let Wanted { options, facts } =
-                    Wanted::new(kind, &wanted.description, self.largest_message(), self.now)?;
+                let Wanted { options, facts } = Wanted::new(kind, &wanted.description, self.now)?;
                 let rules = rules::default_rule(&wanted.description)?.map(|rule| vec![rule]);
                 let config = SubscriptionConfig { name: name.to_owned(), options, rules };
                 self.namespace.create_subscription(topic, &config, facts, self.now)
@@ -236,7 +254,10 @@ impl Administering<'_> {
             false => subscription.add_rule(self.now, rule.clone()),
         };
         let commit = done.map_err(|error| refusal(&error.into()))?;
-        Ok((self.rule(&subscription, &rule), commit))
+        // With the time at which it was added.
+        let rules = subscription.rules();
+        let kept = rules.iter().find(|kept| kept.name.eq_ignore_ascii_case(name)).unwrap_or(&rule);
+        Ok((self.rule(&subscription, kept), commit))
     }
 
     fn delete(&self, path: &str) -> Result<CommitNumber, Refusal> {
@@ -296,10 +317,12 @@ impl Administering<'_> {
             Entity::Queue(queue) => self.described(
                 EntityKind::Queue,
                 describe::queue(queue, &facts, self.largest_message(), self.now),
+                &facts,
             ),
             Entity::Topic(topic) => self.described(
                 EntityKind::Topic,
                 describe::topic(topic, &facts, self.largest_message(), self.now),
+                &facts,
             ),
         };
         self.entry(entity.name(), entity.name(), &facts, description)
@@ -309,7 +332,7 @@ impl Administering<'_> {
         let path = subscription.queue().name();
         let facts = self.namespace.facts(path);
         let description = describe::subscription(subscription, &facts, self.now);
-        let description = self.described(EntityKind::Subscription, description);
+        let description = self.described(EntityKind::Subscription, description, &facts);
         let path = format!("{}/Subscriptions/{}", topic.name(), subscription.name());
         self.entry(&path, subscription.name(), &facts, description)
     }
@@ -317,7 +340,7 @@ impl Administering<'_> {
     fn rule(&self, subscription: &Subscription, rule: &Rule) -> Entry {
         let path = subscription.queue().name();
         let facts = self.namespace.facts(path);
-        let description = rules::describe(rule).written();
+        let description = rules::describe(rule, facts.created_at()).written();
         self.entry(&format!("{path}/Rules/{}", rule.name), &rule.name, &facts, description)
     }
 
@@ -326,12 +349,14 @@ impl Administering<'_> {
         &self,
         kind: EntityKind,
         mut description: ::rest::administration::entity::EntityDescription,
+        facts: &EntityFacts,
     ) -> Description {
+        let scheme = if facts.wishes.forwards_by_https { "https" } else { "sb" };
         let host = self.request.text("host").unwrap_or_else(|| self.namespace.host());
         for name in
             [&mut description.forward_to, &mut description.forward_dead_letters_to].into_iter().flatten()
         {
-            *name = format!("sb://{host}/{name}");
+            *name = format!("{scheme}://{host}/{name}");
         }
         description.written(kind)
     }

@@ -33,13 +33,8 @@ pub(super) struct WantedTopic {
 
 impl Wanted {
     /// A new one.
-    pub(super) fn new(
-        kind: EntityKind,
-        element: &Element,
-        largest: u64,
-        now: UnixTime,
-    ) -> Result<Self, Refusal> {
-        let wanted = read(kind, element, largest)?;
+    pub(super) fn new(kind: EntityKind, element: &Element, now: UnixTime) -> Result<Self, Refusal> {
+        let wanted = read(kind, element, None)?;
         let mut options = QueueOptions::default();
         if wanted.requires_duplicate_detection == Some(true) {
             options.duplicate_detection = Some(DUPLICATE_DETECTION_WINDOW);
@@ -56,10 +51,10 @@ impl Wanted {
         options: &QueueOptions,
         facts: EntityFacts,
     ) -> Result<Self, Refusal> {
-        let mut wanted = read(kind, element, largest)?;
+        let mut wanted = read(kind, element, Some(largest))?;
         let current = describe::queue_options(options, &facts);
-        check_unchanged("RequiresSession", wanted.requires_session, current.requires_session)?;
-        check_fixed(&wanted, &current, &facts)?;
+        check_unchanged("RequiresSession", kind, wanted.requires_session, current.requires_session)?;
+        check_fixed(kind, &wanted, &current, &facts)?;
         drop_unchanged(&mut wanted, &current);
         Self::of(&wanted, options.clone(), facts)
     }
@@ -82,7 +77,15 @@ impl Wanted {
         if let Some(flag) = wanted.dead_lettering_on_expiration {
             options.dead_lettering_on_expiration = flag;
         }
-        options.forward_to = wanted.forward_to.as_deref().and_then(entity_path);
+        let targets = [&wanted.forward_to, &wanted.forward_dead_letters_to];
+        facts.wishes.forwards_by_https =
+            targets.into_iter().flatten().any(|target| target.starts_with("https://"));
+        let forward_to = wanted.forward_to.as_deref().and_then(entity_path);
+        // The service takes both, and forwards nothing.
+        (options.forward_to, facts.wishes.forward_to) = match options.requires_session {
+            true => (None, forward_to),
+            false => (forward_to, None),
+        };
         options.forward_dead_lettered_messages_to =
             wanted.forward_dead_letters_to.as_deref().and_then(entity_path);
         let shared = Shared {
@@ -98,8 +101,8 @@ impl Wanted {
 
 impl WantedTopic {
     /// A new one.
-    pub(super) fn new(element: &Element, largest: u64, now: UnixTime) -> Result<Self, Refusal> {
-        let wanted = read(EntityKind::Topic, element, largest)?;
+    pub(super) fn new(element: &Element, now: UnixTime) -> Result<Self, Refusal> {
+        let wanted = read(EntityKind::Topic, element, None)?;
         let mut options = TopicOptions::default();
         if wanted.requires_duplicate_detection == Some(true) {
             options.duplicate_detection = Some(DUPLICATE_DETECTION_WINDOW);
@@ -114,9 +117,9 @@ impl WantedTopic {
         options: &TopicOptions,
         facts: EntityFacts,
     ) -> Result<Self, Refusal> {
-        let mut wanted = read(EntityKind::Topic, element, largest)?;
+        let mut wanted = read(EntityKind::Topic, element, Some(largest))?;
         let current = describe::topic_options(options, &facts);
-        check_fixed(&wanted, &current, &facts)?;
+        check_fixed(EntityKind::Topic, &wanted, &current, &facts)?;
         drop_unchanged(&mut wanted, &current);
         Self::of(&wanted, options.clone(), facts)
     }
@@ -161,10 +164,10 @@ impl Shared<'_> {
             }
         }
         if let Some(size) = wanted.maximum_mebibytes {
-            if !SIZES.contains(&size) {
-                return Err(out_of_range("MaxSizeInMegabytes", &size, &format!("one of {SIZES:?}")));
-            }
-            *self.size_limit = ByteSize::from_mebibytes(size);
+            *self.size_limit = ByteSize::from_mebibytes(size_of_all_parts(
+                size,
+                wanted.enable_partitioning.unwrap_or(facts.wishes.enable_partitioning),
+            )?);
         }
         if let Some(status) = wanted.status {
             *self.status = match status {
@@ -175,6 +178,18 @@ impl Shared<'_> {
             };
         }
         set_facts(wanted, facts)
+    }
+}
+
+/// What something may hold for which a client wants so many MiB. Of something partitioned clients say what one part may hold, and
+/// are told, and may repeat, what all of them may.
+fn size_of_all_parts(size: u64, is_partitioned: bool) -> Result<u64, Refusal> {
+    if SIZES.contains(&size) {
+        return Ok(if is_partitioned { size * PARTITIONS } else { size });
+    }
+    match is_partitioned && size.is_multiple_of(PARTITIONS) && SIZES.contains(&(size / PARTITIONS)) {
+        true => Ok(size),
+        false => Err(out_of_range("MaxSizeInMegabytes", &size, &format!("one of {SIZES:?}"))),
     }
 }
 
@@ -215,15 +230,15 @@ fn kept_key(rule: &AuthorizationRule) -> KeptKey {
     }
 }
 
-/// Reads a description. `largest` is the longest message that is taken, in bytes; other tiers of the service let clients choose.
-fn read(kind: EntityKind, element: &Element, largest: u64) -> Result<EntityDescription, Refusal> {
+/// Reads a description. Other tiers of the service let clients choose the longest message; here a description of what is there
+/// may repeat it: `largest`, in bytes.
+fn read(kind: EntityKind, element: &Element, largest: Option<u64>) -> Result<EntityDescription, Refusal> {
     let description = EntityDescription::read(kind, element)
         .map_err(|error| invalid(format!("The request is invalid: {error}.")))?;
     match description.maximum_message_kibibytes {
-        Some(wanted) if wanted != largest / 1024 => Err(invalid(format!(
-            "The value '{wanted}' for the MaxMessageSizeInKilobytes property is not supported: it is {} for all entities \
-             (largest_message of the namespace).",
-            largest / 1024
+        Some(wanted) if largest.map(|bytes| bytes / 1024) != Some(wanted) => Err(invalid(format!(
+            "The value '{wanted}' for the MaxMessageSizeInKilobytes property is not supported: it can't be chosen in a namespace of \
+             this tier, where largest_message is that of all entities."
         ))),
         _ => Ok(description),
     }
@@ -231,24 +246,45 @@ fn read(kind: EntityKind, element: &Element, largest: u64) -> Result<EntityDescr
 
 /// Whether a description keeps what can't be changed.
 fn check_fixed(
+    kind: EntityKind,
     wanted: &EntityDescription,
     current: &EntityDescription,
     facts: &EntityFacts,
 ) -> Result<(), Refusal> {
     check_unchanged(
         "RequiresDuplicateDetection",
+        kind,
         wanted.requires_duplicate_detection,
         current.requires_duplicate_detection,
     )?;
-    check_unchanged("EnablePartitioning", wanted.enable_partitioning, Some(facts.wishes.enable_partitioning))
+    match wanted.enable_partitioning {
+        Some(wanted) if wanted != facts.wishes.enable_partitioning => {
+            Err(invalid(format!("Partitioning cannot be changed for {}. ", kind_name(kind))))
+        }
+        _ => Ok(()),
+    }
 }
 
-fn check_unchanged(element: &str, wanted: Option<bool>, current: Option<bool>) -> Result<(), Refusal> {
+fn check_unchanged(
+    element: &str,
+    kind: EntityKind,
+    wanted: Option<bool>,
+    current: Option<bool>,
+) -> Result<(), Refusal> {
     match wanted.is_none() || wanted == current {
         true => Ok(()),
         false => Err(invalid(format!(
-            "The value for the {element} property of an existing entity can't be changed."
+            "The value for the {element} property of an existing {} cannot be changed.",
+            kind_name(kind)
         ))),
+    }
+}
+
+const fn kind_name(kind: EntityKind) -> &'static str {
+    match kind {
+        EntityKind::Queue => "Queue",
+        EntityKind::Topic => "Topic",
+        EntityKind::Subscription => "Subscription",
     }
 }
 
@@ -300,6 +336,8 @@ const MAXIMUM_DELIVERY_COUNT: u32 = 2_000;
 const DUPLICATE_DETECTION_WINDOWS: (Duration, Duration) =
     (Duration::from_secs(20), Duration::from_secs(7 * 86_400));
 const SIZES: [u64; 9] = [1_024, 2_048, 3_072, 4_096, 5_120, 10_240, 20_480, 40_960, 81_920];
+/// Of how many parts something partitioned is made.
+const PARTITIONS: u64 = 16;
 const SHORTEST_IDLE: Duration = Duration::from_secs(300);
 const LONGEST_METADATA: usize = 1_024;
 
@@ -315,7 +353,7 @@ mod tests {
     }
 
     fn new(content: &str) -> Result<Wanted, Refusal> {
-        Wanted::new(EntityKind::Queue, &element(content), 256 << 10, UnixTime::default())
+        Wanted::new(EntityKind::Queue, &element(content), UnixTime::default())
     }
 
     #[test]
@@ -376,9 +414,50 @@ mod tests {
         let changed = change("<MaxDeliveryCount>3</MaxDeliveryCount>").unwrap().options;
         let expected = QueueOptions { maximum_delivery_count: 3, forward_to: None, ..options.clone() };
         assert_eq!(changed, expected);
-        for fixed in ["RequiresSession", "RequiresDuplicateDetection", "EnablePartitioning"] {
+        for (fixed, said) in [
+            (
+                "RequiresSession",
+                "The value for the RequiresSession property of an existing Queue cannot be changed.",
+            ),
+            ("RequiresDuplicateDetection", "of an existing Queue cannot be changed."),
+            ("EnablePartitioning", "Partitioning cannot be changed for Queue."),
+        ] {
             let refused = change(&format!("<{fixed}>true</{fixed}>")).unwrap_err();
-            assert!(refused.detail.contains(fixed) && refused.status == 400, "{}", refused.detail);
+            assert!(refused.detail.contains(said) && refused.status == 400, "{}", refused.detail);
         }
+        assert!(change("<MaxMessageSizeInKilobytes>256</MaxMessageSizeInKilobytes>").is_ok());
+        assert!(change("<MaxMessageSizeInKilobytes>512</MaxMessageSizeInKilobytes>").is_err());
+    }
+
+    #[test]
+    fn what_is_partitioned_holds_as_much_as_all_its_parts() {
+        let size = "<MaxSizeInMegabytes>2048</MaxSizeInMegabytes>";
+        let partitioned = "<EnablePartitioning>true</EnablePartitioning>";
+        let Wanted { options, facts } = new(&format!("{size}{partitioned}")).unwrap();
+        assert_eq!(options.size_limit, ByteSize::from_mebibytes(16 * 2_048));
+        let change = |content: &str| {
+            let changed =
+                Wanted::changed(EntityKind::Queue, &element(content), 256 << 10, &options, facts.clone());
+            changed.map(|changed| changed.options.size_limit.bytes() >> 20)
+        };
+        assert_eq!(
+            change(&format!("<MaxSizeInMegabytes>32768</MaxSizeInMegabytes>{partitioned}")).unwrap(),
+            32_768
+        );
+        assert_eq!(change("<MaxSizeInMegabytes>1024</MaxSizeInMegabytes>").unwrap(), 16_384);
+        assert_eq!(change("<MaxSizeInMegabytes>16384</MaxSizeInMegabytes>").unwrap(), 16_384);
+        assert!(change("<MaxSizeInMegabytes>17000</MaxSizeInMegabytes>").is_err());
+        assert!(new("<MaxSizeInMegabytes>32768</MaxSizeInMegabytes>").is_err());
+    }
+
+    #[test]
+    fn with_sessions_a_place_to_forward_to_is_kept_and_nothing_goes_there() {
+        let sessions = "<RequiresSession>true</RequiresSession><ForwardTo>other</ForwardTo>";
+        let Wanted { options, facts } = new(sessions).unwrap();
+        assert_eq!(options.forward_to, None);
+        let described = describe::queue_options(&options, &facts);
+        assert_eq!(described.forward_to.as_deref(), Some("other"));
+        let changed = Wanted::changed(EntityKind::Queue, &element(""), 256 << 10, &options, facts).unwrap();
+        assert_eq!(describe::queue_options(&changed.options, &changed.facts).forward_to, None);
     }
 }

@@ -4,11 +4,13 @@ use ::rest::administration::document::Element;
 use ::rest::administration::rule::{
     CORRELATION, CorrelationDescription, FilterDescription, RuleDescription, SqlDescription,
 };
+use partition_log::UnixTime;
 use queue_store::rules::{
     CorrelationFilter, DEFAULT_RULE_NAME, Filter, Rule, SqlAction, SqlError, SqlFilter,
 };
 
 use super::super::refusal::Refusal;
+use super::describe::time_of;
 use super::invalid;
 
 /// The rule of this name that a client describes.
@@ -35,8 +37,8 @@ pub(super) fn default_rule(element: &Element) -> Result<Option<Rule>, Refusal> {
     of(name, description).map(Some)
 }
 
-/// What is said of a rule.
-pub(super) fn describe(rule: &Rule) -> RuleDescription {
+/// What is said of a rule of a subscription that was made then.
+pub(super) fn describe(rule: &Rule, subscription_created_at: UnixTime) -> RuleDescription {
     let filter = match &rule.filter {
         Filter::True => FilterDescription::True,
         Filter::False => FilterDescription::False,
@@ -53,7 +55,9 @@ pub(super) fn describe(rule: &Rule) -> RuleDescription {
             expression: action.text().to_owned(),
             parameters: action.parameters().to_vec(),
         }),
-        created_at: None,
+        created_at: Some(time_of(
+            rule.created_at_unix_ms.map_or(subscription_created_at, UnixTime::from_milliseconds),
+        )),
     }
 }
 
@@ -72,7 +76,7 @@ fn of(name: String, description: RuleDescription) -> Result<Rule, Refusal> {
         .map(|action| SqlAction::with_parameters(action.expression, action.parameters))
         .transpose()
         .map_err(malformed)?;
-    Ok(Rule { name, filter, action })
+    Ok(Rule { name, filter, action, created_at_unix_ms: None })
 }
 
 fn correlation(description: CorrelationDescription) -> CorrelationFilter {
@@ -133,7 +137,10 @@ mod tests {
             );
             let element = Element::parse(&text).unwrap();
             let rule = read("n", &element).unwrap();
-            assert_eq!(describe(&rule), RuleDescription::read(&element).unwrap(), "{content}");
+            let made = UnixTime::from_milliseconds(5_000);
+            let mut described = describe(&rule, made);
+            assert_eq!(described.created_at.take(), Some(time_of(made)));
+            assert_eq!(described, RuleDescription::read(&element).unwrap(), "{content}");
         }
     }
 
