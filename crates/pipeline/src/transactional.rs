@@ -129,7 +129,7 @@ mod tests {
             ),
             (
                 format!("{SOURCE}{}{ASKED}", SINK.replace("one.example", "two.example")),
-                "pipeline.yaml:2:42: `sink.service_bus.connection_string`: it is of another namespace",
+                "pipeline.yaml:2:41: `sink.service_bus.connection_string`: it is of another namespace",
             ),
             (
                 format!("{SOURCE}{}{ASKED}", SINK.replace("out}", "out, send: batch}")),

@@ -33,9 +33,14 @@ export class List {
     this.element = h("div", { class: "list", role: "listbox", tabindex: "0", "aria-label": label }, this.#sizer);
     this.element.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.#press(event));
-    this.#sizer.addEventListener("click", (event) => {
-      const row = event.target.closest(".row");
-      if (row) this.open(Number(row.dataset.index));
+    // The row that was pressed is opened, even if others have moved under the pointer since.
+    let pressed = null;
+    const rowOf = (event) => event.target.closest(".row")?.dataset.index;
+    this.element.addEventListener("pointerdown", (event) => (pressed = rowOf(event)));
+    this.element.addEventListener("click", (event) => {
+      const index = pressed ?? rowOf(event);
+      pressed = null;
+      if (index !== undefined) this.open(Number(index));
     });
     new ResizeObserver(() => this.refresh()).observe(this.element);
   }
