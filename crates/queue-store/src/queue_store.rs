@@ -41,7 +41,7 @@ pub struct QueueStore {
 #[derive(Debug)]
 struct Disk {
     path: PathBuf,
-    /// The journals that were there at the start.
+    /// The folders in which there was something at the start.
     present: Mutex<HashSet<OsString>>,
     committer: Arc<Committer>,
     pool: Arc<BlockPool>,
@@ -131,7 +131,11 @@ impl QueueStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             listed => listed?,
         };
-        let present: HashSet<OsString> = present.into_iter().collect();
+        // An entity's folder may be there before anything is kept in it. What can't be listed is told by whoever needs it.
+        let is_empty = |name: &OsString| {
+            committer.files().list(&path.join(name)).is_ok_and(|within| within.is_empty())
+        };
+        let present: HashSet<OsString> = present.into_iter().filter(|name| !is_empty(name)).collect();
         let transactions =
             TransactionJournal::open(path, &present, &committer, &pool).map_err(io::Error::other)?;
         let disk = Disk {

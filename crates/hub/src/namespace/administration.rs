@@ -333,7 +333,7 @@ impl Namespace {
             match deleted {
                 Ok(()) => {
                     let idle = units::duration::text(limit);
-                    tracing::info!(entity = path, idle, "deleted, since nobody has used it for so long");
+                    tracing::info!(entity = path, idle, "deleted after it was idle for so long");
                 }
                 Err(error) => {
                     tracing::warn!(entity = path, %error, "an idle entity can't be deleted; it is tried again");

@@ -16,7 +16,7 @@ use super::config::{reveal, secret};
 pub struct EntityFacts {
     created_at_unix_ms: i64,
     updated_at_unix_ms: i64,
-    /// It is deleted when nobody has used it for so long.
+    /// It is deleted after it has been idle for so long.
     #[serde(with = "units::duration::optional", skip_serializing_if = "Option::is_none")]
     pub auto_delete_on_idle: Option<Duration>,
     /// What its owner notes about it.

@@ -18,7 +18,7 @@ pub(super) struct EntityOptions {
     #[arg(long, value_enum)]
     status: Option<StatusArgument>,
 
-    /// Delete it when nobody has used it for so long; `unlimited` never
+    /// Delete it after it has been idle for this long; `unlimited` never
     ///
     /// Example: --auto-delete-on-idle '10 min'
     #[arg(long, value_name = "TIME", value_parser = limit)]

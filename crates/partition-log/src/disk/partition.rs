@@ -176,6 +176,10 @@ impl Durable {
 }
 
 impl State {
+    fn is_retired(&self) -> bool {
+        self.durable.as_ref().is_none_or(|durable| durable.retired)
+    }
+
     /// Has the segment at `index` loaded, if it is on disk and nobody has asked for it yet.
     pub(crate) fn request_load(&mut self, index: usize) {
         let ordinal = self.dropped_segments + index as u64;
@@ -370,11 +374,15 @@ impl PartitionLog {
         }
     }
 
+    /// Whether nothing is written for it any longer.
+    pub(super) fn is_retired(&self) -> bool {
+        self.lock().is_retired()
+    }
+
     /// Whether something is in memory only, or not completely on disk.
     pub(super) fn is_unfinished(&self) -> bool {
         let state = self.lock();
-        let is_retired = state.durable.as_ref().is_none_or(|durable| durable.retired);
-        !is_retired
+        !state.is_retired()
             && state
                 .segments
                 .iter()

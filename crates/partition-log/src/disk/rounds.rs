@@ -354,9 +354,14 @@ fn write_finished_sidecar(shared: &Shared, disk: &PartitionDisk, sidecar: Sideca
     }
 }
 
-/// A file operation failed: appends are refused, and there is another attempt later.
+/// A file operation failed: appends are refused, and there is another attempt later. Of a log that is retired nothing is written
+/// any longer, so nothing fails.
 fn fail(shared: &Shared, log: &Arc<PartitionLog>, error: &io::Error, removals: Vec<u64>) {
     let Some(disk) = &log.disk else { return };
+    if log.is_retired() {
+        // Its directory may have gone while this was under way.
+        return;
+    }
     count(&shared.counters.failures, 1);
     let mut files = disk.lock();
     files.doubt();

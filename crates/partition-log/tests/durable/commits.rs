@@ -101,6 +101,22 @@ fn a_retired_log_fails_its_senders_and_leaves_the_directory_alone() {
 }
 
 #[test]
+fn what_fails_under_way_when_a_log_is_retired_is_no_fault_of_the_disk() {
+    let disk = Disk::new();
+    let service = disk.open();
+    disk.files.state().gate_closed = true;
+    let waiting = try_append(&service.log, 1, b"first").unwrap();
+    disk.files.wait_for_sync();
+    service.log.retire();
+    fs::remove_dir_all(disk.path()).unwrap();
+    disk.files.state().syncs_lose = true;
+    disk.files.open_gate();
+    assert_eq!(settle(&service.committer, waiting.commit), CommitState::Failed);
+    assert_eq!(service.committer.counters().failures, 0);
+    service.committer.close().unwrap();
+}
+
+#[test]
 fn a_thousand_partitions_are_written_with_a_bounded_number_of_open_files() {
     let disk = Disk::with(LONG);
     let committer = disk.committer();

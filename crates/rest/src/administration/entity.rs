@@ -73,7 +73,7 @@ pub struct EntityDescription {
     pub correlation_filter_count: Option<u64>,
     /// The keys that it has besides those of its namespace.
     pub authorization_rules: Option<Vec<AuthorizationRule>>,
-    /// It is deleted when nobody has used it for so long; [`UNLIMITED`] never.
+    /// It is deleted after it has been idle for so long; [`UNLIMITED`] never.
     pub auto_delete_on_idle: Option<Duration>,
     /// Its messages are spread over several stores.
     pub enable_partitioning: Option<bool>,

@@ -279,6 +279,27 @@ impl DataDirectory {
         }
     }
 
+    /// Makes the folder of a queue or topic, which comes before anything names it: a named one without a folder is one whose
+    /// folder somebody has removed.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(super) fn make_queue_folder(&self, name: &str) -> Result<(), DataDirectoryError> {
+        let queues = self.queues();
+        let folder = queues.join(QueueStore::folder(name));
+        let made = match owner_only::create_directory(&folder) {
+            // That of all of them comes with the first one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => owner_only::create_directories(&folder),
+            made => made,
+        };
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(self.unusable(&format!("the folder of '{name}' can't be made"), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Removes the folder of a queue or topic that a client has deleted, and says whether it is gone.
     pub(super) fn remove_queue_folder(&self, name: &str) -> bool {
         let is_gone = self.remove(&self.queues().join(QueueStore::folder(name)));
@@ -325,7 +346,6 @@ impl DataDirectory {
                 names.into_iter().collect()
             }
         };
-        // They have one from the start on.
         for name in self.manifest.queue_names() {
             if !folders.contains(&QueueStore::folder(name)) {
                 tracing::error!(
@@ -377,6 +397,9 @@ impl DataDirectory {
     /// What the system said.
     pub(super) fn save_first(&mut self, manifest: Manifest) -> Result<(), DataDirectoryError> {
         if self.version < FIRST_WITH_MANIFEST || manifest != self.manifest || self.changes.length() > 0 {
+            for name in manifest.queue_names().filter(|name| !self.manifest.has_queue_or_topic(name)) {
+                self.make_queue_folder(name)?;
+            }
             self.save(manifest)?;
         }
         self.raise_version(FIRST_WITH_MANIFEST)

@@ -44,6 +44,7 @@ impl Storage {
         facts: &EntityFacts,
     ) -> Result<Kept, DataDirectoryError> {
         self.make_room_for(&queue.name)?;
+        self.directory.make_queue_folder(&queue.name)?;
         let removal = EntityChange::Deleted { name: queue.name.clone() };
         let change = EntityChange::Queue { queue: queue.clone(), facts: facts.clone() };
         self.begin_to_keep(queue.name.clone(), change, removal)
@@ -56,6 +57,7 @@ impl Storage {
         facts: &EntityFacts,
     ) -> Result<Kept, DataDirectoryError> {
         self.make_room_for(&topic.name)?;
+        self.directory.make_queue_folder(&topic.name)?;
         let removal = EntityChange::Deleted { name: topic.name.clone() };
         let change = EntityChange::Topic { topic: topic.clone(), facts: facts.clone() };
         self.begin_to_keep(topic.name.clone(), change, removal)

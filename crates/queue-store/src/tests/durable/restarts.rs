@@ -10,6 +10,18 @@ fn whole(message: NewMessage<'static>) -> NewMessage<'static> {
 }
 
 #[test]
+fn a_folder_in_which_nothing_is_yet_is_that_of_a_new_queue() {
+    let disk = Disk::new();
+    fs::create_dir_all(disk.directory.path().join("queues/jobs")).unwrap();
+    let running = disk.start();
+    let queue = running.queue("jobs", QueueOptions::default());
+    send_with(&queue, 1, &["first"], |message| message).unwrap();
+    let numbers: Vec<_> = seen(&peek(&queue, 2)).into_iter().map(|seen| seen.number).collect();
+    assert_eq!(numbers, [1], "no number was given before");
+    running.close();
+}
+
+#[test]
 fn messages_come_back_as_they_stood_without_their_locks() {
     for end in [Running::close, Running::kill] {
         let disk = Disk::new();

@@ -90,6 +90,12 @@ impl Manifest {
         queues.chain(self.topics.values().map(|topic| topic.name.as_str()))
     }
 
+    /// Whether a queue or topic has this name, whatever the letter case.
+    pub(in crate::namespace::storage) fn has_queue_or_topic(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        self.queues.contains_key(&name) || self.topics.contains_key(&name)
+    }
+
     /// Sets the queues and topics. Those that are new are made at `now`.
     pub(in crate::namespace::storage) fn set_queues(
         &mut self,
