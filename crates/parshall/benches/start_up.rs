@@ -6,7 +6,8 @@
 //! after a process that did not close it, so that every partition's last segment must be scanned (one trial).
 //!
 //! At the end many services are started at the same moment, as the workers of a test suite do it: the time until the last one
-//! is ready, and how much memory the largest one takes then.
+//! is ready, and how much memory one of them takes then: its share, in which the pages of the program count once for all of them, and
+//! what is resident of the largest one with all of these pages.
 //!
 //! Prints medians with minimum and maximum. `PARSHALL_BENCH_QUICK=1` runs a token amount.
 #![expect(
@@ -72,13 +73,23 @@ fn main() {
         restart("an event in each, not closed", 1, broken.path());
     }
     let services = if quick { 4 } else { 100 };
-    let largest = Cell::new(0);
+    let (share, largest) = (Cell::new(0), Cell::new(0));
     report(&format!("{services} services at the same moment, all ready"), Some(floor), trials, |_| {
         let (took, memory) = start_together(services);
-        largest.set(memory.max(largest.get()));
+        share.set(memory.share.max(share.get()));
+        largest.set(memory.largest.max(largest.get()));
         took
     });
-    println!("{:60} {:7.1} MB", "the largest of them", largest.get() as f64 / 1e6);
+    println!(
+        "{:60} {:7.1} MB",
+        "memory of each, its share of the program included",
+        share.get() as f64 / 1e6
+    );
+    println!(
+        "{:60} {:7.1} MB",
+        "resident of the largest, with all of the program",
+        largest.get() as f64 / 1e6
+    );
 }
 
 /// Makes a data directory as a process leaves it.
@@ -132,21 +143,37 @@ fn start(arguments: &[String]) -> Duration {
     took
 }
 
-/// The time until the last of so many services is ready that are started one after the other without waiting, and the bytes
-/// that the largest of them has in memory then.
-fn start_together(services: usize) -> (Duration, u64) {
+/// What services take that run at the same time, in bytes.
+struct Memory {
+    /// The mean of their proportional set sizes: a page that several processes have is divided among them.
+    share: u64,
+    /// The highest peak of a resident set.
+    largest: u64,
+}
+
+/// The time until the last of so many services is ready that are started one after the other without waiting, and their memory then.
+fn start_together(services: usize) -> (Duration, Memory) {
     let began = Instant::now();
     let mut children: Vec<Child> = (0..services).map(|_| spawn(&[])).collect();
     children.iter_mut().for_each(wait_until_ready);
     let took = began.elapsed();
-    let memory = children.iter().map(|child| {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
-    });
-    let largest = memory.max().unwrap();
+    let of_each = |file: &str, field: &str| -> Vec<u64> {
+        children
+            .iter()
+            .map(|child| kilobytes(&format!("/proc/{}/{file}", child.id()), field) * 1024)
+            .collect()
+    };
+    let share = of_each("smaps_rollup", "Pss:").iter().sum::<u64>() / services as u64;
+    let largest = of_each("status", "VmHWM:").into_iter().max().unwrap();
     children.into_iter().for_each(end);
-    (took, largest)
+    (took, Memory { share, largest })
+}
+
+/// A field of a file that the system has of a process, which is in kB.
+fn kilobytes(path: &str, field: &str) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    let value = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    value.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 fn spawn(arguments: &[String]) -> Child {

@@ -132,9 +132,8 @@ impl QueueStore {
             listed => listed?,
         };
         // An entity's folder may be there before anything is kept in it. What can't be listed is told by whoever needs it.
-        let is_empty = |name: &OsString| {
-            committer.files().list(&path.join(name)).is_ok_and(|within| within.is_empty())
-        };
+        let is_empty =
+            |name: &OsString| committer.files().list(&path.join(name)).is_ok_and(|within| within.is_empty());
         let present: HashSet<OsString> = present.into_iter().filter(|name| !is_empty(name)).collect();
         let transactions =
             TransactionJournal::open(path, &present, &committer, &pool).map_err(io::Error::other)?;
