@@ -111,6 +111,15 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_the_page_can_be_reached_by_a_page_that_opened_it() {
+        for asset in ASSETS {
+            for way in ["addEventListener(\"message\"", "onmessage", "postMessage", "opener", "<iframe"] {
+                assert!(!asset.content.contains(way), "{} has {way}", asset.path);
+            }
+        }
+    }
+
+    #[test]
     fn nothing_of_the_page_makes_markup_of_a_text() {
         for asset in ASSETS {
             for sink in
