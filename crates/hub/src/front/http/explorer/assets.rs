@@ -112,20 +112,25 @@ mod tests {
 
     #[test]
     fn nothing_of_the_page_can_be_reached_by_a_page_that_opened_it() {
-        for asset in ASSETS {
-            for way in ["addEventListener(\"message\"", "onmessage", "postMessage", "opener", "<iframe"] {
-                assert!(!asset.content.contains(way), "{} has {way}", asset.path);
-            }
-        }
+        assert_absent(&["addEventListener(\"message\"", "onmessage", "postMessage", "opener", "iframe"]);
     }
 
     #[test]
     fn nothing_of_the_page_makes_markup_of_a_text() {
+        assert_absent(&[
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "Function(",
+        ]);
+    }
+
+    fn assert_absent(words: &[&str]) {
         for asset in ASSETS {
-            for sink in
-                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("]
-            {
-                assert!(!asset.content.contains(sink), "{} has {sink}", asset.path);
+            for word in words {
+                assert!(!asset.content.contains(word), "{} has {word}", asset.path);
             }
         }
     }

@@ -53,9 +53,9 @@ pub(super) fn check_changing(head: &Parts) -> Result<(), Refusal> {
 
 /// What every response says to browsers: nothing is loaded from elsewhere, no script stands in the page, no other page frames it.
 ///
-/// It says nothing of openers (`Cross-Origin-Opener-Policy`): a browser learns that with the response and then starts another
-/// process for the page, some 70 ms before it is painted. A page that opened this one has nothing to reach: this one listens to no
-/// messages and has no frames.
+/// It says nothing of openers (`Cross-Origin-Opener-Policy`): Chromium learns that with the response and then starts another
+/// process for the page, which delays the first paint by some 70 ms. A page that opened this one has nothing to reach: this one
+/// listens to no messages and has no frames.
 pub(super) fn secure(headers: &mut HeaderMap) {
     let mut set = |name, value| {
         headers.insert(name, HeaderValue::from_static(value));
