@@ -2,9 +2,12 @@
 //!
 //! Every option can be given by an environment variable as well, which is called after command and option:
 //! `PARSHALL_SERVE_DATA_DIR` is `serve --data-dir`. An option on the command line comes first.
+//!
+//! The options of a command are defined when it is known that they are asked for: those of all commands took a good part of the
+//! time and of the memory in which a service starts.
 
-use clap::builder::BoolishValueParser;
-use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::builder::{BoolishValueParser, Resettable};
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches, Id, Parser, Subcommand};
 
 use crate::administration::queue::QueueArguments;
 use crate::administration::rule::RuleArguments;
@@ -55,49 +58,55 @@ pub(crate) struct CommandLine {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Run the cases of a scenario and report throughput, latency, cost, and the delivery of every event
-    Run(RunArguments),
+    Run(WithVariables<RunArguments>),
     /// Compare two runs, or two builds trial by trial: the difference, its interval, and whether it is proven
-    Compare(CompareArguments),
+    Compare(WithVariables<CompareArguments>),
     /// List the built-in scenarios and their cases
-    List(ListArguments),
+    List(WithVariables<ListArguments>),
     /// Print a scenario's file, or the cases that result from it
-    Show(ShowArguments),
+    Show(WithVariables<ShowArguments>),
     /// Serve hubs, queues and topics to the unmodified clients of Event Hubs and Service Bus, until interrupted
-    Serve(Box<ServeArguments>),
+    Serve(WithVariables<Box<ServeArguments>>),
     /// Create, list, show and delete the hubs of a running service
-    Hub(HubArguments),
+    Hub(WithVariables<HubArguments>),
     /// Create, list, show, change and delete the queues of a running service
-    Queue(Box<QueueArguments>),
+    Queue(WithVariables<Box<QueueArguments>>),
     /// Create, list, show, change and delete the topics of a running service
-    Topic(Box<TopicArguments>),
+    Topic(WithVariables<Box<TopicArguments>>),
     /// Create, list, show, change and delete the subscriptions of a topic
-    Subscription(Box<SubscriptionArguments>),
+    Subscription(WithVariables<Box<SubscriptionArguments>>),
     /// Create, list, change and delete the rules of a subscription
-    Rule(RuleArguments),
+    Rule(WithVariables<RuleArguments>),
     /// Show and advance the time of a service that runs with --time-control
-    Time(TimeArguments),
+    Time(WithVariables<TimeArguments>),
     /// Send the lines of a file or of standard input to a hub, queue or topic
-    Send(Box<SendArguments>),
+    Send(WithVariables<Box<SendArguments>>),
     /// Print the events of a hub, topic, queue, subscription or dead-letter queue, and go on with what comes
-    Tail(Box<TailArguments>),
+    Tail(WithVariables<Box<TailArguments>>),
     /// Print the messages of a queue or subscription as they lie there
-    Peek(Box<PeekArguments>),
+    Peek(WithVariables<Box<PeekArguments>>),
     /// Verify a data directory and name every damaged file, without changing anything
-    Check(CheckArguments),
+    Check(WithVariables<CheckArguments>),
     /// Check that the lab finds known damage on this machine
-    Lab(LabArguments),
+    Lab(WithVariables<LabArguments>),
     /// Run one pipeline until interrupted: read from a hub or queue, route, and send to another
-    Relay(RelayArguments),
+    Relay(WithVariables<RelayArguments>),
     /// Print the completions of a shell: commands, options and their values
-    Completions(CompletionsArguments),
+    Completions(WithVariables<CompletionsArguments>),
     /// Write the man pages to a directory
-    Man(ManArguments),
+    Man(WithVariables<ManArguments>),
     /// One process of a measurement, started by `run`
     #[command(hide = true)]
     Role(RoleArguments),
 }
+
+/// The arguments of a command whose options can be given by variables: all but `role`, since what the lab starts is nobody's to
+/// set.
+#[derive(Debug)]
+pub(crate) struct WithVariables<T>(pub(crate) T);
 
 impl CommandLine {
     /// What this process was started with. If it can't be understood, the process ends here and says why.
@@ -107,25 +116,47 @@ impl CommandLine {
     }
 }
 
-/// The command line's definition, with the variable of each option.
+/// The command line's definition. That of a command's options follows when it is built.
 pub(crate) fn command() -> clap::Command {
-    with_variables(CommandLine::command(), PREFIX)
+    CommandLine::command().mut_args(|argument| with_variable(argument, PREFIX))
+}
+
+impl<T: Args> Args for WithVariables<T> {
+    fn group_id() -> Option<Id> {
+        T::group_id()
+    }
+
+    fn augment_args(command: clap::Command) -> clap::Command {
+        // The description of the arguments' type would replace that of the command.
+        let about = Resettable::from(command.get_about().cloned());
+        with_variables(T::augment_args(command).about(about), PREFIX)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        let about = Resettable::from(command.get_about().cloned());
+        with_variables(T::augment_args_for_update(command).about(about), PREFIX)
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for WithVariables<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        T::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
 }
 
 fn with_variables(command: clap::Command, prefix: &str) -> clap::Command {
-    // What the lab starts is nobody's to set.
-    if command.is_hide_set() {
-        return command;
-    }
-    let command = command.mut_args(|argument| with_variable(argument, prefix));
-    command.mut_subcommands(|command| {
-        let prefix = format!("{prefix}_{}", variable_part(command.get_name()));
-        with_variables(command, &prefix)
-    })
+    let prefix = format!("{prefix}_{}", variable_part(command.get_name()));
+    let command = command.mut_args(|argument| with_variable(argument, &prefix));
+    command.mut_subcommands(|command| with_variables(command, &prefix))
 }
 
 fn with_variable(argument: Arg, prefix: &str) -> Arg {
-    let Some(name) = argument.get_long() else {
+    // The options of all commands come into each of them with the variables that they have.
+    let Some(name) = argument.get_long().filter(|_| argument.get_env().is_none()) else {
         return argument;
     };
     let variable = format!("{prefix}_{}", variable_part(name));
@@ -160,8 +191,26 @@ mod tests {
 
     use super::*;
 
+    fn built() -> clap::Command {
+        let mut command = command();
+        command.build();
+        command
+    }
+
+    /// The options that are defined here, not by the library.
+    fn options(command: &clap::Command) -> impl Iterator<Item = &Arg> {
+        command.get_arguments().filter(|argument| {
+            argument.get_long().is_some()
+                && !matches!(
+                    argument.get_action(),
+                    ArgAction::Help | ArgAction::HelpLong | ArgAction::Version
+                )
+        })
+    }
+
     fn variables(command: &clap::Command, path: &str, all: &mut BTreeMap<String, String>) {
-        for argument in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
+        let is_first = all.is_empty();
+        for argument in options(command).filter(|argument| is_first || !argument.is_global_set()) {
             let option = format!("{path} --{}", argument.get_long().unwrap_or_default());
             let variable = argument.get_env().unwrap_or_else(|| panic!("{option} has no variable"));
             let variable = variable.to_str().unwrap().to_owned();
@@ -177,10 +226,11 @@ mod tests {
     #[test]
     fn every_option_has_a_variable_of_its_own() {
         let mut all = BTreeMap::new();
-        variables(&command(), "parshall", &mut all);
+        variables(&built(), "parshall", &mut all);
         for (variable, option) in [
             ("PARSHALL_QUIET", "parshall --quiet"),
             ("PARSHALL_LOG_FORMAT", "parshall --log-format"),
+            ("PARSHALL_SERVE_TIME_CONTROL", "parshall serve --time-control"),
             ("PARSHALL_SERVE_DATA_DIR", "parshall serve --data-dir"),
             ("PARSHALL_HUB_CREATE_PARTITIONS", "parshall hub create --partitions"),
         ] {
@@ -194,8 +244,9 @@ mod tests {
 
     #[test]
     fn the_processes_of_the_lab_take_nothing_from_the_environment() {
-        let command = command();
+        let command = built();
         let role = command.find_subcommand("role").unwrap();
-        assert!(role.get_arguments().all(|argument| argument.get_env().is_none()));
+        let mut own = role.get_arguments().filter(|argument| !argument.is_global_set());
+        assert!(own.all(|argument| argument.get_env().is_none()));
     }
 }

@@ -37,7 +37,7 @@ mod time;
 
 use std::process::ExitCode;
 
-use command_line::{Command, CommandLine};
+use command_line::{Command, CommandLine, WithVariables};
 
 fn main() -> ExitCode {
     descriptors::raise_limit();
@@ -45,26 +45,26 @@ fn main() -> ExitCode {
     let CommandLine { quiet, log_format, command } = CommandLine::of_this_process();
     logging::choose(log_format);
     let result = match command {
-        Command::List(arguments) => list::execute(arguments),
-        Command::Show(arguments) => show::execute(arguments),
-        Command::Run(arguments) => run::execute(arguments, quiet),
-        Command::Compare(arguments) => compare::execute(arguments, quiet),
-        Command::Relay(arguments) => relay::execute(arguments, quiet),
+        Command::List(WithVariables(arguments)) => list::execute(arguments),
+        Command::Show(WithVariables(arguments)) => show::execute(arguments),
+        Command::Run(WithVariables(arguments)) => run::execute(arguments, quiet),
+        Command::Compare(WithVariables(arguments)) => compare::execute(arguments, quiet),
+        Command::Relay(WithVariables(arguments)) => relay::execute(arguments, quiet),
         Command::Role(arguments) => role::execute(arguments),
-        Command::Serve(arguments) => serve::execute(*arguments, quiet),
-        Command::Hub(arguments) => hub::execute(arguments),
-        Command::Queue(arguments) => administration::queue::execute(*arguments),
-        Command::Topic(arguments) => administration::topic::execute(*arguments),
-        Command::Subscription(arguments) => administration::subscription::execute(*arguments),
-        Command::Rule(arguments) => administration::rule::execute(arguments),
-        Command::Time(arguments) => time::execute(arguments),
-        Command::Send(arguments) => send::execute(*arguments, quiet),
-        Command::Tail(arguments) => tail::execute(*arguments),
-        Command::Peek(arguments) => tail::execute_peek(*arguments),
-        Command::Check(arguments) => check::execute(arguments),
-        Command::Lab(arguments) => lab::execute(arguments, quiet),
-        Command::Completions(arguments) => shipping::complete(arguments),
-        Command::Man(arguments) => shipping::write_man_pages(arguments),
+        Command::Serve(WithVariables(arguments)) => serve::execute(*arguments, quiet),
+        Command::Hub(WithVariables(arguments)) => hub::execute(arguments),
+        Command::Queue(WithVariables(arguments)) => administration::queue::execute(*arguments),
+        Command::Topic(WithVariables(arguments)) => administration::topic::execute(*arguments),
+        Command::Subscription(WithVariables(arguments)) => administration::subscription::execute(*arguments),
+        Command::Rule(WithVariables(arguments)) => administration::rule::execute(arguments),
+        Command::Time(WithVariables(arguments)) => time::execute(arguments),
+        Command::Send(WithVariables(arguments)) => send::execute(*arguments, quiet),
+        Command::Tail(WithVariables(arguments)) => tail::execute(*arguments),
+        Command::Peek(WithVariables(arguments)) => tail::execute_peek(*arguments),
+        Command::Check(WithVariables(arguments)) => check::execute(arguments),
+        Command::Lab(WithVariables(arguments)) => lab::execute(arguments, quiet),
+        Command::Completions(WithVariables(arguments)) => shipping::complete(arguments),
+        Command::Man(WithVariables(arguments)) => shipping::write_man_pages(arguments),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -15,6 +15,7 @@ use crate::logging;
 
 /// The arguments of `role`.
 #[derive(Debug, Args)]
+#[command(about = "One process of a measurement, started by `run`")]
 pub(crate) struct RoleArguments {
     /// Which one
     #[arg(value_enum)]
