@@ -26,6 +26,7 @@ final class Service implements AutoCloseable {
     private final List<String> arguments;
     private Process process;
     private final Map<String, String> told = new HashMap<>();
+    private final Map<String, String> variables = new HashMap<>();
     private final List<String> connectionStrings = new ArrayList<>();
     private String storageConnectionString;
 
@@ -61,6 +62,7 @@ final class Service implements AutoCloseable {
         ProcessBuilder.Redirect log = ProcessBuilder.Redirect.appendTo(directory.resolve("service.log").toFile());
         process = new ProcessBuilder(command).redirectError(log).start();
         told.clear();
+        variables.clear();
         connectionStrings.clear();
         BufferedReader lines = process.inputReader();
         for (String line = lines.readLine(); !"Ready.".equals(line); line = lines.readLine()) {
@@ -70,6 +72,9 @@ final class Service implements AutoCloseable {
                 storageConnectionString = line.strip();
             } else if (line.contains("Endpoint=")) {
                 connectionStrings.add(line.substring(line.lastIndexOf(' ') + 1));
+            } else if (line.matches("  [A-Z_]+=.*")) {
+                int end = line.indexOf('=');
+                variables.put(line.substring(2, end), line.substring(end + 1));
             } else if (line.length() > LABEL_WIDTH) {
                 told.put(line.substring(0, LABEL_WIDTH).strip(), line.substring(LABEL_WIDTH).strip());
             }
@@ -160,6 +165,11 @@ final class Service implements AutoCloseable {
     /** What it says of {@code label} when it starts. */
     String told(String label) {
         return told.get(label);
+    }
+
+    /** The variables that it tells a program to have. */
+    Map<String, String> variables() {
+        return Map.copyOf(variables);
     }
 
     /** The sum of a metric over all its labels. */
