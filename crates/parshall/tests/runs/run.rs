@@ -460,6 +460,26 @@ fn a_service_that_runs_already_is_measured_over_tls() {
 }
 
 #[test]
+fn a_service_that_runs_already_is_measured_with_tokens_that_end_meanwhile() {
+    let _machine = machine();
+    let bench = Bench::new();
+    let served = Served::start_with(bench.folder.path(), &["--dev-identity", "--dev-token-lifetime", "3 s"]);
+    let text = tiny("", "100 B", "[open]").replace("measure: 500 ms", "measure: 5 s");
+    bench.file("mine.yaml", &text);
+    let address = served.announced("AMQP ");
+    let mut command = bench.command(&["mine.yaml", "--target", "namespace"]);
+    command
+        .envs(served.variables().filter(|(name, _)| name.starts_with("IDENTITY_")))
+        .env("EVENT_HUBS_FULLY_QUALIFIED_NAMESPACE", format!("{address};UseDevelopmentEmulator=true"));
+    let finished = finish(command);
+    assert_eq!(finished.status, Some(0), "{}", finished.stderr);
+    assert!(finished.stderr.contains("ManagedIdentityCredential"), "{}", finished.stderr);
+    let results = bench.results();
+    let (_, case) = intact_cases(&results)[0];
+    assert_eq!(case["passed"], true, "{case:#}");
+}
+
+#[test]
 fn a_namespace_has_its_own_partitions_and_its_owner_learns_what_a_run_does_to_it() {
     let _machine = machine();
     let bench = Bench::new();
@@ -598,10 +618,15 @@ struct Served {
 
 impl Served {
     fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    fn start_with(folder: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
             .args(["serve", "--hub", "source:4", "--hub", "destination:4"])
             .args(["--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", "--http", "127.0.0.1:0"])
             .args(["--tls-directory", "tls"])
+            .args(arguments)
             .current_dir(folder)
             .env_clear()
             .stdout(Stdio::piped())
@@ -620,6 +645,11 @@ impl Served {
     fn announced(&self, label: &str) -> &str {
         let line = self.announcement.lines().find(|line| line.starts_with(label));
         line.and_then(|line| line.rsplit(' ').next()).unwrap()
+    }
+
+    /// The variables that are printed one to a line.
+    fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.announcement.lines().filter_map(|line| line.strip_prefix("  ")?.split_once('='))
     }
 
     /// The connection string of all hubs under a heading.
