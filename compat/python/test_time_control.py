@@ -102,12 +102,12 @@ def test_an_identifier_is_a_duplicate_within_the_window(service, client):
 
 
 def test_a_link_ends_with_its_token(service):
-    signed = token(service, "guarded", expires_in_s=3600)
+    signed = token(service, "guarded", expires_in_s=240)
     string = f"Endpoint=sb://{service.address}/;SharedAccessSignature={signed};UseDevelopmentEmulator=true"
     with ServiceBusClient.from_connection_string(string, retry_total=0) as client:
         with client.get_queue_sender("guarded") as sender:
             sender.send_messages(ServiceBusMessage("in time"))
-            assert service.advance("59 min")["links_ended"] == 0
+            assert service.advance("3 min")["links_ended"] == 0
             sender.send_messages(ServiceBusMessage("in time"))
             assert service.advance("2 min")["links_ended"] == 1
             with pytest.raises(ServiceBusError):

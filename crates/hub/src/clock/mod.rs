@@ -128,9 +128,18 @@ impl ServiceClock {
 
     /// How the time of a token's maker relates to this clock's: clients read their own clock, which was not advanced.
     pub(crate) fn time_of_token(&self, token: &[u8]) -> TokenTime {
+        self.token_shown(token, None)
+    }
+
+    /// The same of a token that its client signs by itself, until `end`.
+    pub(crate) fn time_of_signature(&self, token: &[u8], end: SystemTime) -> TokenTime {
+        self.token_shown(token, Some(end))
+    }
+
+    fn token_shown(&self, token: &[u8], signed_until: Option<SystemTime>) -> TokenTime {
         match self.kind {
             ClockKind::Machine => TokenTime::default(),
-            ClockKind::Controlled => self.tokens.shown(token, self.offset()),
+            ClockKind::Controlled => self.tokens.shown(token, signed_until, SystemTime::now(), self.offset()),
         }
     }
 

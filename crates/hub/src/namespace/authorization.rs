@@ -84,8 +84,8 @@ impl Namespace {
             (SignaturePolicy::AcceptAny, _) => vec![self.unlimited_claim()],
             (SignaturePolicy::Verify, Some((identity, token))) => self.bearer_claims(identity, token, now)?,
             (SignaturePolicy::Verify, None) => {
-                let time = self.clock().time_of_token(token.as_bytes());
-                let token = SharedAccessSignature::parse(token)?;
+                let (text, token) = (token, SharedAccessSignature::parse(token)?);
+                let time = self.clock().time_of_signature(text.as_bytes(), token.expires_at());
                 let rule = token.verify(self.rules(), time.of_client(now))?;
                 if !token.resource().covers(&audience) {
                     let [signed, audience] = [token.resource(), &audience].map(ToString::to_string);
@@ -136,8 +136,8 @@ impl Namespace {
             let resource = Resource::parse(&format!("sb://{}/{path}", self.host()));
             return Ok(Claim { resource, rights, expires_at });
         }
-        let time = self.clock().time_of_token(token.as_bytes());
-        let token = SharedAccessSignature::parse(token)?;
+        let (text, token) = (token, SharedAccessSignature::parse(token)?);
+        let time = self.clock().time_of_signature(text.as_bytes(), token.expires_at());
         let rule = token.verify(self.rules(), time.of_client(now))?;
         // Some sign the whole URL, with its query.
         let signed = token.resource().to_string();
