@@ -94,9 +94,17 @@ load:
 relay: {fan_out: 2, batch: {events: 8, wait: 1 ms}}
 phases: {warm_up: 200 ms, drain: 1 s}
 ";
-    let finished = Run::start(scenario).finish();
+    // On a machine that does much else the generator is late, and the search says nothing of the quota but that.
+    let is_of_the_service = |finished: &Finished| {
+        let capacity = &finished.case()["capacity"];
+        let is_limited = capacity["conclusion"] == "limited-by-generator";
+        assert!(!is_limited || capacity["lowest_not_offered_per_s"].is_number(), "{capacity:#}");
+        !is_limited
+    };
+    let mut runs = std::iter::repeat_with(|| Run::start(scenario).finish()).take(4);
+    let finished = runs.find(is_of_the_service).expect("the machine has time for the generator");
     let capacity = &finished.case()["capacity"];
-    let rate = |name: &str| capacity[name].as_f64().unwrap();
+    let rate = |name: &str| capacity[name].as_f64().unwrap_or_else(|| panic!("{capacity:#}"));
     let (held, failed) = (rate("highest_passed_per_s"), rate("lowest_failed_per_s"));
     assert!(held <= CAPACITY && CAPACITY < failed, "{capacity:#}");
     let probes = capacity["probes"].as_array().unwrap();
