@@ -10,7 +10,6 @@ import com.azure.messaging.eventhubs.models.EventPosition;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
 import java.util.stream.Collectors;
@@ -58,12 +57,8 @@ final class Forwarder {
     /** Starts one as a process of its own. */
     static Process start(Path log, Service service, String container, String source, String destination)
         throws IOException {
-        String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
-        List<String> command = new ArrayList<>(List.of(java, "-XX:TieredStopAtLevel=1", "-Xmx128m"));
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), Forwarder.class.getName()));
-        command.addAll(List.of(service.connectionString(), service.storageConnectionString(), container));
-        command.addAll(List.of(source, destination));
-        return new ProcessBuilder(command)
+        return JavaProcess.of(Forwarder.class, List.of("-Xmx128m"), service.connectionString(),
+            service.storageConnectionString(), container, source, destination)
             .redirectOutput(ProcessBuilder.Redirect.appendTo(log.toFile()))
             .redirectErrorStream(true)
             .start();

@@ -34,12 +34,11 @@ class IdentityTest {
     @ParameterizedTest
     @CsvSource({"IDENTITY, hub-0", "AZURE, hub-1"})
     void a_program_with_an_identity_sends_and_receives(String kind, String hub) throws Exception {
-        List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString()));
-        command.addAll(List.of("-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", System.getProperty("java.class.path")));
-        command.addAll(DevelopmentAuthority.trustedBy(service, Files.createDirectory(directory.resolve(kind))));
-        command.addAll(List.of(IdentityProgram.class.getName(), String.valueOf(service.port("AMQP over TLS")), hub, kind));
+        List<String> options = new ArrayList<>(List.of("-Xmx256m"));
+        options.addAll(DevelopmentAuthority.trustedBy(service, Files.createDirectory(directory.resolve(kind))));
+        String port = String.valueOf(service.port("AMQP over TLS"));
         Path log = directory.resolve(kind + ".log");
-        ProcessBuilder program = new ProcessBuilder(command).redirectError(log.toFile());
+        ProcessBuilder program = JavaProcess.of(IdentityProgram.class, options, port, hub, kind).redirectError(log.toFile());
         service.variables().forEach((name, value) -> {
             if (name.startsWith(kind + "_")) {
                 program.environment().put(name, value);
