@@ -5,8 +5,8 @@
 //! then, its end is later. Advancing the clock from there on brings the end nearer, and a token that has ended stays so, however often it is
 //! shown again.
 //!
-//! Whoever has a key signs another token when one has ended. The ends of tokens are whole seconds, so within the second that gives the same text
-//! once more: then it counts as signed anew. Tokens that end soon, which nobody with a key signs, are left out.
+//! A client with a key signs a new token when one has expired. Expiry is in whole seconds, so signing twice within a second yields the same
+//! text, which then counts as a new token. Short-lived tokens are excluded: no client signs those.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
