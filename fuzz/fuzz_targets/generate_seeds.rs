@@ -1,6 +1,6 @@
 //! Writes a seed per byte vector for the targets that read bytes, and some for the others, into `corpus/`.
 
-#[path = "../../crates/amqp/tests/vectors/list/mod.rs"]
+#[path = "../../crates/amqp/tests/list/mod.rs"]
 #[allow(dead_code, reason = "the tests use the rest of it")]
 mod list;
 

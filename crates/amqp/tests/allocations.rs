@@ -10,10 +10,7 @@ use amqp::connection::{
 use amqp::message::encode;
 use amqp::performative::DeliveryState;
 use bytes::BytesMut;
-use counting_allocator::{CountingAllocator, Usage, measure};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
+use counting_allocator::{Usage, measure};
 
 #[test]
 fn settled_transfers_allocate_nothing() {

@@ -1,6 +1,6 @@
 //! Receiving and sending allocate nothing per event.
 //!
-//! A counting allocator is the program's own; it counts per thread, and the service has another thread. Buffers are
+//! Allocations are counted per thread, and the service has another thread. Buffers are
 //! allocated now and then, by the hundred kilobytes, hence a bound that is one in a thousand events and not zero.
 
 #![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
@@ -11,12 +11,9 @@ use std::time::Duration;
 use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
 use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPosition};
-use counting_allocator::{CountingAllocator, allocations};
+use counting_allocator::allocations;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn receiving_and_sending_allocate_nothing_per_event() {

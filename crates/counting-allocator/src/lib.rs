@@ -1,7 +1,7 @@
 //! A global allocator that counts, for tests that hold code to a bound.
 //!
-//! A program has one, so each test says `#[global_allocator]` for itself. Counts are kept per thread, so that tests may run side
-//! by side, and beside threads of a service.
+//! A program has one global allocator, so the root of each test binary declares it with `#[global_allocator]`. Counts are per
+//! thread, so that tests can run side by side, and beside the threads of a service.
 
 #![expect(
     unsafe_code,

@@ -1,55 +1,23 @@
 //! Appending to logs and reading them allocates nothing per event, and neither does a queue per message.
 //!
-//! A counting allocator is the program's own, so this file has one test only: nothing else may run beside it. The
-//! log gets its memory by blocks, hence the bound: none at all while a block lasts, a few per block beyond.
+//! The log takes its memory in blocks, hence the bound: none at all while a block lasts, a few per block beyond.
 
-#![expect(unsafe_code, reason = "an allocator that counts has to be an allocator")]
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test, with the place")]
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
+use counting_allocator::measure;
 use partition_log::UnixTime;
 use partition_log::{BlockPool, LogLimits, NewRecord, PartitionLog, Readiness, Start, Subscriber, WhenFull};
 use queue_store::{
     Deliveries, LockToken, NewMessage, QueueOptions, QueueStore, ReceiveMode, ReceiveRequest, Settlement,
 };
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
 use units::ByteSize;
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system's allocator with the arguments that came in.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 fn allocations_of(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    work();
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    measure(work).1.allocations
 }
 
 #[test]
-fn hot_paths_allocate_nothing_per_event() {
-    appending_and_reading_allocate_nothing_per_event();
-    a_queue_allocates_nothing_per_message();
-}
-
 fn a_queue_allocates_nothing_per_message() {
     const NOW: UnixTime = UnixTime::from_milliseconds(1);
     const MESSAGES: usize = 64;
@@ -81,6 +49,7 @@ fn a_queue_allocates_nothing_per_message() {
     assert!(allocations <= 3 * 4_000, "{allocations} allocations for {} messages", 4_000 * MESSAGES);
 }
 
+#[test]
 fn appending_and_reading_allocate_nothing_per_event() {
     const RECORDS: u64 = 16;
     let limits =

@@ -2,10 +2,6 @@
 //!
 //! Real clients are in `compat/`.
 
-#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
-
-mod kafka_peer;
-
 use std::time::{Instant, SystemTime};
 
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
@@ -23,7 +19,7 @@ use partition_log::NewRecord;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use kafka_peer::{Peer, batch, fetch, produce, service, start, within};
+use crate::kafka_peer::{Peer, batch, fetch, produce, service, start, within};
 
 #[tokio::test]
 async fn a_version_that_is_too_new_is_answered_with_those_that_there_are() {

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
-mod kafka_peer;
-
 use std::time::Duration;
 
 use hub::namespace::{DEFAULT_PARTITIONS, HubConfig, NamespaceConfig, QueueConfig, RightConfig, RuleConfig};
@@ -35,7 +33,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use kafka_peer::{Peer, batch, fetch, produce, service, start, topic, within};
+use crate::kafka_peer::{Peer, batch, fetch, produce, service, start, topic, within};
 
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
-mod kafka_peer;
-
 use std::path::Path;
 
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, StorageConfig};
@@ -28,7 +26,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use partition_log::disk::{StorageOptions, SyncPolicy};
 
-use kafka_peer::{Peer, batch, fetch, produce, service, start, topic};
+use crate::kafka_peer::{Peer, batch, fetch, produce, service, start, topic};
 
 const GROUP: GroupId = GroupId(StrBytes::from_static_str("group"));
 const MOVER: TransactionalId = TransactionalId(StrBytes::from_static_str("mover"));

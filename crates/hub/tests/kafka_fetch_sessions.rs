@@ -1,9 +1,5 @@
 //! Fetch sessions: clients name their partitions once, and hear of news alone.
 
-#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
-
-mod kafka_peer;
-
 use std::time::SystemTime;
 
 use hub::namespace::{HubConfig, NamespaceConfig};
@@ -12,7 +8,7 @@ use kafka::record_batch::RecordBatch;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
-use kafka_peer::{Peer, batch, produce, start, topic, transactional};
+use crate::kafka_peer::{Peer, batch, produce, start, topic, transactional};
 use partition_log::{TransactionEnd, TransactionMarker};
 
 /// What an answer says: the error, the session, and the partitions in it, each with its error and its bytes.

@@ -1,9 +1,5 @@
 //! How far groups have come: what outlives a durable service, and what goes with a hub.
 
-#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
-
-mod kafka_peer;
-
 use std::path::Path;
 
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
@@ -24,7 +20,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use partition_log::disk::{StorageOptions, SyncPolicy};
 
-use kafka_peer::{Peer, start, topic};
+use crate::kafka_peer::{Peer, start, topic};
 
 const GROUP: GroupId = GroupId(StrBytes::from_static_str("group"));
 

@@ -4,16 +4,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
-mod kafka_peer;
-
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::kafka_peer::{Peer, batch, fetch, produce, service, start, topic, transactional};
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 use hub::service::Service;
 use kafka::ApiKey;
 use kafka::record_batch::RecordBatch;
-use kafka_peer::{Peer, batch, fetch, produce, service, start, topic, transactional};
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};

@@ -2,17 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
-mod serving;
-
 use std::future::poll_fn;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::serving::Serving;
 use access::ConnectionString;
 use connect::event_hubs::{EventHubsOptions, Publisher};
 use connect::sink::SendToken;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use serving::Serving;
 
 /// More than a process with 128 descriptors can hold, for each of its addresses.
 const IDLE: usize = 200;

@@ -1,49 +1,17 @@
 //! Once its buffers have grown to their size, a relay allocates nothing: neither per event nor per send nor per batch.
 //! Only a checkpoint takes some memory of its own, for its way into the store.
-//!
-//! One test, since the count is of the whole process.
 
-#![expect(unsafe_code, reason = "an allocator that counts is an unsafe trait to implement")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use connect::checkpoint::{ConsumerGroup, MemoryCheckpointStore};
 use connect::fakes::{EndlessSource, NullSink};
 use connect::source::{BatchOptions, SourceOptions};
+use counting_allocator::allocations;
 use relay::traces::{SendOperation, Tracing};
 use relay::{CheckpointPolicy, DispatchUnit, Relay, RelayOptions};
 use telemetry::fakes::SpanRecorder;
 use telemetry::span::{Kind, Operation};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: every call is passed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer is from `alloc` or `realloc` above, hence from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as for `dealloc`, and the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(pointer, layout, new_size) }
-    }
-}
 
 /// Allocations while a relay carries the second half of `events`.
 fn allocations_of(
@@ -83,13 +51,13 @@ fn allocations_of(
         let mut at_half = 0;
         let shutdown = async {
             accepted.at_least(events / 2).await;
-            at_half = ALLOCATIONS.load(Ordering::Relaxed);
+            at_half = allocations();
             accepted.at_least(events).await;
         };
         let mut at_end = 0;
         let counted = async {
             shutdown.await;
-            at_end = ALLOCATIONS.load(Ordering::Relaxed);
+            at_end = allocations();
         };
         relay.run(counted).await.expect("neither end fails");
         at_end - at_half

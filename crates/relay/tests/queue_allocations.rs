@@ -1,7 +1,7 @@
 //! Once its buffers have grown to their size, a relay between queues allocates nothing per message: not to receive it, nor
 //! to send it, nor to settle it.
 //!
-//! A counting allocator is the program's own; it counts per thread, and the service has another thread. Buffers are
+//! Allocations are counted per thread, and the service has another thread. Buffers are
 //! allocated now and then, by the hundred kilobytes, hence a bound that is one in a thousand messages and not zero.
 
 #![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
@@ -13,14 +13,11 @@ use access::ConnectionString;
 use connect::service::ClientOptions;
 use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::SendUnit;
-use counting_allocator::{CountingAllocator, allocations};
+use counting_allocator::allocations;
 use hub::namespace::{NamespaceConfig, QueueConfig};
 use hub::service::{Service, ServiceConfig};
 use queue_store::{Entity, NewMessage, Queue};
 use relay::{Relay, SettlingOptions};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn forwarding_and_settling_allocate_nothing_per_message() {

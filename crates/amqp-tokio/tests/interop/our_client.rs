@@ -19,7 +19,7 @@ use fe2o3_amqp::types::messaging::{Data, Message, Outcome};
 use fe2o3_amqp::types::primitives::Binary;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{large, soon};
+use crate::interop::{large, soon};
 
 async fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");

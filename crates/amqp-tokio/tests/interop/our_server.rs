@@ -18,7 +18,7 @@ use fe2o3_amqp::types::primitives::{Binary, Value};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::{large, soon};
+use crate::interop::{large, soon};
 
 /// What the server has seen by the time that the connection is over.
 #[derive(Debug, Default)]

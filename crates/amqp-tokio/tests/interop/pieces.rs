@@ -6,8 +6,8 @@ use amqp_tokio::{Stream, accept, accept_tls, accept_web_socket, connect, connect
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-use crate::tls::{identity, listen, receive_one, send_one, trusting};
-use crate::{large, soon};
+use crate::interop::tls::{identity, listen, receive_one, send_one, trusting};
+use crate::interop::{large, soon};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

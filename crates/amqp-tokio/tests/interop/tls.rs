@@ -13,7 +13,7 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::TcpListener;
 
-use crate::{large, soon};
+use crate::interop::{large, soon};
 
 /// A server's configuration for `localhost`, and that of a client which trusts it.
 pub(crate) fn identity() -> (Arc<ServerConfig>, Arc<ClientConfig>) {

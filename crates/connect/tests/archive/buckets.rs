@@ -15,8 +15,8 @@ use connect::service::ServiceError;
 use connect::sink::{ErrorClass, OutgoingBatch, SendError, SendToken, Sink};
 use units::ByteSize;
 
-use crate::bucket_server::{BUCKET, BucketServer, Fault};
-use crate::{add, batch, numbers, rolled, source, stored, write};
+use crate::archive::bucket_server::{BUCKET, BucketServer, Fault};
+use crate::archive::{add, batch, numbers, rolled, source, stored, write};
 
 const SCHEMES: [&str; 2] = ["s3", "gs"];
 

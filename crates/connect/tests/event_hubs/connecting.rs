@@ -11,7 +11,7 @@ use connect::source::{Source, SourceOptions};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 
-use crate::service::{Report, Service, options};
+use crate::event_hubs::service::{Report, Service, options};
 
 #[tokio::test]
 async fn a_token_for_the_hub_is_put_before_anything_else() {

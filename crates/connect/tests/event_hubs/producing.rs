@@ -12,7 +12,7 @@ use connect::producer::{
 use connect::retry::RetryPolicy;
 use test_peer::within;
 
-use crate::service::{Command, Report, Service};
+use crate::event_hubs::service::{Command, Report, Service};
 
 fn once() -> ProducerOptions {
     ProducerOptions {

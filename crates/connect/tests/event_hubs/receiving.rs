@@ -11,7 +11,7 @@ use connect::event_hubs::EventHubsSource;
 use connect::sink::ErrorClass;
 use connect::source::{BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
-use crate::service::{Command, Report, Service, delivered, receive_address};
+use crate::event_hubs::service::{Command, Report, Service, delivered, receive_address};
 use test_peer::PATIENCE;
 
 const ZERO: PartitionId = PartitionId(0);

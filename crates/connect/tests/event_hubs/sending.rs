@@ -11,7 +11,7 @@ use connect::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
 use connect::event_hubs::{Destination, EventHubsSink, Publisher};
 use connect::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy};
 
-use crate::service::{Command, Report, Service, send_address};
+use crate::event_hubs::service::{Command, Report, Service, send_address};
 use test_peer::PATIENCE;
 
 async fn publisher(service: &Service) -> Publisher {

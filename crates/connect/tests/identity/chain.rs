@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use connect::identity::{EVENT_HUBS_SCOPE, IdentityError};
 
-use crate::setting::{Setting, within};
+use crate::identity::setting::{Setting, within};
 
 async fn error(setting: &Setting, variables: &[(&str, &str)]) -> IdentityError {
     let variables = variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));

@@ -9,7 +9,7 @@ use connect::retry::RetryPolicy;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::setting::{HUB, Setting, within};
+use crate::identity::setting::{HUB, Setting, within};
 
 #[tokio::test]
 async fn tokens_are_renewed_on_connections_that_stay() {

@@ -12,7 +12,7 @@ use hub::service::{Protocol, Service, ServiceConfig};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 
-use crate::service::{
+use crate::kafka::service::{
     PARTITIONS, TOPIC, options, outcomes, publish, receive, records, send, serve, sink, source, values,
     within,
 };

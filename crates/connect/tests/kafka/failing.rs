@@ -9,7 +9,7 @@ use connect::source::{SourceOptions, StartPosition};
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
 use hub::service::{Listener, Protocol, Service, ServiceConfig};
 
-use crate::service::{
+use crate::kafka::service::{
     TOPIC, breaking_connections, closed, options, outcomes, publish, receive, records, send, serve, sink,
     source, start, values, within,
 };

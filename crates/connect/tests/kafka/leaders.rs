@@ -5,8 +5,8 @@ use connect::kafka::{Client, KafkaOptions, connect_sink, connect_source};
 use connect::sink::ErrorClass;
 use connect::source::{BatchOptions, SourceOptions, StartPosition};
 
-use crate::proxy::Proxy;
-use crate::service::{publish, receive, records, serve, sink, source, values, within};
+use crate::kafka::proxy::Proxy;
+use crate::kafka::service::{publish, receive, records, serve, sink, source, values, within};
 
 const LEADER_NOT_AVAILABLE: i16 = 5;
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::service::options;
+use crate::kafka::service::options;
 
 /// A broker, to its clients.
 pub(crate) struct Proxy {

@@ -15,7 +15,7 @@ use connect::source::StartPosition;
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
 use hub::service::{Listener, Protocol, Service, ServiceConfig};
 
-use crate::service::{
+use crate::kafka::service::{
     PARTITIONS, TOPIC, breaking_connections, options, outcomes, publish, receive, records, sink, source,
     start, tail, within,
 };

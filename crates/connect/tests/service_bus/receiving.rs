@@ -12,7 +12,7 @@ use connect::source::{
     StartPosition,
 };
 
-use crate::service::{Command, Report, Service, data, messages};
+use crate::service_bus::service::{Command, Report, Service, data, messages};
 use test_peer::PATIENCE;
 
 pub(crate) const ENTITY: PartitionId = PartitionId(0);

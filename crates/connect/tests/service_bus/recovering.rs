@@ -11,8 +11,8 @@ use connect::source::{
     Settlement, SettlementResult, SettlingSource as _, Source, SourceEvent, StartPosition,
 };
 
-use crate::receiving::{ENTITY, batch, next, settled, source, while_quiet};
-use crate::service::{Command, Report, Service, messages};
+use crate::service_bus::receiving::{ENTITY, batch, next, settled, source, while_quiet};
+use crate::service_bus::service::{Command, Report, Service, messages};
 
 #[tokio::test]
 async fn a_message_whose_connection_broke_is_settled_through_the_management_node() {

@@ -9,7 +9,7 @@ use connect::event::{EventBatch, PartitionId};
 use connect::service_bus::ServiceBusSink;
 use connect::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, SendUnit, Sink, SinkError};
 
-use crate::service::{Command, Report, Service, data};
+use crate::service_bus::service::{Command, Report, Service, data};
 use test_peer::PATIENCE;
 
 async fn sink(service: &Service, unit: SendUnit) -> ServiceBusSink {

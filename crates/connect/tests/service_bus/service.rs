@@ -15,7 +15,7 @@ use connect::service::ClientOptions;
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, mpsc};
 
-use crate::queue::{LOCK_LOST, Message, Shared, annotations, header, lock_lost, token, unix_ms};
+use crate::service_bus::queue::{LOCK_LOST, Message, Shared, annotations, header, lock_lost, token, unix_ms};
 use test_peer::service::{Link, Links, address_of, next_report, server};
 
 /// The test's end of the service.

@@ -1,7 +1,7 @@
 //! Leases, the metadata of containers, and what else of properties clients go by.
 
-use crate::client::{Reply, signed};
-use crate::{BLOCK, service};
+use crate::blob::client::{Reply, signed};
+use crate::blob::{BLOCK, service};
 use hub::service::Service;
 
 const A: &str = "c820a799-76d7-4ee2-6e15-546f19325c2c";

@@ -3,8 +3,8 @@
 use blob_store::structured::STRUCTURED_BODY;
 use hub::service::Service;
 
-use crate::client::signed;
-use crate::{BLOCK, config_with, metrics, service};
+use crate::blob::client::signed;
+use crate::blob::{BLOCK, config_with, metrics, service};
 
 /// "Hello World!" in segments of 5 bytes, as an official client sends it.
 const MESSAGE: &[u8] = b"\x01\x57\0\0\0\0\0\0\0\x01\0\x03\0\

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use hub::service::Service;
 
-use crate::client::signed;
-use crate::{BLOCK, config};
+use crate::blob::client::signed;
+use crate::blob::{BLOCK, config};
 
 #[tokio::test]
 async fn a_profile_delays_blobs_by_the_network_and_by_the_time_of_their_container() {
@@ -26,7 +26,7 @@ async fn connections_for_blobs_break_as_often_as_the_profile_says() {
     let profile = r#"{"failures": {"disconnect_per_s": 1000000}}"#;
     config.namespace.profile = serde_json::from_str(profile).expect("a profile");
     let service = Service::start(config).await.expect("the configuration is good");
-    let mut socket = crate::connect(&service).await;
+    let mut socket = crate::blob::connect(&service).await;
     // The client sees a reset, or the end of the stream.
     let read = tokio::io::AsyncReadExt::read(&mut socket, &mut [0; 16]).await;
     assert_eq!(read.unwrap_or(0), 0);

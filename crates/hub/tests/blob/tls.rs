@@ -12,8 +12,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::client::{read, signed, signed_text};
-use crate::{BLOCK, config};
+use crate::blob::client::{read, signed, signed_text};
+use crate::blob::{BLOCK, config};
 
 #[tokio::test]
 async fn an_account_is_served_with_tls_and_without() {

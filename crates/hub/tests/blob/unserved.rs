@@ -1,7 +1,7 @@
 //! What the real service has and this one does not: refused, whatever the operation, and never carried out without.
 
-use crate::client::signed;
-use crate::{BLOCK, service};
+use crate::blob::client::signed;
+use crate::blob::{BLOCK, service};
 
 const LIST: &str = "/box?restype=container&comp=list";
 

@@ -4,7 +4,7 @@ use amqp::performative::DeliveryState;
 use hub::namespace::HubConfig;
 use hub::service::Service;
 
-use crate::client::{Client, service_with, within};
+use crate::front::client::{Client, service_with, within};
 
 async fn two_hubs() -> Service {
     let group = HubConfig { consumer_groups: vec!["billing".into()], ..HubConfig::new("doomed", 2) };

@@ -6,7 +6,7 @@ use access::DEVELOPMENT_KEY_VALUE;
 use amqp::connection::SaslClient;
 use amqp::performative::DeliveryState;
 
-use crate::client::{Client, connected, service, token};
+use crate::front::client::{Client, connected, service, token};
 
 /// What the official Rust client needs at least, between its transfer and the outcome.
 const NEEDED: Duration = Duration::from_millis(1);

@@ -6,7 +6,7 @@ use amqp::connection::NewDelivery;
 use amqp::message::{FORMAT_BATCH, Header, MessageView, SectionKind, Sections, encode};
 use amqp::performative::DeliveryState;
 
-use crate::client::{Client, service};
+use crate::front::client::{Client, service};
 
 const ADDRESS: &str = "events/ConsumerGroups/$Default/Partitions/0";
 

@@ -7,7 +7,7 @@ use amqp::connection::{LinkId, LinkOptions};
 use amqp::message::{MessageView, encode};
 use amqp::performative::{Attach, DeliveryState, Error};
 
-use crate::client::{Client, service, token};
+use crate::front::client::{Client, service, token};
 
 /// What the events of both partitions have under this annotation.
 async fn annotations(client: &mut Client, name: &str, count: [usize; 2]) -> Vec<Option<Value>> {

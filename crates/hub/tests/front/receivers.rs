@@ -6,7 +6,7 @@ use amqp::connection::{LinkId, LinkOptions};
 use amqp::message::MessageView;
 use amqp::performative::{DeliveryState, Error};
 
-use crate::client::{Client, payload, service, within};
+use crate::front::client::{Client, payload, service, within};
 
 const ADDRESS: &str = "events/ConsumerGroups/$Default/Partitions/0";
 const METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";

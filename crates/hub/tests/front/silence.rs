@@ -10,7 +10,7 @@ use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::client::{Client, RawClient, frame, within};
+use crate::front::client::{Client, RawClient, frame, within};
 
 const ADDRESS: &str = "events/ConsumerGroups/$Default/Partitions/0";
 

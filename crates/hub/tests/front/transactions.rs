@@ -11,7 +11,7 @@ use kafka::record_batch::{self, RecordBatch};
 use partition_log::{PartitionLog, TransactionEnd, TransactionMarker};
 use test_peer::Received;
 
-use crate::client::{Client, service};
+use crate::front::client::{Client, service};
 
 fn log(service: &Service) -> Arc<PartitionLog> {
     Arc::clone(service.namespace().hub("events").unwrap().partitions()[0].log())

@@ -9,7 +9,7 @@ use hub::service::{Protocol, Service, ServiceConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{Client, connected, within};
+use crate::front::client::{Client, connected, within};
 
 async fn service() -> Service {
     let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", 2)]);

@@ -2,8 +2,8 @@
 
 use hub::service::{Protocol, Service};
 
-use crate::issuer::{Issuer, STORAGE, Wanted, refused};
-use crate::request::{Reply, ask};
+use crate::identity::issuer::{Issuer, STORAGE, Wanted, refused};
+use crate::identity::request::{Reply, ask};
 
 async fn request(service: &Service, method: &str, target: &str, token: &str, body: &str) -> Reply {
     let address = service.address(Protocol::Blob).unwrap();

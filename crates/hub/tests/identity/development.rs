@@ -7,7 +7,7 @@ use hub::identity::DevelopmentIdentityConfig;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Listener, Openness, Protocol, Service, ServiceConfig, StartError};
 
-use crate::request::ask;
+use crate::identity::request::ask;
 
 fn config() -> ServiceConfig {
     let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1)]);

@@ -11,7 +11,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use crate::issuer::{EVENT_HUBS, Issuer, Wanted, refused};
+use crate::identity::issuer::{EVENT_HUBS, Issuer, Wanted, refused};
 use crate::kafka_peer::{Peer, batch, produce};
 
 async fn shake_hands(peer: &mut Peer) {

@@ -4,8 +4,8 @@ use hub::service::Protocol;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::issuer::{Issuer, Wanted, issuer, start};
-use crate::request::ask;
+use crate::identity::issuer::{Issuer, Wanted, issuer, start};
+use crate::identity::request::ask;
 
 /// Answers requests, one after the other, with what `answers` has; the last one again and again.
 async fn publish(listener: TcpListener, answers: Vec<(u16, String)>) {

@@ -7,8 +7,8 @@ use amqp::performative::ErrorCondition;
 use hub::service::{Protocol, Service};
 use test_peer::Client;
 
-use crate::issuer::{EVENT_HUBS, Issuer, Wanted, refused};
-use crate::request::ask;
+use crate::identity::issuer::{EVENT_HUBS, Issuer, Wanted, refused};
+use crate::identity::request::ask;
 
 async fn client(service: &Service) -> Client {
     let stream = Client::stream(service.amqp_address()).await;

@@ -2,6 +2,7 @@
 //!
 //! Requests are written and answers read by an implementation that is not ours.
 
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
 use std::time::Duration;

@@ -7,7 +7,7 @@ use hub::service::{Service, ServiceConfig};
 use partition_log::UnixTime;
 use queue_store::Entity;
 
-use crate::client::{Client, namespace, service};
+use crate::rest::client::{Client, namespace, service};
 
 const CHANGE: &str = "If-Match: *\r\n";
 

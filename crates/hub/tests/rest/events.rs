@@ -8,7 +8,7 @@ use partition_log::disk::{StorageOptions, SyncPolicy};
 use test_peer::Received;
 use test_peer::queue_client::QueueClient;
 
-use crate::client::{Client, namespace, service};
+use crate::rest::client::{Client, namespace, service};
 
 /// The first `count` events of a partition.
 async fn received(service: &Service, partition: u16, count: usize) -> Vec<Received> {

@@ -4,7 +4,7 @@ use hub::service::{Protocol, Service};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{Client, service, token, within};
+use crate::rest::client::{Client, service, token, within};
 
 fn head(rest: &str) -> String {
     let token = token("");

@@ -8,7 +8,7 @@ use hub::service::{Service, ServiceConfig};
 use serde_json::Value as Json;
 use test_peer::queue_client::{QueueClient, message_with};
 
-use crate::client::{Client, Reply, namespace, service};
+use crate::rest::client::{Client, Reply, namespace, service};
 
 async fn amqp_client(service: &Service) -> QueueClient {
     QueueClient::connect_with_key(service.amqp_address(), ROOT_KEY_NAME, DEVELOPMENT_KEY_VALUE).await

@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use test_peer::queue_client::QueueClient;
 use tokio::net::TcpStream;
 
-use crate::client::{Client, namespace, service, token, within};
+use crate::rest::client::{Client, namespace, service, token, within};
 
 #[tokio::test]
 async fn one_port_answers_amqp_http_and_web_sockets() {

@@ -1,6 +1,6 @@
 //! What is told of entities.
 
-use crate::client::{Client, service};
+use crate::rest::client::{Client, service};
 
 #[tokio::test]
 async fn hubs_partitions_and_queues_are_told_with_what_is_in_them() {

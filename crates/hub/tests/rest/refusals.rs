@@ -6,7 +6,7 @@ use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
 use hub::namespace::{RightConfig, RuleConfig, SignaturePolicy};
 use hub::service::{Service, ServiceConfig};
 
-use crate::client::{Client, namespace, service, token};
+use crate::rest::client::{Client, namespace, service, token};
 
 fn signed(key: (&str, &str), resource: &str, seconds: i64) -> String {
     let now = SystemTime::now();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use hub::profile::ProfileConfig;
 use hub::service::{Service, ServiceConfig};
 
-use crate::client::{Client, namespace};
+use crate::rest::client::{Client, namespace};
 
 async fn shaped(profile: &str) -> Service {
     let mut config = namespace();

@@ -9,7 +9,9 @@ use hub::namespace::{QueueConfig, TopicConfig};
 use hub::service::Service;
 use units::ByteSize;
 
-use crate::client::{Client, Received, condition, map, message, message_of_session, service, session_filter};
+use crate::service_bus::client::{
+    Client, Received, condition, map, message, message_of_session, service, session_filter,
+};
 
 fn abandoned_with(name: &str, text: &str) -> DeliveryState {
     DeliveryState::Modified {

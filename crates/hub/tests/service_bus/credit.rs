@@ -3,7 +3,7 @@
 use amqp::performative::DeliveryState;
 use hub::namespace::QueueConfig;
 
-use crate::client::{Client, service};
+use crate::service_bus::client::{Client, service};
 
 #[tokio::test]
 async fn no_more_comes_than_there_is_credit_for_and_the_next_at_once_with_more() {

@@ -4,7 +4,7 @@ use amqp::performative::DeliveryState;
 use hub::namespace::{NamespaceConfig, QueueConfig, SignaturePolicy, StorageConfig};
 use hub::service::{Service, ServiceConfig};
 
-use crate::client::Client;
+use crate::service_bus::client::Client;
 
 /// A service with the queue `orders`, which keeps it there.
 pub(crate) async fn durable(directory: &std::path::Path) -> Service {

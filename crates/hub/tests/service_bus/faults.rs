@@ -6,7 +6,7 @@ use amqp::performative::DeliveryState;
 use hub::namespace::{QueueConfig, TopicConfig};
 use units::ByteSize;
 
-use crate::client::{Client, condition, service};
+use crate::service_bus::client::{Client, condition, service};
 
 const FULL: &str = "amqp:resource-limit-exceeded";
 

@@ -4,7 +4,7 @@ use amqp::performative::SenderSettleMode;
 use hub::namespace::{QueueConfig, TopicConfig};
 use queue_store::EntityStatus;
 
-use crate::client::{Client, service, session_filter};
+use crate::service_bus::client::{Client, service, session_filter};
 
 #[tokio::test]
 async fn what_does_not_exist_is_reported_in_the_words_that_clients_look_for() {

@@ -8,7 +8,7 @@ use amqp::message::{MessageView, encode};
 use amqp::performative::DeliveryState;
 use hub::namespace::QueueConfig;
 
-use crate::client::{Answer, Client, condition, map, message, service};
+use crate::service_bus::client::{Answer, Client, condition, map, message, service};
 
 fn in_an_hour() -> i64 {
     let at = SystemTime::now() + Duration::from_secs(3600);

@@ -9,7 +9,7 @@ use amqp::performative::DeliveryState;
 use hub::namespace::{NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig};
 use hub::service::{Service, ServiceConfig};
 
-use crate::client::{Client, map, message, service, session_filter};
+use crate::service_bus::client::{Client, map, message, service, session_filter};
 
 /// A service with the queue `orders`, the queue of sessions `talks` and the topic `news`, and a key for each right.
 async fn guarded() -> Service {

@@ -8,8 +8,8 @@ use amqp::message::{FORMAT_AMQP, Header, MessageView, Properties, SectionKind, S
 use amqp::performative::{DeliveryState, Error, ErrorCondition, SenderSettleMode};
 use hub::namespace::{QueueConfig, TopicConfig};
 
-use crate::client::{Client, Received, map, service};
-use crate::durable::durable;
+use crate::service_bus::client::{Client, Received, map, service};
+use crate::service_bus::durable::durable;
 
 /// A message with all sections but those of `message_annotations`, which come in front where they belong, and without a
 /// body if there is no `payload`. As of the Python client, the delivery annotations come last.

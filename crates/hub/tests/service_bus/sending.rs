@@ -8,7 +8,7 @@ use amqp::performative::{DeliveryState, SenderSettleMode};
 use hub::namespace::QueueConfig;
 use units::ByteSize;
 
-use crate::client::{Client, condition, message, message_of_session, message_with, service};
+use crate::service_bus::client::{Client, condition, message, message_of_session, message_with, service};
 
 #[tokio::test]
 async fn a_message_comes_out_as_it_went_in_with_what_the_service_says_about_it() {

@@ -10,7 +10,7 @@ use amqp::performative::{Attach, DeliveryState, Source};
 use hub::namespace::QueueConfig;
 use hub::service::Service;
 
-use crate::client::{Client, message_of_session, service, session_filter};
+use crate::service_bus::client::{Client, message_of_session, service, session_filter};
 
 async fn session_service() -> Service {
     let mut config = QueueConfig::new("orders");

@@ -8,7 +8,7 @@ use amqp::performative::{DeliveryState, Error, ErrorCondition};
 use hub::namespace::QueueConfig;
 use hub::service::{Service, ServiceConfig};
 
-use crate::client::{Client, condition, namespace, service};
+use crate::service_bus::client::{Client, condition, namespace, service};
 
 const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
 
@@ -121,7 +121,7 @@ async fn many_outcomes_in_any_order_are_all_answered() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
-    let messages: Vec<_> = (0..200u8).map(|number| crate::client::message(&[number])).collect();
+    let messages: Vec<_> = (0..200u8).map(|number| crate::service_bus::client::message(&[number])).collect();
     client.send_batch(sender, &messages).await;
     let receiver = client.receiver("orders", 200).await;
     let received = client.receive(receiver, 200).await;

@@ -15,7 +15,7 @@ use partition_log::NewRecord;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{
+use crate::service_bus::client::{
     Client, condition, in_transaction, message, message_of_session, namespace, session_filter,
 };
 

@@ -5,7 +5,7 @@ use amqp::message::{FORMAT_AMQP, encode};
 use amqp::performative::DeliveryState;
 use hub::namespace::TopicConfig;
 
-use crate::client::{Client, map, service};
+use crate::service_bus::client::{Client, map, service};
 
 fn coloured(color: &str, payload: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();

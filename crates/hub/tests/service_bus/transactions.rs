@@ -9,8 +9,8 @@ use amqp::{CoordinatorRequest, TransactionId};
 use hub::namespace::QueueConfig;
 use hub::service::Service;
 
-use crate::client::{Client, condition, in_transaction, message, service};
-use crate::durable::durable;
+use crate::service_bus::client::{Client, condition, in_transaction, message, service};
+use crate::service_bus::durable::durable;
 
 const NOT_ALLOWED: &str = "amqp:not-allowed";
 const UNKNOWN_ID: &str = "amqp:transaction:unknown-id";

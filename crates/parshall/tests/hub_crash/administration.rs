@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use units::Random;
 
-use crate::PATIENCE;
-use crate::rig::Serving;
+use crate::hub_crash::PATIENCE;
+use crate::hub_crash::rig::Serving;
 
 /// Connections that create and delete.
 const CLIENTS: u64 = 6;

@@ -12,8 +12,8 @@ use amqp::performative::DeliveryState;
 use test_peer::Client;
 use units::Random;
 
-use crate::PATIENCE;
-use crate::rig::Serving;
+use crate::hub_crash::PATIENCE;
+use crate::hub_crash::rig::Serving;
 
 /// Partitions of the hub; each has one producer.
 const PARTITIONS: usize = 2;

@@ -14,9 +14,9 @@ use test_peer::Received;
 use test_peer::queue_client::{QueueClient, map, session_filter};
 use units::Random;
 
-use crate::PATIENCE;
-use crate::queue_ledger::{Decision, Ledger};
-use crate::rig::Serving;
+use crate::hub_crash::PATIENCE;
+use crate::hub_crash::queue_ledger::{Decision, Ledger};
+use crate::hub_crash::rig::Serving;
 
 const CONFIG: &str = "\
 signatures: accept-any

@@ -10,8 +10,8 @@ use test_peer::queue_client::{QueueClient, in_transaction, message};
 use tokio::sync::watch;
 use units::Random;
 
-use crate::PATIENCE;
-use crate::rig::Serving;
+use crate::hub_crash::PATIENCE;
+use crate::hub_crash::rig::Serving;
 
 const QUEUES: [&str; 3] = ["first", "second", "third"];
 

@@ -18,11 +18,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, Command};
 
-#[path = "../relay_crash/switch.rs"]
-#[expect(dead_code, reason = "these tests lead to one service alone")]
-mod switch;
-
-use switch::Switch;
+use crate::switch::Switch;
 
 const PARTITIONS: u16 = 4;
 

@@ -8,7 +8,7 @@ use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Protocol, Service, ServiceConfig};
 use partition_log::UnixTime;
 
-use crate::relay_health::{Relaying, command};
+use crate::processes::relay_health::{Relaying, command};
 
 /// A service with these hubs, which are topics, too.
 async fn service(hubs: &[&str]) -> Service {

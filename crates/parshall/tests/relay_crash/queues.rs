@@ -24,8 +24,8 @@ use units::Random;
 
 use super::PATIENCE;
 use super::rig::{PIPELINE, Relaying};
-use super::serving::Serving;
-use super::switch::Switch;
+use crate::serving::Serving;
+use crate::switch::Switch;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_work() {

@@ -32,7 +32,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::switch::Switch;
+use crate::switch::Switch;
 
 /// Partitions of the source; each has one stream of the publisher's.
 pub(crate) const SOURCES: u32 = 8;

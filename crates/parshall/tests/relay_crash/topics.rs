@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use units::Random;
 
 use super::rig::{PIPELINE, Relaying};
-use super::serving::Serving;
 use super::{KILLS, PATIENCE, Rig, kill_at_random_moments, stop_and_start_again};
+use crate::serving::Serving;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_between_topics_it_loses_nothing_and_repeats_what_was_not_committed() {

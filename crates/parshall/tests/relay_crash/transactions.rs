@@ -13,8 +13,8 @@ use units::Random;
 use super::PATIENCE;
 use super::queues::{COMPLETED, address, client, count, put, read, serve};
 use super::rig::{PIPELINE, Relaying};
-use super::serving::Serving;
-use super::switch::Switch;
+use crate::serving::Serving;
+use crate::switch::Switch;
 
 const KILLS: u32 = 20;
 

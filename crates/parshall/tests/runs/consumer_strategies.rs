@@ -5,11 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::machine;
-
 #[test]
 fn every_event_is_in_the_topic_and_in_the_archive_and_the_stopwatches_explain_the_rate() {
-    let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
     command

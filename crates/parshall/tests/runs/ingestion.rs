@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::honesty::rig::{Finished, Run};
+use crate::running::{Finished, Run};
 
 fn run(protocol: &str, producer: &str, load: &str) -> Finished {
     run_against("{}", &format!("protocol: {protocol}, producer: {producer}"), load)

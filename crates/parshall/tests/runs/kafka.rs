@@ -1,7 +1,7 @@
 //! Runs whose ends speak Kafka: through both clients, over TLS, with another program as the service.
 
 use super::run::{Bench, intact_cases};
-use super::{machine, results_folder};
+use crate::running::results_folder;
 
 const COURSE: &str = "load: {mode: open, rate: 2000/s, batch: 20}
 embedded: {log_per_hub: 64 MiB}
@@ -27,7 +27,6 @@ fn runs(scenario: &str, arguments: &[&str]) -> (Bench, serde_json::Value) {
 
 #[test]
 fn every_event_arrives_through_either_client() {
-    let _machine = machine();
     let scenario = "topology:
   entities: {in: {hub: events, partitions: 4}}
   load: {to: in, protocol: kafka, properties: {linger.ms: 0, acks: 1}}
@@ -45,7 +44,6 @@ sweeps:
 
 #[test]
 fn over_tls_and_with_replayed_lines_nothing_is_lost_either() {
-    let _machine = machine();
     let scenario = "topology:
   entities: {in: {hub: events, partitions: 2}}
   load: {to: in, protocol: kafka, tls: true}
@@ -65,7 +63,6 @@ fn over_tls_and_with_replayed_lines_nothing_is_lost_either() {
 
 #[test]
 fn a_command_that_speaks_kafka_can_be_the_service() {
-    let _machine = machine();
     let program = env!("CARGO_BIN_EXE_parshall");
     let scenario = format!(
         "topology:
@@ -90,7 +87,6 @@ target: other
 
 #[test]
 fn a_cluster_that_is_not_there_ends_the_run_before_it_begins() {
-    let _machine = machine();
     let bench = Bench::new();
     let scenario = "scenario: kafka
 target: {kafka: {bootstrap: '127.0.0.1:1', properties: {socket.connection.setup.timeout.ms: 5000}}}

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::honesty::rig::{Finished, Run};
-use super::machine;
 use super::run::Bench;
+use crate::running::{Finished, Run};
 use crate::serving::Serving;
 
 const CLIENTS: [&str; 2] = ["native", "librdkafka"];
@@ -162,7 +161,6 @@ phases: {{warm_up: 100 ms, measure: 200 ms, drain: 10 s}}
 
 #[test]
 fn what_can_not_be_reached_ends_the_run_at_once_with_the_clients_reason() {
-    let _machine = machine();
     let config = "hubs: [{name: events, partitions: 1}]\nauthorization_rules: [{name: all, key: right, rights: [manage]}]\n";
     let bench = Bench::new();
     let config = bench.file("service.yaml", config).display().to_string();
@@ -208,7 +206,6 @@ fn what_can_not_be_reached_ends_the_run_at_once_with_the_clients_reason() {
 /// A client that is a program says its reason, too.
 #[test]
 fn a_program_that_can_not_be_the_client_fails_the_case_with_its_reason() {
-    let _machine = machine();
     let bench = Bench::new();
     let scenario = "scenario: programs
 clients: {mine: {command: [/bin/sh, -c, 'echo error no such topic; cat']}}

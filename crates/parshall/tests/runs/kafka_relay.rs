@@ -5,9 +5,8 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use super::honesty::rig::{Run, pause};
-use super::machine;
 use super::run::{Bench, intact_cases};
+use crate::running::{Run, pause};
 
 /// Events come by the protocol that the relay reads, and are read by the one that it writes, unless a case says otherwise.
 const PAIRS: &str = "\
@@ -50,7 +49,6 @@ fn of(case: &Value, figure: &str) -> f64 {
 
 #[test]
 fn every_event_arrives_between_each_pair_of_protocols() {
-    let _machine = machine();
     let bench = Bench::new();
     bench.file("pairs.yaml", PAIRS);
     let finished = bench.run(&["./pairs.yaml"]);
@@ -87,7 +85,6 @@ fn every_event_arrives_between_each_pair_of_protocols() {
 
 #[test]
 fn replayed_lines_keep_their_header_across_protocols() {
-    let _machine = machine();
     let bench = Bench::new();
     let lines = bench.file("lines.ndjson", "{\"one\": 1}\n{\"two\": 2}\n");
     bench.file("pairs.yaml", PAIRS);
@@ -101,7 +98,6 @@ fn replayed_lines_keep_their_header_across_protocols() {
 
 #[test]
 fn the_fan_out_study_speaks_kafka_at_every_end() {
-    let _machine = machine();
     let bench = Bench::new();
     let short = ["phases.warm_up=200 ms", "phases.measure=1 s", "load.max_lag=20000"];
     let set: Vec<&str> = short.iter().flat_map(|set| ["--set", set]).collect();

@@ -4,11 +4,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::machine;
-
 #[test]
 fn every_damage_and_every_pause_is_found_with_its_exact_count() {
-    let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_parshall"))
         .args(["lab", "check", "--format", "json"])

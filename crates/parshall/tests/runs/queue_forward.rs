@@ -5,8 +5,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::machine;
-
 /// Runs the case of a concurrency of 8 for a moment, with `set` besides, and gives it as the results tell of it.
 fn run(set: &[&str]) -> Value {
     let mut results = results(&["--only", "concurrency=8"], set);
@@ -15,7 +13,6 @@ fn run(set: &[&str]) -> Value {
 
 /// Runs what `arguments` choose for a moment, with `set` besides.
 fn results(arguments: &[&str], set: &[&str]) -> Value {
-    let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
     command

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::machine;
 use super::run::{Bench, intact_cases};
 use crate::serving::Serving;
 
@@ -60,7 +59,6 @@ fn said(case: &Value) -> &str {
 
 #[test]
 fn whichever_instance_ends_the_run_goes_on_and_nothing_is_lost() {
-    let _machine = machine();
     let bench = Bench::new();
     bench.file("restarts.yaml", RESTARTS);
     let finished = bench.run(&["./restarts.yaml"]);
@@ -103,7 +101,6 @@ fn whichever_instance_ends_the_run_goes_on_and_nothing_is_lost() {
 /// A cluster that was there before and has records of others, and of earlier trials.
 #[test]
 fn on_a_cluster_that_is_not_the_runs_own_what_lay_there_is_passed_over_once() {
-    let _machine = machine();
     let serving = Serving::start(&["--hub", "in:4", "--hub", "out:4", "--kafka", "127.0.0.1:0"]);
     let bootstrap =
         serving.announced("bootstrap.servers=").trim_start_matches("bootstrap.servers=").to_owned();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{NAMING_PHASES, machine, results_folder, results_in};
+use crate::running::{NAMING_PHASES, results_folder, results_in};
 
 /// `parshall run` in a directory of its own.
 pub(super) struct Bench {
@@ -75,7 +75,6 @@ pub(super) fn intact_cases(results: &Value) -> Vec<(&str, &Value)> {
 
 #[test]
 fn a_quick_run_leaves_whole_and_valid_results_of_intact_events() {
-    let _machine = machine();
     let bench = Bench::new();
     let finished = bench.run(&[
         "fan-out",
@@ -132,7 +131,6 @@ fn a_quick_run_leaves_whole_and_valid_results_of_intact_events() {
 
 #[test]
 fn a_topology_without_a_pipeline_measures_the_load_and_starts_no_relay() {
-    let _machine = machine();
     for (entity, noun) in [("{hub: events, partitions: 4}", "events"), ("{queue: orders}", "messages")] {
         let bench = Bench::new();
         let scenario = format!(
@@ -165,7 +163,6 @@ published:
 
 #[test]
 fn a_million_events_have_a_cost_in_resources_and_with_prices_in_money() {
-    let _machine = machine();
     let bench = Bench::new();
     bench.file("mine.yaml", &tiny("target: embedded\n", "100 B", "[closed]"));
     bench.file("prices.yaml", "{currency: EUR, core_hour: 3600, gib_hour: 3600, throughput_unit_hour: 0.03}");
@@ -202,7 +199,6 @@ fn a_million_events_have_a_cost_in_resources_and_with_prices_in_money() {
 
 #[test]
 fn each_role_reaches_a_topic_in_its_own_way_and_every_message_is_accounted_for() {
-    let _machine = machine();
     let bench = Bench::new();
     let scenario = "scenario: topics
 topology:
@@ -239,7 +235,6 @@ phases: {warm_up: 200 ms, measure: 1 s, drain: 20 s}
 
 #[test]
 fn a_relay_to_several_destinations_is_verified_at_each_of_them() {
-    let _machine = machine();
     let hubs = "{hub: events, partitions: 2}, out: {hub: out, partitions: 2}, audit: {queue: audit}";
     let queues = "{queue: orders}, out: {queue: out}, audit: {queue: audit}";
     // Sends to one of them take long, and one in thirty sends fails: what is sent again goes where it was not accepted.
@@ -293,7 +288,6 @@ phases: {{warm_up: 200 ms, measure: 2 s, drain: 20 s}}
 
 #[test]
 fn a_command_can_be_the_service_that_is_measured() {
-    let _machine = machine();
     let bench = Bench::new();
     let program = env!("CARGO_BIN_EXE_parshall");
     let scenario = format!(
@@ -339,7 +333,6 @@ phases: {{warm_up: 200 ms, measure: 1 s, drain: 20 s}}
 
 #[test]
 fn an_interrupted_run_leaves_valid_partial_results_and_nothing_that_runs() {
-    let _machine = machine();
     let bench = Bench::new();
     let LongRun { mut child, mut stderr, mut said, children, groups } = LongRun::start(&bench);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -362,7 +355,6 @@ fn an_interrupted_run_leaves_valid_partial_results_and_nothing_that_runs() {
 
 #[test]
 fn roles_do_not_outlive_a_run_that_is_killed() {
-    let _machine = machine();
     let bench = Bench::new();
     let mut run = LongRun::start(&bench);
     run.child.kill().unwrap();
@@ -382,7 +374,6 @@ fn roles_do_not_outlive_a_run_that_is_killed() {
 
 #[test]
 fn every_mode_of_load_carries_the_smallest_payload_intact() {
-    let _machine = machine();
     let bench = Bench::new();
     bench.file("mine.yaml", &tiny("target: embedded\n", "12 B", "[open, closed, backlog]"));
     let finished = bench.run(&["mine.yaml"]);
@@ -401,7 +392,6 @@ fn every_mode_of_load_carries_the_smallest_payload_intact() {
 
 #[test]
 fn a_durable_service_is_measured_and_leaves_no_data_behind() {
-    let _machine = machine();
     let bench = Bench::new();
     bench.file(
         "mine.yaml",
@@ -423,7 +413,6 @@ fn a_durable_service_is_measured_and_leaves_no_data_behind() {
 
 #[test]
 fn a_file_is_replayed_as_it_is() {
-    let _machine = machine();
     let bench = Bench::new();
     let lines: Vec<String> = (0..100)
         .map(|order| format!("{{\"order\":{order},\"note\":\"{}\"}}", "x".repeat(order * 7)))
@@ -438,7 +427,6 @@ fn a_file_is_replayed_as_it_is() {
 
 #[test]
 fn a_service_that_runs_already_is_measured_over_tls() {
-    let _machine = machine();
     let bench = Bench::new();
     let served = Served::start(bench.folder.path());
     let target = format!(
@@ -461,7 +449,6 @@ fn a_service_that_runs_already_is_measured_over_tls() {
 
 #[test]
 fn a_service_that_runs_already_is_measured_with_tokens_that_end_meanwhile() {
-    let _machine = machine();
     let bench = Bench::new();
     let served = Served::start_with(bench.folder.path(), &["--dev-identity", "--dev-token-lifetime", "3 s"]);
     let text = tiny("", "100 B", "[open]").replace("measure: 500 ms", "measure: 5 s");
@@ -472,16 +459,16 @@ fn a_service_that_runs_already_is_measured_with_tokens_that_end_meanwhile() {
         .envs(served.variables().filter(|(name, _)| name.starts_with("IDENTITY_")))
         .env("EVENT_HUBS_FULLY_QUALIFIED_NAMESPACE", format!("{address};UseDevelopmentEmulator=true"));
     let finished = finish(command);
-    assert_eq!(finished.status, Some(0), "{}", finished.stderr);
     assert!(finished.stderr.contains("ManagedIdentityCredential"), "{}", finished.stderr);
     let results = bench.results();
     let (_, case) = intact_cases(&results)[0];
-    assert_eq!(case["passed"], true, "{case:#}");
+    // A generator that the machine made late invalidates the run. A token that was refused would fail it.
+    assert_ne!(case["status"], "failed", "{case:#}");
+    assert_eq!(finished.status, Some(i32::from(case["passed"] != true)), "{}", finished.stderr);
 }
 
 #[test]
 fn a_namespace_has_its_own_partitions_and_its_owner_learns_what_a_run_does_to_it() {
-    let _machine = machine();
     let bench = Bench::new();
     let served = Served::start(bench.folder.path());
     let connection_string = served.connection_string("Connection strings");
@@ -523,7 +510,6 @@ sweeps: {fan_out: {relay.fan_out: [2, 8]}}
 
 #[test]
 fn a_target_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
-    let _machine = machine();
     let bench = Bench::new();
     let served = Served::start(bench.folder.path());
     bench.file("mine.yaml", &tiny("target: embedded\n", "16 B", "[closed]"));

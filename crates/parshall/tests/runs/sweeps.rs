@@ -5,11 +5,10 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::{machine, results_folder, results_in};
+use crate::running::{results_folder, results_in};
 
 /// What `parshall` does with these arguments in a directory that has a small scenario in it, and the directory.
 fn parshall(arguments: &[&str]) -> (Output, tempfile::TempDir) {
-    let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("small.yaml"), SMALL).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_parshall"))

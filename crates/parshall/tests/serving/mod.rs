@@ -1,5 +1,6 @@
 //! A `parshall serve` process for tests: started on free ports, waited for by what it prints, ended by a signal.
 
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 #![allow(dead_code, reason = "each test binary uses its part of the rig")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,5 +1,7 @@
 //! The signals that ask a process of these tests to stop.
 
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
+
 use rustix::process::Signal;
 
 /// SIGHUP is one of them, unless the tests themselves were started with it ignored, as by `nohup`: their children inherit that, and

@@ -182,6 +182,7 @@ fn a_credit_that_outlasts_ten_holds_bounds_the_time_and_is_stated() {
 }
 
 #[tokio::test]
+#[ignore = "long tier: a machine that is busy fails rates before the quota does"]
 async fn the_burst_credit_of_a_quota_is_not_capacity_though_it_outlasts_the_hold() {
     const QUOTA: f64 = 8_000.0;
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -195,14 +196,15 @@ async fn the_burst_credit_of_a_quota_is_not_capacity_though_it_outlasts_the_hold
     let outcome = search(&set, faults, folder.path(), &Unobserved, cancellation).await;
     let capacity = outcome.results.cases[0].capacity.as_ref().expect("a search");
     let probes = &capacity.probes;
-    for probe in probes.iter().skip_while(|probe| probe.throttled.is_none_or(|sends| sends == 0)).skip(1) {
+    let first = probes.iter().position(|probe| probe.throttled > Some(0)).expect("14,400/s is throttled");
+    for probe in &probes[first + 1..] {
         assert!(probe.lead.is_some(), "{probe:?}");
         if probe.rate_per_s > QUOTA * 1.1 {
             assert_ne!(probe.outcome, Some(Outcome::Passed), "{probe:?}");
         }
         assert_eq!(probe.above_quota_percent.is_some(), probe.outcome == Some(Outcome::Passed), "{probe:?}");
     }
-    // A machine that is busy with something else may fail any rate, even before the quota does. The credit passes none.
+    // A machine that is busy with something else may fail any rate. The credit passes none.
     assert!(capacity.highest_passed_per_s.is_none_or(|held| held <= QUOTA * 1.1), "{capacity:?}");
 }
 

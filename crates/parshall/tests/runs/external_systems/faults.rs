@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::results_folder;
+use crate::running::results_folder;
 
 use super::rig::{Bench, lives, until};
 

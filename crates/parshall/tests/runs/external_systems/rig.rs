@@ -3,12 +3,12 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::MutexGuard;
+
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{machine, results_in};
+use crate::running::results_in;
 
 /// A pipeline that is told everything by the variables of a command.
 pub(crate) const PIPELINE: &str = "\
@@ -51,7 +51,6 @@ const PHASES: &str = "phases: {warm_up: 100 ms, measure: 700 ms, drain: 30 s}\n"
 /// A directory with scripts, pipelines and a scenario; one run on this machine at a time.
 pub(crate) struct Bench {
     pub(crate) folder: tempfile::TempDir,
-    _machine: MutexGuard<'static, ()>,
 }
 
 /// What a run came to.
@@ -65,7 +64,7 @@ pub(crate) struct Finished {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        let bench = Self { _machine: machine(), folder: tempfile::tempdir().unwrap() };
+        let bench = Self { folder: tempfile::tempdir().unwrap() };
         bench.file("pipeline.yaml", PIPELINE);
         bench
     }

@@ -2,7 +2,7 @@
 
 use rustix::process::{Signal, kill_process};
 
-use super::rig::Run;
+use crate::running::Run;
 use crate::stop_signals::stop_signals;
 
 const SCENARIO: &str = "\

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Finished, Run, pause};
+use crate::running::{Finished, Run, pause};
 
 /// More than the log holds once each event has its header in it: what the load sends first is gone before the relay starts.
 const BACKLOG: &str = "\

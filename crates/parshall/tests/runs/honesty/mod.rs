@@ -7,6 +7,3 @@ mod deaths;
 mod missed;
 mod overload;
 mod ownership;
-pub(crate) mod rig;
-mod stalls;
-mod throttling;

@@ -1,6 +1,6 @@
 //! A generator that is asked for more than it can do says so, and its run counts for nothing.
 
-use super::rig::Run;
+use crate::running::Run;
 
 /// Far more than one worker can encode, whatever the machine.
 const SCENARIO: &str = "\

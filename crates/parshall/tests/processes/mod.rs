@@ -21,9 +21,5 @@ mod serve_data;
 mod serve_queues;
 mod serve_standard_input;
 mod serve_time;
-#[path = "../serving/mod.rs"]
-mod serving;
-#[path = "../stop_signals/mod.rs"]
-mod stop_signals;
 mod transforms;
 mod vanishing;

@@ -1,8 +1,11 @@
-//! `parshall run` with a hand on its roles.
+//! `parshall run` with a hand on its roles, and the results that runs leave.
+
+#![allow(dead_code, reason = "each binary uses a part of it")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::MutexGuard;
+
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,15 +13,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{NAMING_PHASES, machine, results_folder, results_in};
+/// The variable for a log that names each phase of a run as it begins.
+pub(crate) const NAMING_PHASES: [(&str, &str); 1] = [("PARSHALL_LOG", "info,parshall::progress=debug")];
 
-/// A run in a directory of its own, alone on the machine as far as these tests go.
+/// A run in a directory of its own.
 pub(crate) struct Run {
     folder: tempfile::TempDir,
     child: Child,
     stderr: BufReader<ChildStderr>,
     said: String,
-    _machine: MutexGuard<'static, ()>,
 }
 
 /// What it came to.
@@ -48,7 +51,6 @@ const LONGEST_RUN: Duration = Duration::from_secs(180);
 
 impl Run {
     pub(crate) fn start(scenario: &str) -> Self {
-        let machine = machine();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("mine.yaml"), scenario).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
@@ -60,13 +62,7 @@ impl Run {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Self {
-            stderr: BufReader::new(child.stderr.take().unwrap()),
-            folder,
-            child,
-            said: String::new(),
-            _machine: machine,
-        }
+        Self { stderr: BufReader::new(child.stderr.take().unwrap()), folder, child, said: String::new() }
     }
 
     /// Waits until the run says that it has come to a phase.
@@ -178,4 +174,31 @@ fn stat(id: u32) -> Option<(char, u32)> {
     // The name before them may hold anything, but ends with the last parenthesis.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// The results of the latest run in this folder, all runs in it being of one scenario.
+pub(crate) fn results_folder(folder: &Path) -> PathBuf {
+    let results = folder.join("results");
+    let entries =
+        std::fs::read_dir(&results).unwrap_or_else(|error| panic!("{}: {error}", results.display()));
+    let scenarios: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let [scenario] = scenarios.as_slice() else { panic!("{scenarios:?}") };
+    scenario.join("latest")
+}
+
+/// The `results.json` of the latest run in this folder, which is in order by its schema.
+pub(crate) fn results_in(folder: &Path) -> Value {
+    let path = results_folder(folder).join("results.json");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let results = serde_json::from_str(&text).unwrap();
+    assert_valid(&results);
+    results
+}
+
+fn assert_valid(results: &Value) {
+    let schema = include_str!("../../../../schema/results.schema.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let mistakes = validator.iter_errors(results);
+    let mistakes: Vec<String> = mistakes.map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(mistakes.is_empty(), "{mistakes:#?}");
 }

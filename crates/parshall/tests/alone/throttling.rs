@@ -1,7 +1,8 @@
 //! A service that refuses sends because its quota is used up, or because a log is full: the case does not pass, and the
 //! report names the bound and advises to raise nothing.
 
-use super::rig::{Finished, Run};
+use crate::machine;
+use crate::running::{Finished, Run};
 
 /// Load and relay together are allowed 1,000 events per second, after a first thousand.
 const QUOTA: &str = "\
@@ -47,6 +48,7 @@ fn assert_throttled(finished: &Finished) {
 
 #[test]
 fn a_quota_below_the_load_fails_the_case_and_is_what_the_report_names() {
+    let _machine = machine();
     let finished = Run::start(QUOTA).finish();
     assert_throttled(&finished);
     assert!(throttled(&finished, "load") > 0, "{:#}", finished.case());
@@ -66,6 +68,7 @@ fn a_quota_below_the_load_fails_the_case_and_is_what_the_report_names() {
 
 #[test]
 fn a_sink_that_takes_no_more_fails_the_case_though_the_load_was_refused_nothing() {
+    let _machine = machine();
     let finished = Run::start(FULL_DESTINATION).finish();
     assert_throttled(&finished);
     assert_eq!(throttled(&finished, "load"), 0, "{:#}", finished.case());
@@ -81,7 +84,9 @@ fn a_sink_that_takes_no_more_fails_the_case_though_the_load_was_refused_nothing(
 /// Load and relay together are allowed 1,000 events per second, so that 500 events per second pass through both, after a
 /// first thousand, which carries 570/s for seven seconds: longer than any probe is asked to last.
 #[test]
+#[ignore = "long tier: a generator that is late finds no capacity"]
 fn the_burst_credit_of_a_quota_is_not_capacity() {
+    let _machine = machine();
     const CAPACITY: f64 = 500.0;
     let scenario = "\
 scenario: credit
@@ -94,15 +99,7 @@ load:
 relay: {fan_out: 2, batch: {events: 8, wait: 1 ms}}
 phases: {warm_up: 200 ms, drain: 1 s}
 ";
-    // On a machine that does much else the generator is late, and the search says nothing of the quota but that.
-    let is_of_the_service = |finished: &Finished| {
-        let capacity = &finished.case()["capacity"];
-        let is_limited = capacity["conclusion"] == "limited-by-generator";
-        assert!(!is_limited || capacity["lowest_not_offered_per_s"].is_number(), "{capacity:#}");
-        !is_limited
-    };
-    let mut runs = std::iter::repeat_with(|| Run::start(scenario).finish()).take(4);
-    let finished = runs.find(is_of_the_service).expect("the machine has time for the generator");
+    let finished = Run::start(scenario).finish();
     let capacity = &finished.case()["capacity"];
     let rate = |name: &str| capacity[name].as_f64().unwrap_or_else(|| panic!("{capacity:#}"));
     let (held, failed) = (rate("highest_passed_per_s"), rate("lowest_failed_per_s"));

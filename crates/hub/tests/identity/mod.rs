@@ -13,8 +13,6 @@ mod blobs;
 mod development;
 mod issuer;
 mod kafka;
-#[path = "../kafka_peer/mod.rs"]
-mod kafka_peer;
 mod keys;
 mod messaging;
 mod request;

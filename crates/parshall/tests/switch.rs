@@ -4,6 +4,8 @@
 //! The port stays the same, and nobody else gets it in the meantime: a socket that is bound to it, and does not listen, is
 //! always there.
 
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
+
 use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::{TcpSocket, TcpStream};

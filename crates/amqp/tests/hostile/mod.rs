@@ -1,21 +1,15 @@
 //! Streams that no client would send, by the thousand, each from a seed that its failure names.
 
-#[path = "../vectors/list/mod.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod list;
 mod streams;
 
 use std::time::Instant;
 
+use crate::list::{Meaning, assemble, read_performative, vectors, write};
 use amqp::performative::{
     Attach, Begin, Detach, Flow, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
 };
-use counting_allocator::{CountingAllocator, measure};
-use list::{Meaning, assemble, read_performative, vectors, write};
+use counting_allocator::measure;
 use streams::{MAX_FRAME_SIZE, MAX_MESSAGE_SIZE, decode, sections, serve};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn random_streams_do_no_harm() {

@@ -13,7 +13,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
-use super::rig::{Finished, Pause, Run, pause};
+use crate::machine;
+use crate::running::{Finished, Pause, Run, pause};
 
 const RATE: f64 = 1_000.0;
 const PAUSE: Duration = Duration::from_millis(2_100);
@@ -73,6 +74,7 @@ fn assert_closed_form(latencies: &Histogram<u64>, pause: Pause) {
 
 #[test]
 fn a_pipeline_that_stands_still_for_two_seconds_shows_all_of_it() {
+    let _machine = machine();
     let mut run = Run::start(&scenario("5 s"));
     run.until(": measuring");
     std::thread::sleep(Duration::from_secs(1));
@@ -94,6 +96,7 @@ fn a_pipeline_that_stands_still_for_two_seconds_shows_all_of_it() {
 
 #[test]
 fn a_stall_that_outlasts_the_measured_phase_is_in_the_figures_of_the_phase() {
+    let _machine = machine();
     let mut run = Run::start(&scenario("1500 ms"));
     run.until(": measuring");
     std::thread::sleep(Duration::from_millis(300));
@@ -108,6 +111,7 @@ fn a_stall_that_outlasts_the_measured_phase_is_in_the_figures_of_the_phase() {
 
 #[test]
 fn a_generator_that_stands_still_in_the_warm_up_alone_leaves_the_phase_valid() {
+    let _machine = machine();
     let scenario = scenario("2 s").replace("warm_up: 500 ms", "warm_up: 2 s");
     let mut run = Run::start(&scenario);
     run.until(": warming up");
@@ -122,6 +126,7 @@ fn a_generator_that_stands_still_in_the_warm_up_alone_leaves_the_phase_valid() {
 
 #[test]
 fn a_service_that_stands_still_leaves_the_run_valid_and_is_named() {
+    let _machine = machine();
     let mut run = Run::start(&scenario("3 s"));
     run.until(": measuring");
     std::thread::sleep(Duration::from_millis(500));
@@ -144,6 +149,7 @@ fn a_service_that_stands_still_leaves_the_run_valid_and_is_named() {
 
 #[test]
 fn a_service_that_stands_still_at_the_end_of_the_phase_hides_none_of_its_events() {
+    let _machine = machine();
     let mut run = Run::start(&scenario("1500 ms"));
     run.until(": measuring");
     std::thread::sleep(Duration::from_millis(1_000));
@@ -157,6 +163,7 @@ fn a_service_that_stands_still_at_the_end_of_the_phase_hides_none_of_its_events(
 
 #[test]
 fn a_generator_that_stands_still_makes_latencies_longer_and_the_run_invalid() {
+    let _machine = machine();
     let mut run = Run::start(&scenario("5 s"));
     run.until(": measuring");
     std::thread::sleep(Duration::from_secs(1));

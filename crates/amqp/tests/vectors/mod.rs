@@ -1,16 +1,11 @@
 //! One vector per performative, SASL frame, section, outcome and type, put through three loops: it means what it
 //! should and comes back from our own encoding; cut anywhere it is an error; with any byte falsified it does no harm.
 
-mod list;
-
+use crate::list::{Meaning, read, vectors, write};
 use amqp::codec::{MAX_BODILESS_ELEMENTS, MAX_DEPTH, MAX_ELEMENTS, Reader};
 use amqp::message::MessageView;
 use amqp::{DecodeError, Value};
-use counting_allocator::{CountingAllocator, measure};
-use list::{Meaning, read, vectors, write};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
+use counting_allocator::measure;
 
 #[test]
 fn every_vector_means_what_it_should_and_comes_back_from_our_encoding() {
@@ -130,7 +125,7 @@ fn arrays_of_arrays_of_nothing_are_bounded() {
 fn an_array_of_described_values_has_its_descriptor_once() {
     let item = |number| Value::Described(Box::new((Value::Symbol("m".into()), Value::Uint(number))));
     let bytes = encoded(&Value::Array(vec![item(1), item(2)]));
-    assert_eq!(bytes, list::assemble("f0 << 00 00 00 02 00 a3 < 'm' > 70 00 00 00 01 00 00 00 02 >>"));
+    assert_eq!(bytes, crate::list::assemble("f0 << 00 00 00 02 00 a3 < 'm' > 70 00 00 00 01 00 00 00 02 >>"));
 }
 
 #[test]

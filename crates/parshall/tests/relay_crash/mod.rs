@@ -9,11 +9,8 @@ mod blobs;
 mod groups;
 mod queues;
 mod rig;
-#[path = "../serving/mod.rs"]
-mod serving;
 mod sharing;
 mod strategies;
-mod switch;
 mod topics;
 mod transactions;
 

@@ -369,7 +369,7 @@ fn the_service_profile_is_set_and_swept_like_any_parameter() {
         assert_eq!(profile["service_time"], json!({"send": {"median": "1 ms", "p99": "9 ms"}}));
     }
     let options = set(&["embedded.profile.round_trip='2 ms'"]);
-    assert!(crate::cases("scenario: s\n", &options).is_ok());
+    assert!(crate::scenario::cases("scenario: s\n", &options).is_ok());
 }
 
 #[test]

@@ -1,0 +1,5 @@
+//! The driver over real sockets, against itself and against another implementation.
+
+mod interop;
+mod stalled_peers;
+mod web_socket;

@@ -1,0 +1,24 @@
+//! The embedded service as clients see it, over real sockets and in its data directory.
+
+mod administered_directory;
+mod allocations;
+mod blob;
+mod data_directory;
+mod explorer;
+mod front;
+mod identity;
+mod kafka;
+mod kafka_admin;
+mod kafka_coordinator;
+mod kafka_fetch_sessions;
+mod kafka_offsets;
+mod kafka_peer;
+mod kafka_transactions;
+mod rest;
+mod service_bus;
+
+use counting_allocator::CountingAllocator;
+
+/// Counts per thread, so that tests of allocations run beside all others.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;

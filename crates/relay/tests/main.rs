@@ -1,0 +1,11 @@
+//! The relay between real queues, and its allocations.
+
+mod allocations;
+mod queue_allocations;
+mod queue_forward;
+
+use counting_allocator::CountingAllocator;
+
+/// Counts per thread, so that tests of allocations run beside all others.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
