@@ -56,7 +56,11 @@ class ProcessorTest {
 
     /** A processor that notes what it processes, and checkpoints each batch. */
     private EventProcessorClient processor(String hub, Checkpoints checkpoints, String name) {
-        return builder(hub, checkpoints)
+        return processor(builder(hub, checkpoints), name);
+    }
+
+    private EventProcessorClient processor(EventProcessorClientBuilder builder, String name) {
+        return builder
             .processEventBatch(batch -> {
                 for (EventData event : batch.getEvents()) {
                     processedBy.computeIfAbsent(name, unused -> ConcurrentHashMap.newKeySet())
@@ -100,7 +104,12 @@ class ProcessorTest {
         String hub = shared.unusedHub();
         Checkpoints checkpoints = checkpointsOf(hub);
         sendToAll(hub, "a", "b");
-        EventProcessorClient first = processor(hub, checkpoints, "first");
+        // A stop does not wait for a cycle of load balancing, which may claim again what the stop has just given back. Cycles are
+        // far apart here, so that none is in progress.
+        EventProcessorClientBuilder builder = builder(hub, checkpoints)
+            .loadBalancingUpdateInterval(Duration.ofSeconds(30))
+            .partitionOwnershipExpirationInterval(Duration.ofSeconds(90));
+        EventProcessorClient first = processor(builder, "first");
         first.start();
         assertEquals(ofAll("a", "b"), next(8));
         Waiting.until("a checkpoint after each last event", Events.DEADLINE, checkpoints::done,
