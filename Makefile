@@ -8,34 +8,113 @@ JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
 SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
 SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 # In the order in which they run.
-CLIENT_SUITES = test-java test-python test-sdk-administration test-javascript test-azurite test-prometheus test-otel test-explorer
+CLIENT_SUITES = test-java test-python test-javascript test-azurite test-prometheus test-otel test-explorer
 # Of the packages that carry the program; the one for Rust is of the workspace, and tested with it.
 PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
-FUZZ_TARGETS = decoder sections connection conversation kafka_request kafka_response kafka_record_batch log_recovery rest_request rest_response sidecar sql_filter structured_message bearer_token
+
+# In the order in which they run: first those that need a quiet machine.
+LONG_SUITES = test-ignored test-histories test-benchmarks test-miri test-valgrind test-fuzz test-java-older test-otel-collector test-go test-sdk-suites
+# What `make test` and `make test-long` may take from scratch on two idle cores.
+TEST_MINUTES = 25
+TEST_LONG_MINUTES = 60
+TEST_THREADS := $(shell echo $$(($$(nproc) * 2)))
+
+# LINT=1: clippy compiles the crates of the workspace, so that one build serves lint and tests, and warnings are errors. The
+# command line of `cargo test` stays as it is, hence the environment.
+ifdef LINT
+export RUSTC_WORKSPACE_WRAPPER = clippy-driver
+export RUSTFLAGS = -D warnings
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-clients $(CLIENT_SUITES) test-packages $(PACKAGE_SUITES) packages test-go test-sdk-suites bench bench-kafka bench-mirror bench-send lint dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
+.PHONY: help run program test test-rust test-alone test-long $(LONG_SUITES) test-clients $(CLIENT_SUITES) test-packages $(PACKAGE_SUITES) packages test-sdk-administration bench bench-kafka bench-mirror bench-send lint format dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
 
 run: ## the fan-out study on the embedded service: about two minutes, a table and a report
-	$(CARGO) build --release --locked -p parshall
+	$(BUILD_PROGRAM)
 	target/release/parshall run fan-out --quick
 
-# What is compiled uses all cores; then the suites of the clients, which mostly wait, run beside the rest. All run to their end,
-# and what failed is said last.
-test: ## all tests, the official-client suites included
-	$(CARGO) test --workspace --locked --no-run
-	$(CARGO) bench --workspace --locked --profile dev --no-run
-	$(MAKE) --jobs=2 --keep-going --no-print-directory test-rust $(CLIENT_SUITES) $(PACKAGE_SUITES) || { compat/failures; exit 1; }
+BUILD_PROGRAM = $(CARGO) build --release --locked -p parshall $(PROGRAM_OPTIONS)
+
+program: ## the program alone, in target/release
+	compat/step program $(BUILD_PROGRAM)
+
+# First everything is compiled, with all cores. Then the suites of the clients, which mostly wait, run beside the Rust tests. Last
+# come the tests that need the machine for themselves. Everything runs to its end; the times and the failures come at the end.
+test: ## all that a change can break, with the newest client of each language (25 minutes from scratch on 2 cores)
+	@compat/times begin
+	compat/step build $(BUILD_TESTS) || { compat/failures; exit 1; }
+	status=0; \
+	$(MAKE) --jobs=2 --keep-going --no-print-directory test-rust $(CLIENT_SUITES) $(PACKAGE_SUITES) || status=1; \
+	$(MAKE) --no-print-directory test-alone || status=1; \
+	compat/times $(TEST_MINUTES); \
+	[ $$status -eq 0 ] || { compat/failures; exit 1; }
+
+# Benchmarks are compiled so that they stay whole; they run in `make test-long`.
+BUILD_TESTS = $(CARGO) test --workspace --locked --all-targets --no-run --timings
+
+RUN_TESTS = $(CARGO) test --workspace --locked --no-fail-fast
 
 # Twice as many tests at a time as there are cores: many wait for a good part of their time. Doc tests would look in vain for
 # the job server that MAKEFLAGS names.
+test-rust: export MAKEFLAGS =
+test-rust: export RUST_TEST_THREADS ?= $(TEST_THREADS)
 test-rust:
-	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))} compat/step rust $(CARGO) test --workspace --locked --no-fail-fast
+	status=0; \
+	SIMULATOR_HISTORIES=300 compat/step rust $(RUN_TESTS) --lib --bins --test integration || status=1; \
+	compat/step runs $(RUN_TESTS) --test runs || status=1; \
+	compat/step doc $(RUN_TESTS) --doc || status=1; \
+	exit $$status
+
+test-alone:
+	MAKEFLAGS= compat/step alone $(RUN_TESTS) --test alone
+
+# What a change hardly ever breaks alone. It runs before an issue is closed and before a release.
+test-long: ## the rest: older clients, the SDKs' own suites, long faults, fuzzing, Miri, benchmarks (an hour; needs go, nightly)
+	@compat/times begin
+	compat/step build $(BUILD_TESTS) || { compat/failures; exit 1; }
+	status=0; \
+	$(MAKE) --keep-going --no-print-directory $(LONG_SUITES) || status=1; \
+	compat/times $(TEST_LONG_MINUTES); \
+	[ $$status -eq 0 ] || { compat/failures; exit 1; }
+
+# Ignored tests need a quiet machine, so nothing runs beside them.
+test-ignored:
+	MAKEFLAGS= compat/step ignored $(RUN_TESTS) --lib --bins --tests -- --ignored --test-threads=1
+
+test-histories:
+	MAKEFLAGS= compat/step histories $(RUN_TESTS) --test integration histories::
+
+test-benchmarks:
 	MAKEFLAGS= PARSHALL_BENCH_QUICK=1 compat/step benchmarks $(CARGO) bench --workspace --locked --profile dev --no-fail-fast
+
+test-miri:
+	MAKEFLAGS= compat/step miri compat/miri
+
+test-valgrind:
+	MAKEFLAGS= compat/step valgrind compat/valgrind
+
+test-fuzz:
+	MAKEFLAGS= compat/step fuzz $(MAKE) --no-print-directory fuzz FUZZ_SECONDS=15
+
+test-java-older:
+	MAKEFLAGS= compat/step java-older compat/java/run older
+
+test-otel-collector:
+	MAKEFLAGS= compat/step otel-collector compat/otel/run --collector
+
+test-sdk-administration:
+	MAKEFLAGS= compat/step sdk-administration compat/sdk-administration/run
+
+test-go: ## the suite of the official Go client, part of `test-long` (needs go)
+	MAKEFLAGS= compat/step go compat/go/run
+
+test-sdk-suites: ## the official SDKs' own test suites, part of `test-long` (half an hour, needs go)
+	MAKEFLAGS= compat/step sdk-suites-go compat/sdk-suites/go/run
+	MAKEFLAGS= compat/step sdk-suites-python compat/sdk-suites/python/run
 
 $(CLIENT_SUITES): test-%:
 	MAKEFLAGS= compat/step $* compat/$*/run
@@ -46,13 +125,6 @@ $(PACKAGE_SUITES): test-package-%:
 	MAKEFLAGS= compat/step package-$* packages/$*/run
 
 test-packages: $(PACKAGE_SUITES) ## the packages for test suites of users, part of `test`
-
-test-go: ## the suite of the official Go client, not part of `test` (needs go)
-	compat/go/run
-
-test-sdk-suites: ## the official SDKs' own test suites, of which `test` has only a part (half an hour, needs go)
-	compat/sdk-suites/go/run
-	compat/sdk-suites/python/run
 
 bench: ## all benchmarks, each with a reference and the ratio to it
 	$(CARGO) bench --workspace --locked
@@ -71,9 +143,11 @@ bench-send: ## `send` against `kcat -P`, and our producer against librdkafka, Ja
 	$(CARGO) build --release --locked -p parshall -p kafka-load
 	peers/send/bench.py --parshall target/release/parshall --out target/bench-send
 
-lint: ## rustfmt and clippy; warnings are errors
-	$(CARGO) fmt --all --check
+lint: format ## rustfmt and clippy; warnings are errors
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+format: ## rustfmt, as a check
+	$(CARGO) fmt --all --check
 
 dist: ## the archive that is shipped, its checksum and the image's files, in target/dist
 	.ci/dist
@@ -81,10 +155,8 @@ dist: ## the archive that is shipped, its checksum and the image's files, in tar
 packages: ## packages for test suites of users, in target/packages: with the program of `make dist` if that was built
 	packages/build
 
-fuzz: ## every fuzz target for FUZZ_SECONDS each (needs nightly and cargo-fuzz)
-	for target in $(FUZZ_TARGETS); do \
-		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
-	done
+fuzz: ## every fuzz target for FUZZ_SECONDS each (needs nightly; installs cargo-fuzz)
+	compat/fuzz $(FUZZ_SECONDS)
 
 peers: peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send ## the studies' forwarders and clients on the official SDKs, to compare with
 
