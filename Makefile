@@ -14,7 +14,7 @@ PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 
 # In the order in which they run: first those that need a quiet machine.
-LONG_SUITES = test-ignored test-histories test-benchmarks test-miri test-valgrind test-fuzz test-java-older test-otel-collector test-go test-sdk-suites
+LONG_SUITES = test-ignored test-histories test-benchmarks test-miri test-valgrind test-fuzz test-java-older test-otel-collector test-go test-sdk-suites program
 # What `make test` and `make test-long` may take from scratch on two idle cores.
 TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
@@ -28,7 +28,7 @@ export RUSTFLAGS = -D warnings
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run program test test-rust test-alone test-long $(LONG_SUITES) test-clients $(CLIENT_SUITES) test-packages $(PACKAGE_SUITES) packages test-sdk-administration bench bench-kafka bench-mirror bench-send lint format dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
+.PHONY: help run test test-rust test-alone test-long $(LONG_SUITES) test-clients $(CLIENT_SUITES) test-packages $(PACKAGE_SUITES) packages test-sdk-administration bench bench-kafka bench-mirror bench-send lint format dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
