@@ -98,7 +98,7 @@ test-valgrind:
 	MAKEFLAGS= compat/step valgrind compat/valgrind
 
 test-fuzz:
-	MAKEFLAGS= compat/step fuzz $(MAKE) --no-print-directory fuzz FUZZ_SECONDS=15
+	MAKEFLAGS= compat/step fuzz compat/fuzz 15
 
 test-java-older:
 	MAKEFLAGS= compat/step java-older compat/java/run older
