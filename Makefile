@@ -20,9 +20,9 @@ TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
 TEST_THREADS := $(shell echo $$(($$(nproc) * 2)))
 
-# LINT=1: clippy compiles the crates of the workspace, so that one build serves lint and tests, and warnings are errors. The
+# LINT_BUILD=1: clippy compiles the crates of the workspace, so that one build serves lint and tests, and warnings are errors. The
 # command line of `cargo test` stays as it is, hence the environment.
-ifdef LINT
+ifdef LINT_BUILD
 export RUSTC_WORKSPACE_WRAPPER = clippy-driver
 export RUSTFLAGS = -D warnings
 endif
