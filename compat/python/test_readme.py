@@ -1,4 +1,4 @@
-"""The tasks of README.md as they stand there: its files are written, its commands run, its client runs."""
+"""The tasks of README.md, and what it refers to for them, as they stand there: files are written, commands and clients run."""
 
 import os
 import re
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
-def blocks(heading: str) -> dict[str, list[str]]:
+def blocks(heading: str, document: str = "README.md") -> dict[str, list[str]]:
     """The fenced blocks under a heading, by language."""
-    section = README.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = (ROOT / document).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     found: dict[str, list[str]] = {}
     for language, content in re.findall(r"^```(\w+)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE):
         found.setdefault(language, []).append(content)
@@ -61,11 +61,12 @@ def output(process: subprocess.Popen) -> str:
 def test_a_hub_for_my_ci(shell, tmp_path):
     found = blocks("A hub for my CI")
     write(tmp_path, found["python"][0])
-    with_command, in_background = found["sh"]
+    [with_command] = found["sh"]
     assert output(shell(with_command)) == "hello\n"
+    [in_background] = blocks("In the background", "docs/serving.md")["sh"]
     # What follows in the user's own script: the same client, and the end.
     assert output(shell(in_background + "python3 orders.py\nkill $!\nwait $! || true\n")) == "hello\n"
-    assert not (tmp_path / "hub.env").exists()
+    assert not (tmp_path / "service.env").exists()
 
 
 def test_carry_a_hub_to_another(shell, tmp_path, service):

@@ -1,7 +1,7 @@
 //! The crates use one another as `docs/architecture.md` says, and in one direction.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// The names in code marks of a cell.
 fn names(cell: &str) -> Vec<String> {
@@ -66,4 +66,42 @@ fn what_all_services_share_names_none_of_them() {
             assert!(!text.contains(service), "{} names {service}", file.display());
         }
     }
+}
+
+/// Adds the Rust sources below a folder, build output excluded.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "target" && name != "node_modules") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn unsafe_files_are_listed_by_the_scripts_that_check_memory() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let mut files = Vec::new();
+    for folder in ["crates", "packages", "peers", "simulator", "test-peer"] {
+        sources(&root.join(folder), &mut files);
+    }
+    // The lint is denied for the workspace, so a file that needs unsafe code names it. This one must not.
+    let lint = ["unsafe", "code"].join("_");
+    files.retain(|path| std::fs::read_to_string(path).unwrap().contains(&lint));
+    let unsafe_files: BTreeSet<String> =
+        files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()).collect();
+    let listed = |script: &str| {
+        let text = std::fs::read_to_string(root.join(script)).unwrap();
+        let files = text.lines().skip_while(|line| !line.starts_with("# Files with unsafe code")).skip(1);
+        let files: Vec<String> = files
+            .take_while(|line| line.starts_with("#   "))
+            .map(|line| line.trim_start_matches(['#', ' ']).to_owned())
+            .collect();
+        assert!(!files.is_empty(), "{script} names no file");
+        files
+    };
+    let checked: BTreeSet<String> = ["compat/miri", "compat/valgrind"].into_iter().flat_map(listed).collect();
+    assert_eq!(checked, unsafe_files);
 }
