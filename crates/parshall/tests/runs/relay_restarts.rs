@@ -23,7 +23,7 @@ relay:
   route: same-partition
   batch: {events: 64, wait: 2 ms}
   restart: {after: 600 ms, down: 300 ms}
-phases: {warm_up: 200 ms, measure: 2 s, drain: 30 s}
+phases: {warm_up: 200 ms, measure: 4 s, drain: 30 s}
 trials: 1
 sweeps:
   end:
@@ -80,10 +80,11 @@ fn whichever_instance_ends_the_run_goes_on_and_nothing_is_lost() {
         let findings = case["findings"].as_array().unwrap();
         let is_of = |kind: &str| findings.iter().any(|finding| finding["kind"] == kind);
         assert!(!is_of("counters-disagree") && !is_of("role-failed"), "{name}: {findings:#?}");
-        // It was there before and after, and its CPU time is that of both. A busy machine may need the rest of the run to start it.
-        let latest = trial["intervals"].as_array().unwrap().last().unwrap();
-        let is_back = latest["at_s"].as_f64() > Some(back + 0.5);
-        assert!(!is_back || latest["memory_bytes"]["relay"].as_u64() > Some(0), "{name}: {latest}");
+        // It was there before and after: whoever is back has memory again.
+        let intervals = trial["intervals"].as_array().unwrap();
+        let has_memory = |interval: &Value| interval["memory_bytes"]["relay"].as_u64() > Some(0);
+        let is_after = |interval: &&Value| interval["at_s"].as_f64() > Some(back);
+        assert!(intervals.iter().filter(is_after).any(has_memory), "{name}: {intervals:#?}");
     }
     let delivery = |name: &str, what: &str| cases[name]["delivery"][what].as_u64().unwrap();
     assert_eq!(delivery("end=exactly-once", "duplicated"), 0);
