@@ -68,24 +68,22 @@ fn what_all_services_share_names_none_of_them() {
     }
 }
 
-/// Adds the Rust sources below a folder, build output excluded.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && path.file_name().is_none_or(|name| name != "target" && name != "node_modules") {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn unsafe_files_are_listed_by_the_scripts_that_check_memory() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let mut folders: Vec<PathBuf> =
+        ["crates", "packages", "peers", "simulator", "test-peer"].map(|folder| root.join(folder)).into();
     let mut files = Vec::new();
-    for folder in ["crates", "packages", "peers", "simulator", "test-peer"] {
-        sources(&root.join(folder), &mut files);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_output = ["target", "node_modules"].iter().any(|name| path.ends_with(name));
+            if path.is_dir() && !is_output {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
     }
     // The lint is denied for the workspace, so a file that needs unsafe code names it. This one must not.
     let lint = ["unsafe", "code"].join("_");
