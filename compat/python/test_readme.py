@@ -124,5 +124,5 @@ def test_measure_my_pipeline(shell, tmp_path):
 
 
 def test_every_link_to_a_file_leads_somewhere():
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)", README.read_text()):
-        assert (README.parent / target).exists(), target
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / "README.md").read_text()):
+        assert (ROOT / target).exists(), target

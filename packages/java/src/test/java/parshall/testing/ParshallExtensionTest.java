@@ -14,6 +14,7 @@ import java.util.Set;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.platform.testkit.engine.EngineTestKit;
 
@@ -80,7 +81,12 @@ class ParshallExtensionTest {
         }
 
         @Test
-        void fails() {
+        @Timeout(60)
+        void fails(Service service) {
+            // A thread of its own reads the log, and may be late.
+            while (service.log().isEmpty()) {
+                Thread.onSpinWait();
+            }
             fail("as it is meant to");
         }
     }
