@@ -278,7 +278,12 @@ phases: {{warm_up: 200 ms, measure: 2 s, drain: 20 s}}
             assert!(finished.stdout.lines().any(|line| line.starts_with(name)), "{}", finished.stdout);
         }
         let findings = case["findings"].as_array().map_or(&[][..], Vec::as_slice);
-        assert!(findings.iter().all(|finding| finding["severity"] != "failure"), "{findings:#?}");
+        assert!(
+            findings.iter().all(|finding| finding["severity"] != "failure"),
+            "{relay}: {findings:#?}\n{:#}\n{:#}",
+            case["relay"],
+            case["destinations"]
+        );
         let failed = case["relay"]["batches"]["failed"].as_u64().unwrap();
         assert_eq!(failed > 0, faults.is_empty(), "{:#}", case["relay"]);
         let log = results_folder(bench.folder.path()).join("logs/both.1/sink-2.log");
