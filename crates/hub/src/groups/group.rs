@@ -90,27 +90,33 @@ impl Group {
         self.known_classic().map(ClassicGroup::take_replies).unwrap_or_default()
     }
 
-    /// Whether someone may commit offsets: a member of this generation or epoch, or, where there is no member, anyone who says
-    /// that it is none.
-    pub(super) fn check_commit(&mut self, now: Instant, member: &MemberRef<'_>) -> Result<(), ErrorCode> {
-        match &mut self.agreement {
-            Agreement::Classic(group) => group.check_commit(now, member),
-            Agreement::Consumer(group) => group.check_commit(member),
-        }
-    }
-
-    /// Whether someone may commit offsets with a transaction. Clients of the first versions do not say who they are.
-    pub(super) fn check_transactional(
+    /// Checks who commits offsets of these partitions: a member of this generation or epoch, or, where there is no member, any client
+    /// that says that it is none.
+    pub(super) fn check_commit<'p>(
         &mut self,
         now: Instant,
         member: &MemberRef<'_>,
+        partitions: impl Iterator<Item = (&'p str, i32)>,
+    ) -> Result<(), ErrorCode> {
+        match &mut self.agreement {
+            Agreement::Classic(group) => group.check_commit(now, member),
+            Agreement::Consumer(group) => group.check_commit(member, partitions),
+        }
+    }
+
+    /// Checks who commits offsets of these partitions with a transaction. Clients of the first versions do not say who they are.
+    pub(super) fn check_transactional<'p>(
+        &mut self,
+        now: Instant,
+        member: &MemberRef<'_>,
+        partitions: impl Iterator<Item = (&'p str, i32)>,
     ) -> Result<(), ErrorCode> {
         let names_itself =
             member.generation >= 0 || !member.member_id.is_empty() || member.instance_id.is_some();
         match &mut self.agreement {
             _ if !names_itself => Ok(()),
             Agreement::Classic(group) => group.check_member(now, member),
-            Agreement::Consumer(group) => group.check_commit(member),
+            Agreement::Consumer(group) => group.check_commit(member, partitions),
         }
     }
 

@@ -105,7 +105,7 @@ impl Groups {
             return all(ErrorCode::CoordinatorNotAvailable);
         }
         let group = registry.groups.entry(group_id.to_owned()).or_insert_with(|| Group::new(now));
-        if let Err(error) = group.check_commit(now, &request.member) {
+        if let Err(error) = group.check_commit(now, &request.member, places(&request.partitions)) {
             return all(error);
         }
         let check = |committed: &CommittedOffset<'_>| {
@@ -128,8 +128,12 @@ impl Groups {
         }
     }
 
-    /// Whether someone may commit offsets of a group with a transaction.
-    pub(crate) fn check_transactional(&self, member: &MemberRef<'_>) -> Result<(), ErrorCode> {
+    /// Checks who commits these offsets of a group with a transaction.
+    pub(crate) fn check_transactional(
+        &self,
+        member: &MemberRef<'_>,
+        offsets: &[CommittedOffset<'_>],
+    ) -> Result<(), ErrorCode> {
         if !is_group_id(member.group_id) {
             return Err(ErrorCode::InvalidGroupId);
         }
@@ -138,7 +142,7 @@ impl Groups {
             return Err(ErrorCode::CoordinatorNotAvailable);
         }
         match registry.groups.get_mut(member.group_id) {
-            Some(group) => group.check_transactional(Instant::now(), member),
+            Some(group) => group.check_transactional(Instant::now(), member, places(offsets)),
             None if member.generation >= 0 => Err(ErrorCode::IllegalGeneration),
             None => Ok(()),
         }
@@ -402,6 +406,10 @@ fn is_over(group: &Group, now: Instant, wall: UnixTime) -> bool {
         }
         _ => false,
     }
+}
+
+fn places<'a>(offsets: &'a [CommittedOffset<'a>]) -> impl Iterator<Item = (&'a str, i32)> {
+    offsets.iter().map(|offset| (offset.topic, offset.index))
 }
 
 fn record<'a>(group: &'a str, committed: &CommittedOffset<'a>, committed_at: i64) -> OffsetRecord<'a> {

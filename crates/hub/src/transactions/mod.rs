@@ -218,7 +218,7 @@ impl Transactions {
     ) -> Changed<Vec<ErrorCode>> {
         let all =
             |error| Changed { results: vec![error; request.partitions.len()], commit: CommitNumber::DONE };
-        if let Err(error) = self.groups.check_transactional(&request.member) {
+        if let Err(error) = self.groups.check_transactional(&request.member, &request.partitions) {
             return all(error);
         }
         let check = |committed: &CommittedOffset<'_>| {

@@ -1,6 +1,6 @@
 //! One member on its way from what it holds to what it is to hold.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use kafka::ErrorCode;
@@ -34,6 +34,8 @@ pub(super) struct Member {
     pub(super) assigned: PartitionSet,
     /// What it has to give back.
     revoked: PartitionSet,
+    /// The epoch in which it got each partition that it holds.
+    assignment_epochs: BTreeMap<TopicPartition, i32>,
     /// When it is taken for gone.
     gone_at: Instant,
 }
@@ -89,6 +91,7 @@ impl Member {
             rebalance_timeout: Duration::ZERO,
             assigned: PartitionSet::new(),
             revoked: PartitionSet::new(),
+            assignment_epochs: BTreeMap::new(),
             gone_at: now + SESSION_TIMEOUT,
         }
     }
@@ -185,8 +188,22 @@ impl Member {
         self.revoked.clear();
         let assigned = &kept | &free;
         let is_new = assigned != self.assigned;
+        self.assignment_epochs.retain(|partition, _| kept.contains(partition));
+        self.assignment_epochs.extend(free.into_iter().map(|partition| (partition, target_epoch)));
         self.assigned = assigned;
         is_new
+    }
+
+    /// Returns whether a commit of `partitions` in this epoch is the member's. An answer that raises its epoch may be on its way: until
+    /// then it commits in an earlier epoch what it has held since (KIP-1251).
+    pub(super) fn may_commit(
+        &self,
+        epoch: i32,
+        mut partitions: impl Iterator<Item = TopicPartition>,
+    ) -> bool {
+        let has_held =
+            |partition| self.assignment_epochs.get(&partition).is_some_and(|since| *since <= epoch);
+        epoch == self.epoch || (epoch < self.epoch && partitions.all(has_held))
     }
 
     fn enter(&mut self, epoch: i32) {

@@ -340,15 +340,23 @@ impl ConsumerGroup {
         self.members.values().map(Member::deadline).min()
     }
 
-    /// Whether someone may commit offsets: a member that is in the epoch that it says, or, where there is no member, anyone who
-    /// says that it is none.
-    pub(super) fn check_commit(&self, member: &MemberRef<'_>) -> Result<(), ErrorCode> {
+    /// Checks who commits offsets of these partitions: a member in the epoch that it names, or in an earlier one in which it held all
+    /// of them, or, where there is no member, any client that says that it is none.
+    pub(super) fn check_commit<'p>(
+        &self,
+        member: &MemberRef<'_>,
+        partitions: impl Iterator<Item = (&'p str, i32)>,
+    ) -> Result<(), ErrorCode> {
         if member.generation < 0 && self.members.is_empty() {
             return Ok(());
         }
         self.check_instance(member.instance_id, member.member_id).map_err(|(error, _)| error)?;
         let known = self.members.get(member.member_id).ok_or(ErrorCode::UnknownMemberId)?;
-        match known.epoch == member.generation {
+        let partitions = partitions.map(|(topic, index)| {
+            let id = self.topics.get(topic).map_or_else(Uuid::default, |topic| topic.id);
+            (id, index)
+        });
+        match known.may_commit(member.generation, partitions) {
             true => Ok(()),
             false => Err(ErrorCode::StaleMemberEpoch),
         }

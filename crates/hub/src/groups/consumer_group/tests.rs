@@ -311,13 +311,41 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn members_commit_in_their_epoch_and_others_only_where_there_are_none() {
     let mut world = World::new(&[("orders", 1)]);
-    let member =
-        |member_id, generation| MemberRef { group_id: "group", generation, member_id, instance_id: None };
-    assert_eq!(world.group.check_commit(&member("", -1)), Ok(()));
+    let check = |world: &World, member_id: &str, generation| {
+        let member = MemberRef { group_id: "group", generation, member_id, instance_id: None };
+        world.group.check_commit(&member, [("orders", 0)].into_iter())
+    };
+    assert_eq!(check(&world, "", -1), Ok(()));
     world.beat(&mut Consumer::new("a", &["orders"]), true).unwrap();
-    assert_eq!(world.group.check_commit(&member("a", 1)), Ok(()));
-    assert_eq!(world.group.check_commit(&member("a", 2)), Err(ErrorCode::StaleMemberEpoch));
-    assert_eq!(world.group.check_commit(&member("", -1)), Err(ErrorCode::UnknownMemberId));
+    assert_eq!(check(&world, "a", 1), Ok(()));
+    assert_eq!(check(&world, "a", 2), Err(ErrorCode::StaleMemberEpoch));
+    assert_eq!(check(&world, "", -1), Err(ErrorCode::UnknownMemberId));
+}
+
+#[test]
+fn member_commits_in_an_earlier_epoch_what_it_has_held_since() {
+    let mut world = World::new(&[("orders", 2)]);
+    let (mut first, mut second) = (Consumer::new("a", &["orders"]), Consumer::new("b", &["orders"]));
+    world.beat(&mut first, true).unwrap();
+    world.beat(&mut second, true).unwrap();
+    // What the second gets, the first gives back in an epoch of which it has not heard yet.
+    for _ in 0..4 {
+        world.beat(&mut first, true).unwrap();
+        first.obey();
+        world.beat(&mut second, true).unwrap();
+        second.obey();
+    }
+    assert_eq!((first.owned.len(), second.owned.len()), (1, 1));
+    let [(_, kept)] = first.owned.iter().copied().collect::<Vec<_>>()[..] else { panic!("one") };
+    let check = |world: &World, member_id: &str, generation, index| {
+        let member = MemberRef { group_id: "group", generation, member_id, instance_id: None };
+        world.group.check_commit(&member, [("orders", index)].into_iter())
+    };
+    assert!(first.epoch > 1, "its epoch has risen");
+    assert_eq!(check(&world, "a", 1, kept), Ok(()));
+    assert_eq!(check(&world, "a", 1, 1 - kept), Err(ErrorCode::StaleMemberEpoch));
+    assert_eq!(check(&world, "b", 1, 1 - kept), Err(ErrorCode::StaleMemberEpoch), "it had joined later");
+    assert_eq!(check(&world, "b", second.epoch, 1 - kept), Ok(()));
 }
 
 #[derive(Clone, Debug)]
