@@ -10,8 +10,8 @@ use crate::{
         ProducerShape, Shape, SourceShape,
     },
     scenario::{
-        Buffering, Case, Connection, Delay, End, Entity, LoadMode, Parameters, Protocol, SystemUnderTest,
-        Target, Topic, Topology, Transport, WhenFull,
+        Buffering, Case, Connection, Delay, End, Entity, LoadMode, Parameters, Protocol, Sends,
+        SystemUnderTest, Target, Topic, Topology, Transport, WhenFull,
     },
 };
 
@@ -22,12 +22,16 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
     let topology = case.parameters.topology();
     // Events that go from sink to sink by themselves overtake one another wherever a send is made again or a service works on several.
     // Several batches of a partition under way, one of which fails or is killed, and is sent again, may overtake one another. So may
-    // messages of a queue that are worked on at once, even where none fails.
+    // single messages to a queue or topic, of which a batch sends many without waiting, and messages of a queue that are worked on at
+    // once, even where none fails.
     let keeps_order = match topology.of_pipeline() {
         None => true,
         Some(source) if source.is_log() => {
-            (relay.in_flight <= 1 || relay.failure_ratio == 0.0 && relay.restart.is_none())
-                && relay.dispatch.keeps_order()
+            let is_queue = |entity: &Entity| matches!(entity, Entity::Queue(_) | Entity::Topic(_));
+            let sends_ahead =
+                relay.in_flight > 1 || relay.send == Sends::Single && topology.destinations().any(is_queue);
+            let sends_again = relay.failure_ratio > 0.0 || relay.restart.is_some();
+            !(sends_ahead && sends_again) && relay.dispatch.keeps_order()
         }
         Some(_) => false,
     };
@@ -184,6 +188,41 @@ fn flatten(path: &str, value: Value, flat: &mut BTreeMap<String, Value>) {
         }
         value => {
             flat.insert(path.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{CaseOptions, Scenario};
+
+    #[test]
+    fn order_is_expected_unless_something_that_was_sent_ahead_is_sent_again() {
+        let order = |destination: &str, relay: &str| {
+            let scenario = format!(
+                "scenario: order
+topology:
+  entities: {{in: {{hub: in, partitions: 2}}, out: {{{destination}: out}}}}
+  load: in
+  pipeline: {{from: in, to: out}}
+  sink: out
+relay: {{{relay}}}
+"
+            );
+            let scenario = Scenario::parse("order.yaml", &scenario).expect("a scenario");
+            case_plan(&scenario.cases(&CaseOptions::default()).expect("cases")[0]).order
+        };
+        use OrderExpectation::{Kept, NotPromised};
+        for (destination, relay, expected) in [
+            ("hub", "failure_ratio: 0.03", Kept),
+            ("hub", "failure_ratio: 0.03, in_flight: 2", NotPromised),
+            ("hub", "in_flight: 2", Kept),
+            ("queue", "send: single", Kept),
+            ("queue", "failure_ratio: 0.03, send: single", NotPromised),
+            ("queue", "failure_ratio: 0.03, send: batch", Kept),
+        ] {
+            assert_eq!(order(destination, relay), expected, "{destination}, {relay}");
         }
     }
 }
