@@ -60,13 +60,13 @@ record LabClient(Path directory) {
     /** Everything arrived as it was sent, and nobody failed. */
     static void check(Map<?, ?> outcome, long least) {
         Map<?, ?> delivery = (Map<?, ?>) outcome.get("delivery");
-        String findings = outcome.get("name") + ": " + outcome.get("findings");
+        String findings = outcome.get("name") + ": " + delivery + ", " + outcome.get("findings");
         assertTrue(count(delivery, "sent") > least, findings);
         for (String kind : List.of("acknowledged", "received")) {
             assertEquals(count(delivery, "sent"), count(delivery, kind), findings);
         }
         for (String kind : List.of("lost", "duplicated", "corrupted", "unexpected", "unknown")) {
-            assertEquals(0, count(delivery, kind), kind);
+            assertEquals(0, count(delivery, kind), findings);
         }
         assertTrue(!findings.contains("role-failed") && !findings.contains("counters-disagree"), findings);
     }
