@@ -43,12 +43,20 @@ impl Client {
         product: Option<&str>,
     ) -> Result<Self, ConnectionError> {
         let property = |product| (Symbol::from_static("product"), Value::from(product));
-        let config = Config {
-            container_id: "test".to_owned(),
-            links_max: 100_000,
-            properties: product.map(property).into_iter().collect(),
-            ..Config::default()
-        };
+        let properties = product.map(property).into_iter().collect();
+        Self::open_with(stream, sasl, Config { properties, ..Config::default() }).await
+    }
+
+    /// The same with other settings of the engine; the container id and the maximum of links stay.
+    ///
+    /// # Errors
+    /// The server refuses the connection.
+    pub async fn open_with(
+        stream: Stream,
+        sasl: SaslClient,
+        config: Config,
+    ) -> Result<Self, ConnectionError> {
+        let config = Config { container_id: "test".to_owned(), links_max: 100_000, ..config };
         let mut driver = Driver::new(Connection::client(config, sasl, Instant::now()), stream);
         loop {
             match within("the open", driver.next_event()).await {

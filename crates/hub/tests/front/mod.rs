@@ -8,8 +8,10 @@
 //! * `deletion`: links to what is deleted.
 //! * `transactions`: what clients of Kafka write and may take back.
 //! * `transports`: AMQP over WebSocket.
+//! * `windows`: session windows and credit of one.
 //!
 //! And against those who mean no good, or are gone:
+//! * `aborted`: requests over HTTP whose bodies break off.
 //! * `bytes`: random streams and malformed frames.
 //! * `greed`: clients that take without end, or take nothing.
 //! * `intrusion`: wrong, expired and missing proof; what does not exist; what is too large; what is full.
@@ -20,6 +22,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
+mod aborted;
 mod bytes;
 mod client;
 mod deletion;
@@ -33,3 +36,4 @@ mod silence;
 mod strangers;
 mod transactions;
 mod transports;
+mod windows;

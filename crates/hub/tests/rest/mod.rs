@@ -13,7 +13,7 @@
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod administration;
-mod client;
+pub(crate) mod client;
 mod events;
 mod faults;
 mod messages;

@@ -25,7 +25,7 @@ impl ConnectionTask {
         transaction: Option<TransactionId>,
     ) {
         let work = transaction
-            .map(|id| Self::transaction_work(&mut self.transactions, id, session, now))
+            .map(|id| Self::transaction_work(&mut self.transactions, id, session, now, message.len()))
             .transpose();
         let work = match work {
             Ok(work) => work,
@@ -118,22 +118,24 @@ impl ConnectionTask {
         self.flush_replies(link);
     }
 
-    pub(super) fn flush_replies(&mut self, link: LinkId) {
+    /// Sends the replies of a link that wait, as far as its credit and the window of its session allow. Returns whether none is left.
+    pub(super) fn flush_replies(&mut self, link: LinkId) -> bool {
         let Some(Some(entry)) = self.links.get_mut(link.index()) else {
-            return;
+            return true;
         };
         let Some(Replies { waiting, .. }) = entry.node.replies_mut() else {
-            return;
+            return true;
         };
         while let Some(message) = waiting.front() {
             let Some(mut sender) = self.driver.connection().sender(link) else {
-                return;
+                return false;
             };
             let delivery = NewDelivery { tag: &[0], format: amqp::message::FORMAT_AMQP, settled: true };
             if sender.send(&delivery, &[message]).is_err() {
-                return;
+                return false;
             }
             waiting.pop_front();
         }
+        true
     }
 }

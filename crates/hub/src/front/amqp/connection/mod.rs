@@ -231,7 +231,7 @@ impl ConnectionTask {
                     }
                     self.on_credit(link);
                 }
-                Event::WindowOpen(_) => self.enqueue_all(),
+                Event::WindowOpen(_) => (0..self.links.len()).for_each(|index| self.resume_sending(index)),
                 Event::Opened(open) => self.on_opened(&open),
                 Event::LinkRequested { link, session, attach } => {
                     self.on_link_requested(link, session, &attach)
@@ -370,11 +370,18 @@ impl ConnectionTask {
     }
 
     fn on_credit(&mut self, link: LinkId) {
-        match self.links.get(link.index()) {
-            Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(link.index()),
+        self.resume_sending(link.index());
+    }
+
+    /// Resumes a link that may have been blocked: by its credit, or by the window of its session.
+    fn resume_sending(&mut self, index: usize) {
+        match self.links.get(index) {
+            Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(index),
             Some(Some(entry)) if entry.node.replies().is_some() => {
-                self.flush_replies(link);
-                if let Some(mut sender) = self.driver.connection().sender(link) {
+                let link = entry.id;
+                if self.flush_replies(link)
+                    && let Some(mut sender) = self.driver.connection().sender(link)
+                {
                     sender.drained();
                 }
             }
@@ -411,12 +418,6 @@ impl ConnectionTask {
         {
             *queued = true;
             self.runnable.push_back(index);
-        }
-    }
-
-    fn enqueue_all(&mut self) {
-        for index in 0..self.links.len() {
-            self.enqueue(index);
         }
     }
 

@@ -1,0 +1,181 @@
+//! Requests over HTTP/1.1 and HTTP/2, plain and over TLS, whose bodies break off.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use amqp_tokio::{ClientTls, Stream};
+use hub::identity::DevelopmentIdentityConfig;
+use hub::service::{Protocol, Service, ServiceConfig};
+use hub::tls;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use test_peer::{PATIENCE, within};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::rest::client::{Client, namespace, token};
+
+/// How a request breaks off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Abort {
+    /// The client closes the connection.
+    Close,
+    /// The client resets the stream (HTTP/2).
+    Reset,
+    /// The body stands still until the service stops.
+    Stall,
+}
+
+#[test]
+fn aborted_bodies_over_http_1_leave_the_service_responsive() {
+    serves_beside_aborted_bodies(http_1, &[Abort::Close, Abort::Stall], &HTTP_FRONTS);
+}
+
+#[test]
+fn aborted_bodies_over_http_2_leave_the_service_responsive() {
+    const ABORTS: [Abort; 3] = [Abort::Close, Abort::Reset, Abort::Stall];
+    serves_beside_aborted_bodies(http_2, &ABORTS, &[Protocol::Amqp, Protocol::Rest]);
+}
+
+const HTTP_FRONTS: [Protocol; 6] = [
+    Protocol::Amqp,
+    Protocol::Rest,
+    Protocol::Blob,
+    Protocol::Identity,
+    Protocol::Explorer,
+    Protocol::Operations,
+];
+
+/// Breaks off a request in each way at each address of `fronts`, then requires an answer to another client and the end of
+/// the service. The service has one thread: a task that does not yield would stop both. The test is on another thread.
+fn serves_beside_aborted_bodies(
+    request: fn(Abort) -> Vec<u8>,
+    aborts: &'static [Abort],
+    fronts: &'static [Protocol],
+) {
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            let development = tls::development(directory.path(), "localhost").unwrap();
+            let mut config = ServiceConfig::loopback(namespace());
+            let lifetime = DevelopmentIdentityConfig { token_lifetime: PATIENCE };
+            config.development_identity = fronts.contains(&Protocol::Identity).then_some(lifetime);
+            for protocol in fronts {
+                if *protocol != Protocol::Amqp {
+                    config = config.and(*protocol);
+                }
+                if protocol.has_tls() {
+                    config = config.and_tls(*protocol, Arc::clone(&development.server));
+                }
+            }
+            let service = Service::start(config).await.unwrap();
+            let authority = CertificateDer::from_pem_file(&development.authority).unwrap();
+            let mut stalled = Vec::new();
+            for protocol in fronts {
+                let plain = service.address(*protocol).map(|address| (address, None));
+                let secure = service.tls_address(*protocol).map(|address| (address, Some(&authority)));
+                for (address, authority) in plain.into_iter().chain(secure) {
+                    for abort in aborts {
+                        let mut stream = connect(address, authority).await;
+                        within("the request", stream.write_all(&request(*abort))).await.unwrap();
+                        within("the request", stream.flush()).await.unwrap();
+                        if *abort == Abort::Close {
+                            drop(stream);
+                        } else {
+                            stalled.push(stream);
+                        }
+                    }
+                }
+            }
+            let mut other = Client::connect(service.amqp_address()).await;
+            assert_eq!(other.ask("POST", "/orders/messages", "", b"served").await.status, 201);
+            within("the end", service.stop()).await;
+            for mut stream in stalled {
+                let mut rest = Vec::new();
+                // A reset is an end as well.
+                let _ = within("the end of the connection", stream.read_to_end(&mut rest)).await;
+            }
+        });
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(PATIENCE * 2).unwrap();
+}
+
+async fn connect(address: SocketAddr, authority: Option<&CertificateDer<'static>>) -> Stream {
+    let tls = authority.map(|authority| {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        ClientTls { config: Arc::new(config), server_name: ServerName::try_from("127.0.0.1").unwrap() }
+    });
+    amqp_tokio::connect("127.0.0.1", address.port(), tls, PATIENCE).await.unwrap()
+}
+
+/// The first half of a request.
+fn http_1(_abort: Abort) -> Vec<u8> {
+    let authorization = token("");
+    let head = format!(
+        "POST /orders/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: {authorization}\r\nContent-Length: 1000\r\n\r\n"
+    );
+    [head.as_bytes(), &[b'x'; 500]].concat()
+}
+
+/// The first half of a request on stream 1, and `RST_STREAM` if that is how it breaks off (RFC 9113, section 6).
+fn http_2(abort: Abort) -> Vec<u8> {
+    let authorization = token("");
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "localhost"),
+        (":path", "/orders/messages"),
+        ("authorization", &authorization),
+    ];
+    // Literal fields without indexing (RFC 7541, section 6.2.2).
+    let fields = fields.iter().flat_map(|(name, value)| [&[0], &*string(name), &*string(value)].concat());
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &[]));
+    bytes.extend(frame(HEADERS, END_HEADERS, 1, &fields.collect::<Vec<u8>>()));
+    bytes.extend(frame(DATA, 0, 1, &[b'x'; 500]));
+    if abort == Abort::Reset {
+        bytes.extend(frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes()));
+    }
+    bytes
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A string literal that is not Huffman coded (RFC 7541, section 5.2).
+fn string(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match u8::try_from(text.len()) {
+        Ok(length) if length < 127 => bytes.push(length),
+        _ => {
+            bytes.push(127);
+            let mut rest = text.len() - 127;
+            while rest >= 128 {
+                bytes.push((rest % 128 + 128) as u8);
+                rest /= 128;
+            }
+            bytes.push(rest as u8);
+        }
+    }
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const END_HEADERS: u8 = 4;
+const CANCEL: u32 = 8;
