@@ -90,7 +90,9 @@ async fn collect(
         let mut first = Bytes::new();
         let mut all = Vec::new();
         while let Some(frame) = body.frame().await {
-            let data = frame.ok().and_then(|frame| frame.into_data().ok()).unwrap_or_default();
+            // After an abort the body returns its error at every poll.
+            let frame = frame.map_err(|_aborted| broken_off())?;
+            let Ok(data) = frame.into_data() else { continue };
             if first.len() + all.len() + data.len() > most {
                 return Err(Refusal::too_large(most));
             }
@@ -103,13 +105,17 @@ async fn collect(
         }
         match expected == first.len() + all.len() || announced.exact().is_none() {
             true => Ok(if all.is_empty() { first } else { all.into() }),
-            false => Err(Refusal::new(400, "The body of the request broke off.")),
+            false => Err(broken_off()),
         }
     };
     match tokio::time::timeout(BODY_PATIENCE, collecting).await {
         Ok(collected) => collected.map_err(refused),
         Err(_late) => Err(refused(Refusal::new(408, "The body of the request did not arrive in time."))),
     }
+}
+
+fn broken_off() -> Refusal {
+    Refusal::new(400, "The body of the request broke off.")
 }
 
 fn response(reply: Reply) -> Response<Full<Bytes>> {
