@@ -4,6 +4,7 @@ use connect::event::{Encoding, PartitionId};
 use connect::kafka::{Client, KafkaOptions, connect_sink, connect_source};
 use connect::sink::ErrorClass;
 use connect::source::{BatchOptions, SourceOptions, StartPosition};
+use kafka::ApiKey;
 
 use crate::kafka::proxy::Proxy;
 use crate::kafka::service::{publish, receive, records, serve, sink, source, values, within};
@@ -70,6 +71,29 @@ async fn a_source_goes_on_where_it_was_when_a_broker_does_not_lead() {
         next += 10;
     }
     assert!(proxy.is_done(), "every refusal was said");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn answers_with_wrong_correlation_ids_lose_and_double_nothing() {
+    let service = serve().await;
+    let proxy = Proxy::start(&service).await;
+    let options = proxy.options(&service, &PATIENT);
+    let mut to = within(connect_sink(&options)).await.unwrap();
+    let batch = BatchOptions { max_events: 50, max_wait: std::time::Duration::from_millis(1) };
+    let connecting = connect_source(&options, SourceOptions { batch, prefetch: 200 }, Encoding::Kafka);
+    let mut from = within(connecting).await.unwrap();
+    for partition in from.partitions() {
+        from.open(partition, StartPosition::Earliest);
+    }
+    for round in 0..4 {
+        proxy.change(|changes| changes.wrong_ids = vec![ApiKey::Fetch, ApiKey::Produce, ApiKey::ListOffsets]);
+        publish(&mut *to, 0, &records(&values(10, 16))).await;
+        let received = receive(&mut *from, 10).await;
+        let numbers = received.iter().map(|(_, number, _)| *number);
+        assert!(numbers.eq(round * 10..round * 10 + 10), "{received:?}");
+        proxy.change(|changes| assert!(!changes.wrong_ids.contains(&ApiKey::Produce), "the id was wrong"));
+    }
     service.stop().await;
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Changes {
     pub(crate) producer_errors: VecDeque<i16>,
     /// The time that each answer to Produce or Fetch asks to be left alone for.
     pub(crate) throttle_ms: VecDeque<i32>,
+    /// Requests whose next answer has another correlation id.
+    pub(crate) wrong_ids: Vec<ApiKey>,
 }
 
 impl Proxy {
@@ -73,7 +75,9 @@ impl Proxy {
     pub(crate) fn is_done(&self) -> bool {
         let changes = self.changes.lock().unwrap();
         let errors = [&changes.produce_errors, &changes.fetch_errors, &changes.producer_errors];
-        errors.iter().all(|errors| errors.is_empty()) && changes.throttle_ms.is_empty()
+        errors.iter().all(|errors| errors.is_empty())
+            && changes.throttle_ms.is_empty()
+            && changes.wrong_ids.is_empty()
     }
 }
 
@@ -101,7 +105,14 @@ async fn answer(
         let (key, version) = asked.lock().unwrap().pop_front().unwrap();
         let header = if key.has_flexible_response_header(version) { 5 } else { 4 };
         let body = Bytes::from(frame.split_off(header));
-        let body = change(key, version, body, &mut changes.lock().unwrap(), address);
+        let body = {
+            let mut changes = changes.lock().unwrap();
+            if let Some(at) = changes.wrong_ids.iter().position(|of| *of == key) {
+                changes.wrong_ids.swap_remove(at);
+                frame[0] ^= 0x40;
+            }
+            change(key, version, body, &mut changes, address)
+        };
         frame.extend_from_slice(&body);
         if write(&mut to, &frame).await.is_none() {
             return;

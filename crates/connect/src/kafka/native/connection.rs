@@ -332,16 +332,18 @@ impl<T> Connection<T> {
     }
 
     fn answer(&mut self, frame: Bytes) -> Result<(Option<T>, Answer), ServiceError> {
-        // Some brokers answer even those who said that they would not listen.
-        let waits = |request: &Request<T>| matches!(request.end, End::Answered { .. });
-        let Some(request) = self.under_way.pop_front().filter(waits) else {
+        // Some brokers answer even requests that expect no answer. The request stays under way until its answer is known to be one:
+        // a connection that breaks here gives back its tag with the others.
+        let waits = |request: &&Request<T>| matches!(request.end, End::Answered { .. });
+        let Some(request) = self.under_way.front().filter(waits) else {
             return Err(ServiceError::of_connection(PROTOCOL, "the broker answers what was not asked"));
         };
-        let Request { key, version, tag, .. } = request;
+        let (key, version) = (request.key, request.version);
         let (correlation_id, body) = frame::read_response(&frame, key, version).map_err(malformed)?;
         if correlation_id != request.correlation_id {
             return Err(ServiceError::of_connection(PROTOCOL, "the broker answers out of order"));
         }
+        let tag = self.under_way.pop_front().and_then(|request| request.tag);
         let body = frame.len() - body.rest().len();
         self.has_answered = true;
         Ok((tag, Answer { key, version, frame, body }))
