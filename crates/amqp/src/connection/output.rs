@@ -116,7 +116,9 @@ impl Output {
         if self.start >= self.bytes.len() && self.shared.is_empty() {
             self.start = 0;
             self.bytes.clear();
-            self.bytes.shrink_to(RETAINED);
+            if self.bytes.capacity() > CAPACITY_MAX {
+                self.bytes.shrink_to(RETAINED);
+            }
         } else if self.start > RETAINED && self.start > self.bytes.len() / 2 {
             // No byte is moved more often than others were sent, however much waits.
             self.bytes.drain(..self.start);
@@ -169,6 +171,10 @@ pub const SHARED_MIN: usize = 4 * 1024;
 /// Encoded bytes for which a busy connection keeps room.
 const RETAINED: usize = 256 * 1024;
 
+/// Largest capacity that a busy connection keeps, in bytes. The output of a server is 256 KiB and a share more: a buffer of that size
+/// is not given back each time it is empty, since fresh memory costs a page fault for every 4 KiB.
+const CAPACITY_MAX: usize = 2 * RETAINED;
+
 /// Encoded bytes for which a connection at rest keeps room.
 const AT_REST: usize = 4 * 1024;
 
@@ -199,6 +205,18 @@ mod tests {
             (0_usize..6).prop_map(Step::Write),
             Just(Step::Encode(RETAINED)),
         ]
+    }
+
+    #[test]
+    fn buffer_of_the_usual_size_is_kept_and_a_larger_one_is_given_back() {
+        let mut output = Output::default();
+        for (length, kept) in [(RETAINED + RETAINED / 4, true), (3 * RETAINED, false)] {
+            output.bytes.resize(length, 7);
+            let capacity = output.bytes.capacity();
+            output.consume(length);
+            assert_eq!(output.bytes.capacity() == capacity, kept, "{length}");
+            assert!(output.bytes.capacity() <= CAPACITY_MAX);
+        }
     }
 
     proptest! {
