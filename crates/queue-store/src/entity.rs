@@ -15,7 +15,7 @@ use super::changes::Effects;
 use super::deadlines::Deadlines;
 use super::error::QueueError;
 use super::history::History;
-use super::journal::Journal;
+use super::journal::{Journal, TIDY_MS};
 use super::ledger::Policy;
 use super::options::{EntityStatus, QueueOptions};
 use super::page::{NEVER, Stage};
@@ -459,9 +459,6 @@ const SWEEP_BUDGET: usize = 16;
 
 /// Pages that are looked at between two operations of others.
 const ADVANCE_BUDGET: usize = 256;
-
-/// When an entity is looked at again whose journal can be made shorter soon.
-const TIDY_MS: i64 = 1_000;
 
 /// When an entity is looked at again whose disk does not take what is written.
 const RETRY_MS: i64 = 1_000;

@@ -52,8 +52,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on with cleaning while nothing else happens.
+    /// Continues cleaning if that is due. Operations that write nothing, such as receiving from an empty queue, come here at any rate,
+    /// so that this does something once per [`TIDY_MS`].
     pub(super) fn tidy(&mut self, now: i64, queues: &mut [QueueState], rules: &[SubscriptionRules]) {
+        if !self.is_untidy || now < self.tidied_at.saturating_add(TIDY_MS) {
+            return;
+        }
+        self.tidied_at = now;
         // If the disk does not take it, it is done another time.
         let _ = self.clean(now, queues, rules);
         let is_quiet = self.seen == self.next_record;
@@ -186,3 +191,6 @@ fn renew(queue: &mut QueueState, end: u64) {
 
 /// Bytes that are written again in one operation of somebody, and no further segment after them.
 const WRITTEN_AT_ONCE: u64 = 256 * 1024;
+
+/// Interval of cleaning while nothing is written, in milliseconds.
+pub(crate) const TIDY_MS: i64 = 1_000;

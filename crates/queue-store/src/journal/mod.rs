@@ -17,6 +17,7 @@ mod cleaning;
 mod record;
 mod recover;
 
+pub(super) use cleaning::TIDY_MS;
 pub(super) use record::{Queues, Reader, put_text};
 #[cfg(test)]
 pub(super) use recover::SKIPPED_NUMBERS;
@@ -61,8 +62,10 @@ pub(super) struct Journal {
     slack: u64,
     /// There may be something to clean or to drop, though nothing be written.
     is_untidy: bool,
-    /// The number of the next record when it was looked at last without anything to write.
+    /// The number of the next record at the last [`tidy`](Self::tidy).
     seen: u64,
+    /// The time of the last [`tidy`](Self::tidy), in milliseconds since 1970.
+    tidied_at: i64,
 }
 
 /// How far a list of changes is written.
@@ -189,9 +192,7 @@ impl Journal {
         changes: &mut Changes,
     ) -> Result<CommitNumber, Unavailable> {
         if changes.list.is_empty() {
-            if self.is_untidy {
-                self.tidy(now, queues, rules);
-            }
+            self.tidy(now, queues, rules);
             return Ok(CommitNumber::DONE);
         }
         let longest = match changes.are_one {

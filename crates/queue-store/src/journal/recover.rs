@@ -222,6 +222,7 @@ impl Journal {
             slack,
             is_untidy: true,
             seen: 0,
+            tidied_at: i64::MIN,
         };
         let mut account = Vec::new();
         journal.give_account(states, rules, &mut account);

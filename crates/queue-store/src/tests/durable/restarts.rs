@@ -4,6 +4,7 @@ use super::super::super::journal::SKIPPED_NUMBERS;
 use super::super::super::rules::RuleSet;
 use super::*;
 use amqp::message::Properties;
+use std::collections::BTreeSet;
 
 fn whole(message: NewMessage<'static>) -> NewMessage<'static> {
     NewMessage { annotation_count: 1, annotations: b"\xa3\x01k\xa1\x01v", ..message }
@@ -347,4 +348,27 @@ fn sessions_can_be_required_later_of_messages_that_have_one() {
     let running = disk.start();
     let error = running.store.create_queue("orders", requiring).unwrap_err();
     assert!(error.to_string().contains("belongs to no session"), "{error}");
+}
+
+#[test]
+fn receiving_from_an_empty_queue_completes_no_segments() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let queue = running.queue("jobs", QueueOptions::default());
+    let long = "x".repeat(1_000);
+    let mut segments = BTreeSet::new();
+    // Enough for many cleanings, a millisecond apart, each with receives that find nothing.
+    for now in 1..=3_000 {
+        send_with(&queue, now, &[&long], whole).unwrap();
+        let received = receive(&queue, now, 1);
+        settle(&queue, now, &received, &Settlement::Complete);
+        for _ in 0..3 {
+            assert!(receive(&queue, now, 1).is_empty());
+        }
+        running.safe(&queue);
+        segments.extend(disk.segments("jobs"));
+    }
+    // Some 3 MB were written. A segment holds at least as much as the slack.
+    assert!(segments.len() < 60, "{} segments", segments.len());
+    running.close();
 }
