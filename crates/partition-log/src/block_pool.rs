@@ -32,6 +32,8 @@ struct Preparer {
 struct Idle {
     /// By the binary logarithm of the capacity; only powers of two are kept.
     by_exponent: [Vec<Allocation>; usize::BITS as usize],
+    /// Logs that have said that they will need a block, and have not taken it yet; likewise by exponent.
+    claims: [usize; usize::BITS as usize],
     bytes: usize,
 }
 
@@ -39,7 +41,11 @@ impl BlockPool {
     /// A pool that keeps up to `bound` bytes of idle blocks.
     #[must_use]
     pub fn new(bound: ByteSize) -> Arc<Self> {
-        let idle = Idle { by_exponent: [const { Vec::new() }; usize::BITS as usize], bytes: 0 };
+        let idle = Idle {
+            by_exponent: [const { Vec::new() }; usize::BITS as usize],
+            claims: [0; usize::BITS as usize],
+            bytes: 0,
+        };
         Arc::new(Self {
             idle: Arc::new(Mutex::new(idle)),
             bound: bound.as_usize(),
@@ -55,8 +61,11 @@ impl BlockPool {
     }
 
     fn take_idle(&self, capacity: usize) -> Option<Allocation> {
+        let exponent = exponent(capacity)?;
         let mut idle = self.lock();
-        let allocation = idle.by_exponent.get_mut(exponent(capacity)?)?.pop()?;
+        let claims = idle.claims.get_mut(exponent)?;
+        *claims = claims.saturating_sub(1);
+        let allocation = idle.by_exponent.get_mut(exponent)?.pop()?;
         idle.bytes -= capacity;
         Some(allocation)
     }
@@ -68,13 +77,14 @@ impl BlockPool {
         drop(excess);
     }
 
-    /// Makes a block of `capacity` bytes in the background, so that the next [`take`](Self::take) finds it. Does nothing for
-    /// blocks that are had at once, while there are idle ones in plenty, or beyond the bound.
+    /// Claims a block of `capacity` bytes for a log that will [take](Self::take) it soon. It is made in the background unless there
+    /// are as many idle ones as claims: all partitions of a hub may come to their end at the same time. Does nothing for blocks that
+    /// are had at once, or beyond the bound.
     pub(crate) fn prepare(&self, capacity: usize) {
         let Some(exponent) = exponent(capacity).filter(|_| capacity >= HUGE_PAGE) else {
             return;
         };
-        if self.lock().by_exponent[exponent].len() >= PREPARED_BLOCKS {
+        if !self.lock().claim(exponent) {
             return;
         }
         let preparer = self.preparer.get_or_init(|| Preparer::start(Arc::clone(&self.idle), self.bound));
@@ -107,6 +117,17 @@ impl BlockPool {
 }
 
 impl Idle {
+    /// Returns whether a block is to be made for this claim.
+    fn claim(&mut self, exponent: usize) -> bool {
+        self.claims[exponent] = (self.claims[exponent] + 1).min(CLAIMS_MAX);
+        self.is_short_of(exponent)
+    }
+
+    /// Whether there are fewer blocks than claims.
+    fn is_short_of(&self, exponent: usize) -> bool {
+        self.by_exponent[exponent].len() < self.claims[exponent]
+    }
+
     /// Keeps a block, or gives it back if it is of no use or beyond the bound.
     fn keep(&mut self, allocation: Allocation, bound: usize) -> Option<Allocation> {
         let capacity = allocation.capacity();
@@ -122,7 +143,7 @@ impl Idle {
 
 impl Preparer {
     fn start(idle: Arc<Mutex<Idle>>, bound: usize) -> Option<Self> {
-        let (wanted, requests) = mpsc::sync_channel(PREPARED_BLOCKS);
+        let (wanted, requests) = mpsc::sync_channel(CLAIMS_MAX);
         let work = move || prepare_blocks(&requests, &idle, bound);
         let thread = thread::Builder::new().name("blocks".to_owned()).spawn(work).ok()?;
         Some(Self { wanted: Some(wanted), thread: Some(thread) })
@@ -140,8 +161,13 @@ impl Drop for Preparer {
 }
 
 fn prepare_blocks(requests: &Receiver<usize>, idle: &Mutex<Idle>, bound: usize) {
+    let is_wanted = |capacity: usize| {
+        let idle = lock(idle);
+        let is_short = exponent(capacity).is_some_and(|exponent| idle.is_short_of(exponent));
+        is_short && idle.bytes.saturating_add(capacity) <= bound
+    };
     for capacity in requests {
-        if lock(idle).bytes.saturating_add(capacity) <= bound {
+        if is_wanted(capacity) {
             let allocation = Allocation::touched(capacity);
             let excess = lock(idle).keep(allocation, bound);
             drop(excess);
@@ -154,8 +180,8 @@ fn lock(idle: &Mutex<Idle>) -> MutexGuard<'_, Idle> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many blocks of one size are made before someone needs them, at most: logs that say they will need one may not.
-const PREPARED_BLOCKS: usize = 4;
+/// Claims of one size that count at the same time. Logs that claim a block may be deleted before they take it.
+const CLAIMS_MAX: usize = 256;
 
 impl fmt::Debug for BlockPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,6 +237,21 @@ mod tests {
         let idle = Arc::clone(&pool.idle);
         drop(pool);
         assert_eq!(lock(&idle).bytes, 2 * HUGE_PAGE);
+    }
+
+    #[test]
+    fn each_claim_has_a_block_and_a_block_that_is_taken_ends_one() {
+        let pool = BlockPool::new(ByteSize::from_bytes(64 * HUGE_PAGE as u64));
+        let taken: Vec<_> = (0..4).map(|_| pool.take(HUGE_PAGE)).collect();
+        drop(taken);
+        for _ in 0..9 {
+            pool.prepare(HUGE_PAGE);
+        }
+        drop(pool.take(HUGE_PAGE));
+        let idle = Arc::clone(&pool.idle);
+        drop(pool);
+        let blocks = lock(&idle).bytes / HUGE_PAGE;
+        assert!((8..=9).contains(&blocks), "{blocks} blocks for 9 claims, of which one is over");
     }
 
     #[test]
