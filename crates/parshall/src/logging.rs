@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
+use crate::bounded_log::{self, Bounded};
 use crate::exit::CommandError;
 use crate::terminal::Terminal;
 
@@ -53,9 +54,13 @@ pub(crate) fn start(quiet: bool) -> Result<(), CommandError> {
     })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match is_json() {
-        true => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
-        false => log.with_ansi(Terminal::of_stderr().colours).init(),
+        true => {
+            let log = log.json().flatten_event(true).with_current_span(false).with_span_list(false);
+            log.map_event_format(Bounded).init();
+        }
+        false => log.with_ansi(Terminal::of_stderr().colours).map_event_format(Bounded).init(),
     }
+    bounded_log::report_regularly();
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! status. Everything else is in the libraries.
 
 mod administration;
+mod bounded_log;
 mod check;
 mod command_line;
 mod compare;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Completions(WithVariables(arguments)) => shipping::complete(arguments),
         Command::Man(WithVariables(arguments)) => shipping::write_man_pages(arguments),
     };
+    bounded_log::report();
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
