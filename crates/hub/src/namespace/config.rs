@@ -111,7 +111,7 @@ pub enum RightConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HubConfig {
-    /// 1 to 256 characters: letters, digits, and within `_`, `.`, `-`, `/`.
+    /// 1 to 256 characters: letters, digits, `_`, and within `.`, `-`, `/`.
     pub name: String,
     /// How many partitions.
     pub partitions: u16,

@@ -70,7 +70,7 @@ pub struct Partition {
 pub enum HubError {
     /// The name is not one that the service takes.
     #[error(
-        "name: {name:?} is not a valid name for a hub; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any of _ . - / \
+        "name: {name:?} is not a valid name for a hub; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters, digits and _, with any of . - / \
          between them, and no part between slashes that addresses use themselves (such as Partitions)"
     )]
     Name {
@@ -132,7 +132,12 @@ impl Hub {
         let HubConfig { name, partitions, consumer_groups, log, capture } = config;
         let has_reserved_part =
             name.split('/').any(|part| RESERVED.iter().any(|reserved| part.eq_ignore_ascii_case(reserved)));
-        if !is_name(name, b"_.-/") || name.contains("//") || has_reserved_part {
+        // Tools of Kafka name their topics `_schemas` or `__amazon_msk_canary`.
+        if !is_name(name.trim_matches('_'), b"_.-/")
+            || name.len() > MAXIMUM_NAME_LENGTH
+            || name.contains("//")
+            || has_reserved_part
+        {
             return Err(HubError::Name { name: name.clone() });
         }
         Self::check_partitions(*partitions)?;
@@ -592,11 +597,22 @@ mod tests {
 
     #[test]
     fn names_and_limits_that_the_service_would_not_take_are_refused() {
-        for name in ["", "-a", "a_", "a b", "é", "a//b", "a/Partitions/0", "consumergroups", &"x".repeat(257)]
-        {
+        for name in [
+            "",
+            "_",
+            "-a",
+            "a.",
+            "_-a",
+            "a b",
+            "é",
+            "a//b",
+            "a/Partitions/0",
+            "consumergroups",
+            &"x".repeat(257),
+        ] {
             assert_eq!(hub(&HubConfig::new(name, 1)).unwrap_err(), HubError::Name { name: name.into() });
         }
-        for name in ["a", "9", "a.b_c-d/e", &"x".repeat(256)] {
+        for name in ["a", "9", "a.b_c-d/e", "_schemas", "__internal_", &"x".repeat(256)] {
             assert!(hub(&HubConfig::new(name, 1)).is_ok(), "{name}");
         }
         assert!(hub(&HubConfig::new("a", MAXIMUM_PARTITIONS)).is_ok());
