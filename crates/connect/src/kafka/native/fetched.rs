@@ -5,13 +5,14 @@
 //! ```
 //!
 //! Records stay in the frame that they arrived in. What is found of each is where its key and its tail are; values and headers
-//! are only looked at where they become messages of AMQP.
+//! are only looked at where they become messages of AMQP. A compressed batch is unpacked when the records before it have become
+//! events: a frame of small batches can stand for gigabytes.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
-use kafka::compression::Compression;
+use kafka::compression::{Compression, UnpackError};
 use kafka::control_batch::{TransactionEnd, TransactionMarker};
 use kafka::fetch::AbortedTransaction;
 use kafka::record::{RecordPlaces, Records};
@@ -32,10 +33,12 @@ pub(super) struct Fetched {
     records: usize,
 }
 
-/// Records of one batch, unpacked.
+/// Records of one batch.
 #[derive(Debug)]
 struct Batch {
     bytes: Bytes,
+    /// The compression of `bytes`.
+    compression: Compression,
     /// Where the next record begins.
     at: usize,
     /// What was counted for it.
@@ -47,7 +50,7 @@ struct Batch {
 }
 
 impl Fetched {
-    /// Bytes that have arrived and are not yet events, of all that is not handed over in full.
+    /// Bytes that have arrived and are not yet events, of all that is not handed over in full, as they are in memory.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -61,7 +64,7 @@ impl Fetched {
     /// that are left out; it is empty for those who read what is not committed.
     ///
     /// # Errors
-    /// A batch is damaged, or of a format that is not known. What came before it was taken.
+    /// A batch is damaged, or of a format or compression that is not known. What came before it was taken.
     pub(super) fn take(
         &mut self,
         records: &Bytes,
@@ -96,22 +99,17 @@ impl Fetched {
                     left_out.retain(|id| *id != producer);
                 }
             } else if !(batch.is_transactional() && left_out.contains(&producer)) {
-                self.push(records, &batch).map_err(|error| damaged(offset, &error.to_string()))?;
+                let compression = batch.compression().map_err(UnpackError::Undefined);
+                let compression = compression.map_err(|error| damaged(offset, &error.to_string()))?;
+                self.push(records, &batch, compression);
             }
             offset = next;
         }
         Ok(offset)
     }
 
-    fn push(
-        &mut self,
-        frame: &Bytes,
-        batch: &RecordBatch<'_>,
-    ) -> Result<(), kafka::compression::UnpackError> {
-        let bytes = match batch.compression() {
-            Ok(Compression::None) => frame.slice_ref(batch.records()),
-            _ => Bytes::from(batch.unpacked(UNPACKED_MAX)?.into_owned()),
-        };
+    fn push(&mut self, frame: &Bytes, batch: &RecordBatch<'_>, compression: Compression) {
+        let bytes = frame.slice_ref(batch.records());
         let append_time = match batch.timestamp_type() {
             TimestampType::CreateTime => None,
             TimestampType::LogAppendTime => Some(batch.max_timestamp()),
@@ -122,20 +120,20 @@ impl Fetched {
         self.records += records;
         self.batches.push_back(Batch {
             bytes,
+            compression,
             at: 0,
             records,
             base_offset: batch.base_offset(),
             base_timestamp: batch.base_timestamp(),
             append_time,
         });
-        Ok(())
     }
 
     /// Makes events of at most `limit` records, from `next` on, which goes behind the last one. Gives how many they are and
     /// the bytes of their messages. Hot path.
     ///
     /// # Errors
-    /// A record can't be read, although its batch is intact.
+    /// A batch can't be unpacked, or a record can't be read, although the batch is intact.
     pub(super) fn deliver(
         &mut self,
         builder: &mut BatchBuilder,
@@ -149,6 +147,11 @@ impl Fetched {
         while events < limit
             && let Some(batch) = self.batches.front_mut()
         {
+            if batch.compression != Compression::None {
+                let packed = batch.bytes.len();
+                batch.unpack().map_err(|error| damaged(*next, &error.to_string()))?;
+                self.bytes = self.bytes - packed + batch.bytes.len();
+            }
             let before = batch.at;
             let mut pushing = Pushing { builder: &mut *builder, now, partition };
             let (count, length) = match encoding {
@@ -193,6 +196,12 @@ impl Pushing<'_> {
 }
 
 impl Batch {
+    fn unpack(&mut self) -> Result<(), UnpackError> {
+        self.bytes = self.compression.unpack(&self.bytes, UNPACKED_MAX)?.into();
+        self.compression = Compression::None;
+        Ok(())
+    }
+
     #[inline]
     fn time(&self, delta: i64) -> EnqueuedTime {
         let time = self.append_time.unwrap_or_else(|| self.base_timestamp.saturating_add(delta));
@@ -392,6 +401,24 @@ mod tests {
             assert_eq!(fetched.take(&records, 14, Vec::new()), Ok(15));
             assert_eq!(events(&mut fetched, &mut 14, 9), [(14, "e".to_owned())]);
         }
+    }
+
+    #[test]
+    fn compressed_batches_are_unpacked_one_at_a_time() {
+        let value = "x".repeat(1 << 20);
+        let batches: Vec<_> =
+            (0..50).map(|offset| batch(offset, &[&value], Compression::Zstd, None)).collect();
+        let mut fetched = Fetched::default();
+        fetched.take(&Bytes::from(batches.concat()), 0, Vec::new()).unwrap();
+        let options = BatchOptions { max_events: 3, max_wait: Duration::ZERO };
+        let mut next = 0;
+        while fetched.records() > 0 {
+            assert!(fetched.bytes() < 2 << 20, "{} bytes", fetched.bytes());
+            let mut builder = BatchBuilder::new(options, 1);
+            let now = Instant::now();
+            fetched.deliver(&mut builder, now, PartitionId(0), Encoding::Kafka, &mut next, 1).unwrap();
+        }
+        assert_eq!((next, fetched.bytes()), (50, 0));
     }
 
     #[test]
