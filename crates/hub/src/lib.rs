@@ -8,6 +8,7 @@
 //! * [`profile`] makes it as slow, stingy and unreliable as the real one, if asked to.
 //! * [`identity`] verifies bearer tokens of Microsoft Entra ID and the like, and issues some for development.
 //! * `groups` are the consumer groups of Kafka's clients, `transactions` those of its producers; both write to `journal`.
+//! * `memory` has the budgets that all connections share.
 //! * `convert` turns events of one protocol into those of another, for readers that speak that.
 //! * [`clock`] is the time of a service, which tests can advance.
 //! * [`counters`] say what passed through.
@@ -23,6 +24,7 @@ pub mod front;
 mod groups;
 pub mod identity;
 mod journal;
+mod memory;
 pub mod namespace;
 pub mod profile;
 pub mod service;

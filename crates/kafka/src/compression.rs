@@ -3,9 +3,7 @@
 //!
 //! What comes out of unpacking is bounded, since a few bytes can stand for any number of them.
 
-use std::io::{self, Read, Write as _};
-
-use bytes::Buf as _;
+use std::io::{self, Cursor, Read, Write as _};
 
 /// How the records of a batch are compressed, all of them as one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,44 +114,103 @@ impl Compression {
     /// # Errors
     /// It is not of this compression, or more than `maximum` bytes come out of it.
     pub fn unpack(self, packed: &[u8], maximum: usize) -> Result<Vec<u8>, UnpackError> {
-        match self {
-            Self::None => read_all(packed, maximum),
-            Self::Gzip => read_all(flate2::read::MultiGzDecoder::new(packed), maximum),
-            Self::Snappy => unpack_snappy(packed, maximum),
-            Self::Lz4 => read_all(lz4_flex::frame::FrameDecoder::new(packed), maximum),
-            Self::Zstd => {
-                let decoder = ruzstd::decoding::StreamingDecoder::new(packed);
-                let decoder = decoder.map_err(|error| UnpackError::Damaged(io::Error::other(error)))?;
-                read_all(decoder, maximum)
-            }
+        let mut out = Vec::new();
+        let reader = self.reader(packed, maximum)?;
+        reader.take(maximum as u64 + 1).read_to_end(&mut out).map_err(unpack_error)?;
+        match out.len() > maximum {
+            true => Err(UnpackError::TooLong { maximum }),
+            false => Ok(out),
         }
     }
-}
 
-fn read_all(from: impl Read, maximum: usize) -> Result<Vec<u8>, UnpackError> {
-    let mut out = Vec::new();
-    from.take(maximum as u64 + 1).read_to_end(&mut out).map_err(UnpackError::Damaged)?;
-    match out.len() > maximum {
-        true => Err(UnpackError::TooLong { maximum }),
-        false => Ok(out),
+    /// Returns a reader that unpacks `packed` step by step. Its memory is a window of the algorithm or one block, which is refused
+    /// beyond `maximum` bytes; the caller bounds the total.
+    ///
+    /// # Errors
+    /// The head of `packed` is not one of this compression. Later errors are those of the reader; [`unpack_error`] translates them.
+    pub fn reader<'a>(
+        self,
+        packed: impl Read + Send + 'a,
+        maximum: usize,
+    ) -> Result<Box<dyn Read + Send + 'a>, UnpackError> {
+        Ok(match self {
+            Self::None => Box::new(packed),
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+            Self::Snappy => Box::new(SnappyReader::new(packed, maximum)?),
+            Self::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(packed)),
+            Self::Zstd => {
+                let decoder = ruzstd::decoding::StreamingDecoder::new(packed);
+                Box::new(decoder.map_err(|error| UnpackError::Damaged(io::Error::other(error)))?)
+            }
+        })
     }
 }
 
-/// Java puts a head before its blocks, and its length before each. Others write one block.
-fn unpack_snappy(packed: &[u8], maximum: usize) -> Result<Vec<u8>, UnpackError> {
-    let mut out = Vec::new();
-    let Some(mut blocks) = packed.strip_prefix(JAVA_SNAPPY).and_then(|rest| rest.get(JAVA_SNAPPY_VERSIONS..))
-    else {
-        append_snappy(packed, maximum, &mut out)?;
-        return Ok(out);
-    };
-    while blocks.has_remaining() {
-        let length = blocks.try_get_u32().map_err(|_short| damaged("a block without a length"))?;
-        let block =
-            blocks.split_off(..length as usize).ok_or_else(|| damaged("the bytes end within a block"))?;
-        append_snappy(block, maximum, &mut out)?;
+/// Translates an error of the reader that [`Compression::reader`] returns.
+#[must_use]
+pub fn unpack_error(error: io::Error) -> UnpackError {
+    match error.downcast::<UnpackError>() {
+        Ok(error) => error,
+        Err(error) => UnpackError::Damaged(error),
     }
-    Ok(out)
+}
+
+/// Reads blocks of Snappy. Java puts a head before its blocks, and its length before each; other clients write one block without a
+/// head.
+struct SnappyReader<R> {
+    packed: R,
+    is_framed: bool,
+    /// The block that is being read, unpacked.
+    block: Cursor<Vec<u8>>,
+    maximum: usize,
+}
+
+impl<R: Read> SnappyReader<R> {
+    fn new(mut packed: R, maximum: usize) -> Result<Self, UnpackError> {
+        let mut head = Vec::new();
+        let head_length = JAVA_SNAPPY.len() + JAVA_SNAPPY_VERSIONS;
+        let reading = packed.by_ref().take(head_length as u64).read_to_end(&mut head);
+        reading.map_err(UnpackError::Damaged)?;
+        let is_framed = head.len() == head_length && head.starts_with(JAVA_SNAPPY);
+        let mut block = Vec::new();
+        if !is_framed {
+            packed.read_to_end(&mut head).map_err(UnpackError::Damaged)?;
+            unpack_snappy(&head, maximum, &mut block)?;
+        }
+        Ok(Self { packed, is_framed, block: Cursor::new(block), maximum })
+    }
+
+    /// Unpacks the next block; `None` at the end.
+    fn next_block(&mut self) -> Result<Option<()>, UnpackError> {
+        let mut length = Vec::with_capacity(4);
+        self.packed.by_ref().take(4).read_to_end(&mut length).map_err(UnpackError::Damaged)?;
+        let length = match length[..] {
+            [] => return Ok(None),
+            [a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
+            _ => return Err(damaged("a block without a length")),
+        };
+        let mut packed = Vec::new();
+        self.packed.by_ref().take(length.into()).read_to_end(&mut packed).map_err(UnpackError::Damaged)?;
+        if packed.len() as u64 != u64::from(length) {
+            return Err(damaged("the bytes end within a block"));
+        }
+        let block = self.block.get_mut();
+        block.clear();
+        unpack_snappy(&packed, self.maximum, block)?;
+        self.block.set_position(0);
+        Ok(Some(()))
+    }
+}
+
+impl<R: Read> Read for SnappyReader<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        while self.is_framed && self.block.position() == self.block.get_ref().len() as u64 {
+            if self.next_block().map_err(io::Error::other)?.is_none() {
+                return Ok(0);
+            }
+        }
+        self.block.read(to)
+    }
 }
 
 /// As Java does it, whose clients read nothing else.
@@ -174,19 +231,19 @@ fn pack_snappy(plain: &[u8], out: &mut Vec<u8>) -> Result<(), PackError> {
     Ok(())
 }
 
-fn append_snappy(block: &[u8], maximum: usize, out: &mut Vec<u8>) -> Result<(), UnpackError> {
+/// Unpacks one block of Snappy into `out`, which is empty.
+fn unpack_snappy(block: &[u8], maximum: usize, out: &mut Vec<u8>) -> Result<(), UnpackError> {
     let failed = |error: snap::Error| UnpackError::Damaged(error.into());
     // What a block claims to hold is no reason to take memory: its bytes expand 64 times at the most.
     let length = snap::raw::decompress_len(block).map_err(failed)?;
-    if length > maximum.saturating_sub(out.len()) {
+    if length > maximum {
         return Err(UnpackError::TooLong { maximum });
     }
     if length > block.len().saturating_mul(SNAPPY_EXPANSION) {
         return Err(damaged("a block claims to hold more than it can"));
     }
-    let start = out.len();
-    out.resize(start + length, 0);
-    snap::raw::Decoder::new().decompress(block, &mut out[start..]).map_err(failed)?;
+    out.resize(length, 0);
+    snap::raw::Decoder::new().decompress(block, out).map_err(failed)?;
     Ok(())
 }
 

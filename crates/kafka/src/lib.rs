@@ -7,6 +7,7 @@
 //!   the records in one. Nothing else ever looks into a batch that a Kafka client wrote and a Kafka client reads.
 //! * [`control_batch`] is what a broker writes itself: the ends of transactions.
 //! * [`producer_batch`] writes a batch as a producer does.
+//! * [`check_compressed`] checks the records of a compressed batch before a broker stores it.
 //! * [`compression`] packs records, and unpacks them for those who can't.
 //! * [`produce`] and [`fetch`] are the two requests that carry records, [`messages`] all others.
 //! * [`ApiKey`] names the requests, and [`ErrorCode`] what a broker answers when it can't do as asked.
@@ -17,6 +18,7 @@
 //! Reading is total: any bytes whatever give a value or an error, without panicking, and allocate no more than they have.
 
 mod api_key;
+mod compressed_check;
 pub mod compression;
 pub mod control_batch;
 mod error_code;
@@ -32,5 +34,6 @@ pub mod record_tail;
 pub mod write;
 
 pub use api_key::ApiKey;
+pub use compressed_check::check_compressed;
 pub use error_code::ErrorCode;
 pub use read::Malformed;

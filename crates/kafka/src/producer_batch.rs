@@ -171,7 +171,7 @@ mod tests {
                 (1_700_000_000_000, 1_700_000_000_006)
             );
             let unpacked = checked.unpacked(1 << 20).unwrap();
-            assert!(record::add_up(&unpacked, 300));
+            assert_eq!(record::check(&unpacked, 300), Ok(()));
             if compression == Compression::None {
                 let decoded = RecordBatchDecoder::decode(&mut bytes::Bytes::from(bytes.clone())).unwrap();
                 for ((record, value), at) in decoded.records.iter().zip(&values).zip(0..) {

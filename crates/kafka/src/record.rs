@@ -57,6 +57,22 @@ impl<'a> Records<'a> {
     }
 }
 
+/// Returns the bytes of the first record, with its length before it; `None` if `bytes` end within them.
+///
+/// # Errors
+/// Its length is not one.
+pub fn first(bytes: &[u8]) -> Result<Option<&[u8]>, Malformed> {
+    const WHAT: &str = "length of a record";
+    let mut reader = Reader::new(bytes, true);
+    let length = match reader.varint(WHAT) {
+        Ok(length) => usize::try_from(length).map_err(|_negative| Malformed(WHAT))?,
+        Err(_) if bytes.len() < VARINT_MAX => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let head = bytes.len() - reader.rest().len();
+    Ok(bytes.get(..head + length))
+}
+
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>, Malformed>;
 
@@ -184,18 +200,24 @@ impl<'a> RecordPlaces<'a> {
     }
 }
 
-/// Whether `records` are exactly `count` records, by the length of each.
-#[must_use]
-pub fn add_up(records: &[u8], count: i32) -> bool {
+/// Checks that `records` are exactly `count` records, each readable to its end, with offset deltas that count up from 0. Hot path.
+///
+/// # Errors
+/// The part of a record that is not as it must be.
+pub fn check(records: &[u8], count: i32) -> Result<(), Malformed> {
     let mut rest = records;
-    for _ in 0..count {
-        match split(rest) {
-            // Its parts take a byte each, at least.
-            Ok((record, after)) if record.len() >= SHORTEST => rest = after,
-            _ => return false,
+    for offset_delta in 0..count {
+        let (record, after) = split(rest)?;
+        let record = Record::read(record)?;
+        if record.offset_delta != offset_delta {
+            return Err(Malformed("offset of a record"));
         }
+        rest = after;
     }
-    rest.is_empty()
+    match rest {
+        [] => Ok(()),
+        _ => Err(Malformed("end of the records")),
+    }
 }
 
 /// Appends a record with the broker's timestamp to a batch: `headers` gives key and value of each header.
@@ -289,8 +311,8 @@ fn length_of(bytes: Option<&[u8]>) -> i32 {
     bytes.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX))
 }
 
-/// Attributes, both deltas, two lengths and a count.
-const SHORTEST: usize = 6;
+/// Longest encoding of a length, in bytes.
+const VARINT_MAX: usize = 5;
 
 #[cfg(test)]
 mod tests {
@@ -329,7 +351,7 @@ mod tests {
         ) {
             let bytes = batch(&records);
             let read = RecordBatch::read(&bytes).unwrap();
-            prop_assert!(add_up(read.records(), records.len() as i32));
+            prop_assert_eq!(check(read.records(), records.len() as i32), Ok(()));
             prop_assert_eq!(Records::of(read.records()).count(), records.len());
             let decoded = RecordBatchDecoder::decode(&mut bytes::Bytes::from(bytes.clone())).unwrap().records;
             prop_assert_eq!(decoded.len(), records.len());
@@ -356,7 +378,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, count in 0_i32..100) {
-            let _ = add_up(&bytes, count);
+            let _ = check(&bytes, count);
             let mut places = RecordPlaces::of(&bytes);
             while let Ok(Some(place)) = places.next_place() {
                 prop_assert!(place.tail.end as usize <= bytes.len() && place.key.end <= place.tail.end);

@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 
 use crate::compression::{Compression, UnpackError};
-use crate::record;
+use crate::{Malformed, record};
 
 /// One batch: bytes that have been [checked](RecordBatch::check).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,16 @@ pub enum BatchError {
         /// What the batch says.
         u8,
     ),
-    /// The fields contradict one another, or the records don't add up.
+    /// The records take more bytes than they may when they are unpacked.
+    #[error("the records have more than {maximum} bytes when unpacked")]
+    Unpacked {
+        /// The bound.
+        maximum: usize,
+    },
+    /// The records are not those that the header announces.
+    #[error("invalid records: {0}")]
+    Record(#[from] Malformed),
+    /// The fields contradict one another.
     #[error("invalid batch: {0}")]
     Invalid(
         /// What is wrong.
@@ -91,8 +100,8 @@ impl<'a> RecordBatch<'a> {
     /// Bytes of everything before the records.
     pub const HEADER_LENGTH: usize = 61;
 
-    /// Checks the batch that `bytes` are, as a producer sends it: length, checksum, counts, and where they are not compressed
-    /// that the records add up, by one step for each. A count that lies would make every consumer after it fail.
+    /// Checks the batch that `bytes` are, as a producer sends it: length, checksum, counts, and each record unless they are compressed
+    /// ([`check_compressed`](crate::check_compressed)). A batch that is not what its header says would stop every reader.
     pub fn check(bytes: &'a [u8]) -> Result<Self, BatchError> {
         let batch = Self::read(bytes)?;
         if batch.bytes.len() < bytes.len() {
@@ -116,13 +125,22 @@ impl<'a> RecordBatch<'a> {
         )?;
         invalid(batch.is_transactional() && producer.is_none(), "a transaction without a producer")?;
         match batch.compression() {
-            Err(code) => return Err(BatchError::Compression(code)),
+            Err(code) => Err(BatchError::Compression(code)),
             Ok(Compression::None) => {
-                invalid(!record::add_up(batch.records(), count), "the records don't add up to the batch")?;
+                record::check(batch.records(), count).map(|()| batch).map_err(BatchError::from)
             }
-            Ok(_) => {}
+            Ok(_) => Ok(batch),
         }
-        Ok(batch)
+    }
+
+    /// Returns the bytes of the same batch with another greatest timestamp in its header, as Kafka corrects it.
+    #[must_use]
+    pub fn with_max_timestamp(&self, timestamp: i64) -> Vec<u8> {
+        let mut bytes = self.bytes.to_vec();
+        bytes[MAX_TIMESTAMP_AT..PRODUCER_ID_AT].copy_from_slice(&timestamp.to_be_bytes());
+        let checksum = crc32c::crc32c(&bytes[ATTRIBUTES_AT..]);
+        bytes[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
+        bytes
     }
 
     /// The batch at the start of `bytes`, whose length and format alone are looked at: for batches that have been checked.
@@ -459,7 +477,10 @@ mod tests {
         let checksum = crc32c::crc32c(&bytes[ATTRIBUTES_AT..]);
         bytes[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
         let error = RecordBatch::check(&bytes).unwrap_err();
-        assert_eq!(error, BatchError::Invalid("the records don't add up to the batch"));
+        assert_eq!(error, BatchError::Record(Malformed("length of a record")));
+        let later = RecordBatch::read(&bytes).unwrap().with_max_timestamp(5);
+        let later = RecordBatch::read(&later).unwrap();
+        assert!(later.is_intact() && later.max_timestamp() == 5);
     }
 
     proptest! {

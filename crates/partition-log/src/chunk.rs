@@ -37,6 +37,21 @@ pub enum CopyError<E> {
     /// Other than as many records as the batch has.
     #[error("the batch does not have as many records as it says")]
     Count,
+    /// The records are longer than a batch may be.
+    #[error("the records are longer than a batch may be")]
+    TooLong,
+}
+
+/// Numbers, time and isolation that copies of the records of a batch have in common with it. It does not keep the memory of the log.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    first: Place,
+    /// Those of the records that are to be read.
+    sequence_numbers: Range<u64>,
+    append_time: UnixTime,
+    /// Records that the reader has missed before these.
+    skipped: u64,
+    isolation: Isolation,
 }
 
 /// Whose form the records of a batch have.
@@ -158,23 +173,29 @@ impl LogChunk {
         encode: impl FnOnce(&Batch<'_>, &mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Self, CopyError<E>> {
         let batch = self.batches().next().ok_or(CopyError::Count)?;
-        let mut writer = pool.take(batch.bytes.len().next_power_of_two());
-        let mut encoder = BatchEncoder::new(&mut writer, pool, SMALLEST_BLOCK, Protocol::Amqp, None);
-        encode(&batch, &mut encoder).map_err(CopyError::Encoding)?;
-        let encoded = encoder.finish(batch.first_sequence_number, batch.append_time);
-        let encoded = encoded.filter(|encoded| encoded.record_count == batch.record_count);
-        let mut writer = encoded.ok_or(CopyError::Count)?.replacement.unwrap_or(writer);
-        writer.publish();
+        let origin = self.origin(&batch);
+        let capacity = batch.bytes.len();
+        let encode = |encoder: &mut BatchEncoder<'_>| {
+            encode(&batch, encoder).map_err(CopyError::Encoding)?;
+            match encoder.record_count() == batch.record_count {
+                true => Ok(()),
+                false => Err(CopyError::Count),
+            }
+        };
+        origin.copy_records(pool, capacity, batch.first_sequence_number, encode)?.ok_or(CopyError::Count)
+    }
+
+    /// Returns what copies of the records of `batch`, one of its batches, keep of this chunk.
+    #[must_use]
+    pub fn origin(&self, batch: &Batch<'_>) -> Origin {
         let end = batch.first_sequence_number + u64::from(batch.record_count);
-        Ok(Self {
-            bytes: writer.slice(0..writer.published_length()),
+        Origin {
             first: Place { record: None, ..self.first },
-            is_copy: true,
-            first_sequence_number: self.first_sequence_number,
-            next_sequence_number: end.min(self.next_sequence_number),
+            sequence_numbers: self.first_sequence_number..end.min(self.next_sequence_number),
+            append_time: batch.append_time,
             skipped: self.skipped,
             isolation: self.isolation,
-        })
+        }
     }
 
     /// The same from the record of this number on; `None` if that is not in it.
@@ -250,6 +271,13 @@ impl LogChunk {
         Cursor { isolation: self.isolation, ..Cursor::before(batch.first_sequence_number) }
     }
 
+    /// The cursor before the first record.
+    #[must_use]
+    pub fn start(&self) -> Cursor {
+        let place = (!self.is_copy).then_some(self.first);
+        Cursor { place, isolation: self.isolation, ..Cursor::before(self.first_sequence_number) }
+    }
+
     /// The cursor after the last record.
     #[must_use]
     pub fn end(&self) -> Cursor {
@@ -260,6 +288,48 @@ impl LogChunk {
         let place =
             Place { segment: self.first.segment, batch: self.first.batch + self.bytes.len(), record: None };
         Cursor { place: Some(place), ..cursor }
+    }
+}
+
+impl Origin {
+    /// The sequence numbers of the records that are to be read.
+    #[must_use]
+    pub const fn sequence_numbers(&self) -> &Range<u64> {
+        &self.sequence_numbers
+    }
+
+    /// Returns the records that `encode` pushes in the form of AMQP, in a block of `capacity` bytes or more. The first has the number
+    /// `first`. The result is read like what is in the log, and a cursor in it is one of the log. `None` if there are no records.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub fn copy_records<E>(
+        &self,
+        pool: &Arc<BlockPool>,
+        capacity: usize,
+        first: u64,
+        encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), CopyError<E>>,
+    ) -> Result<Option<LogChunk>, CopyError<E>> {
+        let mut writer = pool.take(capacity.next_power_of_two());
+        let mut encoder = BatchEncoder::new(&mut writer, pool, SMALLEST_BLOCK, Protocol::Amqp, None);
+        encode(&mut encoder)?;
+        if encoder.record_count() == 0 {
+            return Ok(None);
+        }
+        let encoded = encoder.finish(first, self.append_time).ok_or(CopyError::TooLong)?;
+        let mut writer = encoded.replacement.unwrap_or(writer);
+        writer.publish();
+        let end = first + u64::from(encoded.record_count);
+        let wanted = first.max(self.sequence_numbers.start)..end.min(self.sequence_numbers.end);
+        Ok(Some(LogChunk {
+            bytes: writer.slice(0..writer.published_length()),
+            first: self.first,
+            is_copy: true,
+            first_sequence_number: wanted.start,
+            next_sequence_number: wanted.end,
+            skipped: if first <= self.sequence_numbers.start { self.skipped } else { 0 },
+            isolation: self.isolation,
+        }))
     }
 }
 

@@ -58,7 +58,7 @@ mod unix_time;
 
 pub use block::BlockSlice;
 pub use block_pool::BlockPool;
-pub use chunk::{Batch, CopyError, LogChunk, Protocol, Record, Records};
+pub use chunk::{Batch, CopyError, LogChunk, Origin, Protocol, Record, Records};
 pub use deleting::DeleteError;
 pub use encoder::{BatchEncoder, LEADER_EPOCH, NewRecord};
 pub use kafka::control_batch::{TransactionEnd, TransactionMarker};

@@ -8,7 +8,7 @@ mod from_amqp;
 mod from_kafka;
 
 pub(crate) use from_amqp::record_batches;
-pub(crate) use from_kafka::{UNPACKED_MAX, amqp_batch};
+pub(crate) use from_kafka::{AmqpBatch, ConvertError, UNPACKED_MAX, UnpackingBatch, amqp_batch};
 
 #[cfg(test)]
 mod tests;

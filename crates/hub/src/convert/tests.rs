@@ -26,6 +26,21 @@ fn chunk(log: &PartitionLog) -> LogChunk {
     log.read(&mut cursor, 1 << 20).unwrap()
 }
 
+/// The first batch of a chunk in one or several pieces, from the record `wanted` on.
+fn pieces(chunk: &LogChunk, wanted: u64) -> Result<Vec<LogChunk>, ConvertError> {
+    match amqp_batch(chunk, &pool())? {
+        AmqpBatch::Whole(whole) => Ok(vec![whole]),
+        AmqpBatch::Unpacking(mut rest) => {
+            let (mut pieces, mut wanted) = (Vec::new(), wanted);
+            while rest.precedes(wanted) {
+                pieces.extend(rest.advance(wanted, &pool())?);
+                wanted = pieces.last().map_or(wanted, |piece: &LogChunk| piece.end().next_sequence_number());
+            }
+            Ok(pieces)
+        }
+    }
+}
+
 /// A batch of three records, of which one has everything.
 fn batch() -> Vec<u8> {
     let mut batch = vec![0; RecordBatch::HEADER_LENGTH];
@@ -59,7 +74,7 @@ fn assert_is_the_batch_over_amqp(converted: &LogChunk) {
 fn records_of_kafka_are_messages_with_their_key_headers_and_value() {
     let log = log();
     log.append_record_batch(NOW, &RecordBatch::check(&batch()).unwrap()).unwrap();
-    assert_is_the_batch_over_amqp(&amqp_batch(&chunk(&log), &pool()).unwrap());
+    assert_is_the_batch_over_amqp(&pieces(&chunk(&log), 0).unwrap()[0]);
 }
 
 /// The batch with `packed` in place of its records.
@@ -68,6 +83,15 @@ fn compressed(code: u8, packed: &[u8]) -> Vec<u8> {
     let length = (batch.len() - 12) as u32;
     batch[8..12].copy_from_slice(&length.to_be_bytes());
     batch[22] = code;
+    let checksum = crc32c(&batch[21..]);
+    batch[17..21].copy_from_slice(&checksum.to_be_bytes());
+    batch
+}
+
+/// The same with another count of records.
+fn with_count(mut batch: Vec<u8>, count: i32) -> Vec<u8> {
+    batch[57..61].copy_from_slice(&count.to_be_bytes());
+    batch[23..27].copy_from_slice(&(count - 1).to_be_bytes());
     let checksum = crc32c(&batch[21..]);
     batch[17..21].copy_from_slice(&checksum.to_be_bytes());
     batch
@@ -99,12 +123,35 @@ fn a_compressed_batch_is_unpacked_and_one_that_lies_is_refused() {
         log.append_record_batch(NOW, &RecordBatch::check(batch).unwrap()).unwrap();
         log
     };
-    assert_is_the_batch_over_amqp(&amqp_batch(&chunk(&log_of(&good)), &pool()).unwrap());
+    assert_is_the_batch_over_amqp(&pieces(&chunk(&log_of(&good)), 0).unwrap()[0]);
     // Fewer records than it says, records that are none, and a bomb.
     let [one, ..] = &[plain[..1 + (plain[0] as usize >> 1)].to_vec()];
     for packed in [literal(one.len(), one), literal(9, &[1; 9]), literal(1 << 30, &plain), vec![]] {
-        let refused = amqp_batch(&chunk(&log_of(&compressed(2, &packed))), &pool());
+        let refused = pieces(&chunk(&log_of(&compressed(2, &packed))), 0);
         assert!(refused.is_err(), "{refused:?}");
+    }
+}
+
+#[test]
+fn compressed_batch_is_converted_piece_by_piece_from_any_record() {
+    let mut records = Vec::new();
+    for delta in 0..40 {
+        let value = vec![delta as u8; 100_000];
+        record::encode(&mut records, delta, None, Some(&value), std::iter::empty());
+    }
+    let mut packed = Vec::new();
+    Compression::Lz4.pack(&records, &mut packed).unwrap();
+    let batch = with_count(compressed(Compression::Lz4.code() as u8, &packed), 40);
+    let log = log();
+    log.append_record_batch(NOW, &RecordBatch::check(&batch).unwrap()).unwrap();
+    for wanted in [0, 1, 17, 39] {
+        let pieces = pieces(&chunk(&log), wanted).unwrap();
+        let numbers: Vec<u64> =
+            pieces.iter().flat_map(|piece| piece.records().map(|it| it.sequence_number)).collect();
+        assert_eq!(numbers, (wanted..40).collect::<Vec<_>>());
+        assert!(pieces.iter().all(|piece| piece.bytes().len() <= 512 * 1024), "pieces are small");
+        let last = pieces.last().unwrap().records().last().unwrap();
+        assert_eq!(MessageView::parse(last.sections).unwrap().data().unwrap(), Some(&[39; 100_000][..]));
     }
 }
 
@@ -172,7 +219,7 @@ fn messages_of_amqp_are_records_with_their_properties_as_headers() {
 fn a_key_that_came_over_kafka_is_a_key_again() {
     let log = log();
     log.append_record_batch(NOW, &RecordBatch::check(&batch()).unwrap()).unwrap();
-    let converted = amqp_batch(&chunk(&log), &pool()).unwrap();
+    let converted = pieces(&chunk(&log), 0).unwrap().remove(0);
     let mut out = Vec::new();
     record_batches(&converted, &mut out);
     let back = Records::of(RecordBatch::read(&out).unwrap().records()).next().unwrap().unwrap();

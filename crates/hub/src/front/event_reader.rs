@@ -5,15 +5,17 @@ use std::sync::Arc;
 use kafka::record_batch::RecordBatch;
 use partition_log::{Batch, Cursor, LogChunk, PartitionLog, Protocol};
 
-use crate::convert::amqp_batch;
+use crate::convert::{AmqpBatch, ConvertError, UnpackingBatch, amqp_batch};
 
 /// A reader of a partition: where it stands, and what it has unpacked.
 #[derive(Debug)]
 pub(crate) struct EventReader {
     log: Arc<PartitionLog>,
     cursor: Cursor,
-    /// The batch of Kafka's that is being read: unpacked once, in however many pieces it is wanted.
+    /// The latest part of a batch of Kafka's that was converted: converted once, in however many pieces it is wanted.
     converted: Option<LogChunk>,
+    /// The rest of that batch, if it is compressed.
+    unpacking: Option<Box<UnpackingBatch>>,
 }
 
 /// What a reader finds.
@@ -30,7 +32,7 @@ pub(crate) enum Next {
 impl EventReader {
     /// A reader that stands at `cursor` in `log`.
     pub(crate) const fn new(log: Arc<PartitionLog>, cursor: Cursor) -> Self {
-        Self { log, cursor, converted: None }
+        Self { log, cursor, converted: None, unpacking: None }
     }
 
     /// Where it stands.
@@ -55,6 +57,11 @@ impl EventReader {
             self.converted = Some(converted);
             return Ok(Next::Chunk(rest));
         }
+        if let Some(unpacking) = self.unpacking.take_if(|it| it.precedes(self.cursor.next_sequence_number()))
+        {
+            return self.unpack(unpacking);
+        }
+        self.unpacking = None;
         for _ in 0..PASSED_MAX {
             let Some(chunk) = self.log.read(&mut self.cursor, max_bytes) else {
                 return Ok(Next::Nothing);
@@ -70,15 +77,35 @@ impl EventReader {
                 self.cursor = chunk.cursor_before(&batch);
                 continue;
             }
-            let converted = amqp_batch(&chunk, self.log.pool()).map_err(|error| {
-                format!("the batch at sequence number {}: {error}", batch.first_sequence_number)
-            })?;
-            self.cursor = converted.end();
-            self.converted = Some(converted.clone());
-            return Ok(Next::Chunk(converted));
+            let first = batch.first_sequence_number;
+            match amqp_batch(&chunk, self.log.pool()).map_err(|error| unreadable(first, &error))? {
+                AmqpBatch::Whole(converted) => return Ok(self.hand_over(converted)),
+                AmqpBatch::Unpacking(unpacking) => {
+                    self.cursor = chunk.start();
+                    return self.unpack(unpacking);
+                }
+            }
         }
         Ok(Next::Later)
     }
+
+    /// Converts more of a compressed batch.
+    fn unpack(&mut self, mut unpacking: Box<UnpackingBatch>) -> Result<Next, String> {
+        let wanted = self.cursor.next_sequence_number();
+        let piece = unpacking.advance(wanted, self.log.pool()).map_err(|error| unreadable(wanted, &error))?;
+        self.unpacking = Some(unpacking);
+        Ok(piece.map_or(Next::Later, |piece| self.hand_over(piece)))
+    }
+
+    fn hand_over(&mut self, converted: LogChunk) -> Next {
+        self.cursor = converted.end();
+        self.converted = Some(converted.clone());
+        Next::Chunk(converted)
+    }
+}
+
+fn unreadable(sequence_number: u64, error: &ConvertError) -> String {
+    format!("the batch at sequence number {sequence_number}: {error}")
 }
 
 /// Whether a batch that was read up to the stable end holds events: it is not the end of a transaction, nor of an aborted one.

@@ -9,6 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::{Hubs, Namespace, Partition, queue_metrics};
 use crate::counters::CounterValues;
+use crate::memory::{Memory, Purpose};
 use crate::profile::ProfileCounterValues;
 use partition_log::ProducerStats;
 use partition_log::disk::StorageCounters;
@@ -23,6 +24,7 @@ impl Collector for NamespaceMetrics {
         let mut metrics = MetricsWriter::new(encoder);
         partitions(&namespace.hubs(), &mut metrics)?;
         queue_metrics::encode(namespace.queues(), namespace.transaction_counters().values(), &mut metrics)?;
+        shared_memory(namespace.memory(), &mut metrics)?;
         if let Some(profile) = namespace.profile().counters() {
             profile_figures(&profile, &mut metrics)?;
         }
@@ -31,6 +33,26 @@ impl Collector for NamespaceMetrics {
         }
         Ok(())
     }
+}
+
+fn shared_memory(memory: &Memory, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
+    let labels = |purpose: &Purpose| [("purpose", purpose.name())];
+    let all = Purpose::ALL.iter();
+    metrics.gauges(
+        "parshall_memory_shared_bytes",
+        "Memory that connections hold of a budget that they share.",
+        all.clone().map(|purpose| (labels(purpose), memory.usage(*purpose).0)),
+    )?;
+    metrics.gauges(
+        "parshall_memory_shared_limit_bytes",
+        "The budget.",
+        all.clone().map(|purpose| (labels(purpose), purpose.limit())),
+    )?;
+    metrics.counters(
+        "parshall_memory_shared_refused",
+        "Requests, answers and messages that were refused because the budget was used up.",
+        all.map(|purpose| (labels(purpose), memory.usage(*purpose).1)),
+    )
 }
 
 fn partitions(hubs: &Hubs, metrics: &mut MetricsWriter<'_>) -> fmt::Result {

@@ -47,6 +47,7 @@ pub use watchers::{Watch, Watchers};
 use crate::clock::ServiceClock;
 use crate::counters::CounterValues;
 use crate::identity::{DevelopmentIssuer, Identity};
+use crate::memory::Memory;
 use crate::profile::ProfileSwitch;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
@@ -74,6 +75,7 @@ pub struct Namespace {
     entities: Entities,
     queues: Arc<QueueStore>,
     transaction_counters: Arc<TransactionCounters>,
+    memory: Arc<Memory>,
     facts: Facts,
     /// Something has come that is deleted when nobody uses it.
     idle_news: Notify,
@@ -190,6 +192,7 @@ impl Namespace {
             entities: Entities::new(hubs, storage),
             queues,
             transaction_counters: Arc::default(),
+            memory: Arc::default(),
             facts: Facts::new(facts),
             idle_news: Notify::new(),
             queue_configs,
@@ -248,6 +251,11 @@ impl Namespace {
     #[must_use]
     pub const fn clock(&self) -> &Arc<ServiceClock> {
         &self.clock
+    }
+
+    /// The budgets that all connections share.
+    pub(crate) const fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// What has become of transactions of queues and topics.

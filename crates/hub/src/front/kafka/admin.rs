@@ -46,9 +46,6 @@ impl AdminRequests<'_> {
         body: Reader<'_>,
         output: &mut Output,
     ) -> Result<(), Malformed> {
-        if body.rest().len() > LARGEST_BODY {
-            return Err(Malformed("request: it is longer than any that makes sense"));
-        }
         let version = header.version;
         let mut write = |write: &mut dyn FnMut(&mut kafka::write::Writer)| {
             output.answer(key, version, header.correlation_id, |writer| write(writer));
@@ -360,9 +357,6 @@ fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 const REPEATED: &str = "the topic is there more than once";
-
-/// Longest request of this kind, in bytes: room for the names of ten thousand topics, and what is made of it stays small.
-const LARGEST_BODY: usize = 2 * 1024 * 1024;
 
 /// Partitions on a page, whatever the client asks for, as Kafka has it (`max.request.partition.size.limit`).
 const PAGE_MAX: usize = 2_000;

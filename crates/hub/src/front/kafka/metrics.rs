@@ -47,6 +47,11 @@ impl Collector for KafkaMetrics {
             load(&counters.unproven),
         )?;
         metrics.counter(
+            "parshall_kafka_connections_stalled",
+            "Kafka connections closed because their clients did not read their answers.",
+            load(&counters.stalled),
+        )?;
+        metrics.counter(
             "parshall_kafka_logins_refused",
             "Kafka clients refused because of their credentials.",
             load(&counters.refused_logins),

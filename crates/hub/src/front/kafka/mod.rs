@@ -71,8 +71,8 @@ struct Counters {
     fetch_sessions: SessionTotals,
     /// Topics that were created because a client asked for them.
     created_topics: AtomicU64,
-    /// Bytes of long requests that have not arrived completely.
-    large_bytes: AtomicU64,
+    /// Connections whose client did not read its answers.
+    stalled: AtomicU64,
 }
 
 /// The number of the one broker.

@@ -1,5 +1,6 @@
 //! Where a partition begins and ends, and where a point in time lies.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use access::Right;
@@ -12,6 +13,7 @@ use partition_log::{
     Batch, Cursor, Edge, LEADER_EPOCH, LogChunk, PartitionLog, Protocol, Readiness, Start, Subscriber,
     UnixTime,
 };
+use tokio::sync::Semaphore;
 
 use super::fetch::check_epoch;
 use super::session::Session;
@@ -19,17 +21,24 @@ use super::topics::{self, Topics};
 use crate::convert::UNPACKED_MAX;
 use crate::namespace::Namespace;
 
-/// Finds all that a request asks for.
+/// Answers a request partition by partition. Like Kafka, it refuses a partition that the request names twice.
 pub(super) async fn list<'a>(
     namespace: &Namespace,
     session: &Session,
     request: &ListOffsetsRequest<'a>,
 ) -> Vec<FoundOffset<'a>> {
     let mut topics = Topics::new(namespace, session, Right::Listen);
+    let mut times_named = HashMap::with_capacity(request.partitions.len());
+    for asked in &request.partitions {
+        *times_named.entry((asked.topic, asked.index)).or_insert(0_u32) += 1;
+    }
     let mut found = Vec::with_capacity(request.partitions.len());
     for asked in &request.partitions {
-        let result = find(&mut topics, asked, request.is_read_committed).await;
         let (topic, index) = (asked.topic, asked.index);
+        let result = match times_named.get(&(topic, index)) {
+            Some(1) => find(&mut topics, asked, request.is_read_committed).await,
+            _ => Err(ErrorCode::InvalidRequest),
+        };
         found.push(match result {
             Ok((offset, timestamp)) => FoundOffset {
                 topic,
@@ -41,6 +50,8 @@ pub(super) async fn list<'a>(
             },
             Err(error) => FoundOffset { topic, index, error, timestamp: -1, offset: -1, leader_epoch: -1 },
         });
+        // A request may name thousands of partitions; other connections of this thread go on between them.
+        tokio::task::yield_now().await;
     }
     found
 }
@@ -73,39 +84,73 @@ async fn find<'a>(
     }
 }
 
-/// The first record with this timestamp or a greater one.
+/// Returns the first record with this timestamp or a greater one.
 ///
 /// A producer's timestamp is not later than the time of the append, unless its clock is ahead, so the search begins with what
-/// was appended then.
+/// was appended then. Batches are chosen by the greatest timestamp in their headers; the records of a chosen one alone are unpacked.
 async fn first_at(log: &Arc<PartitionLog>, time: i64) -> Option<(i64, i64)> {
     let since = UnixTime::from_milliseconds(time);
     let mut cursor = log.position(Start::AppendTime(since, Edge::Inclusive)).ok()?;
     while let Some(chunk) = next(log, &mut cursor).await {
-        let batches = chunk.batches().filter(|batch| latest(batch) >= time);
-        let found = batches.flat_map(|batch| timestamps(&batch)).find(|(_, timestamp)| *timestamp >= time);
-        if found.is_some() {
-            return found;
+        let candidates: Vec<u64> = chunk
+            .batches()
+            .filter(|batch| latest(batch) >= time)
+            .map(|batch| batch.first_sequence_number)
+            .collect();
+        for candidate in candidates {
+            let found = in_batch(&chunk, candidate, move |mut records| {
+                (&mut records).find(|(_, timestamp)| *timestamp >= time)
+            });
+            if let Some(found) = found.await {
+                return Some(found);
+            }
         }
     }
     None
 }
 
-/// The record with the greatest timestamp, and the first of them if there are several.
+/// Returns the record with the greatest timestamp, and the first of them if there are several. It is in the first batch with the
+/// greatest timestamp in its header: no other is unpacked.
 async fn greatest(log: &Arc<PartitionLog>) -> Option<(i64, i64)> {
     let mut cursor = log.position(Start::Earliest).ok()?;
-    let mut greatest: Option<(i64, i64)> = None;
+    let mut greatest: Option<(LogChunk, u64, i64)> = None;
     while let Some(chunk) = next(log, &mut cursor).await {
-        for batch in chunk.batches().filter(|batch| latest(batch) > MARKER) {
-            if greatest.is_none_or(|(_, timestamp)| latest(&batch) > timestamp) {
-                greatest = timestamps(&batch).into_iter().rev().max_by_key(|(_, timestamp)| *timestamp);
+        let mut found = None;
+        let mut most = greatest.as_ref().map_or(MARKER, |(_, _, timestamp)| *timestamp);
+        for batch in chunk.batches() {
+            if latest(&batch) > most {
+                most = latest(&batch);
+                found = Some(batch.first_sequence_number);
             }
         }
+        if let Some(first) = found {
+            greatest = Some((chunk, first, most));
+        }
     }
-    greatest
+    let (chunk, first, _) = greatest?;
+    let first_greatest = |best: (i64, i64), record: (i64, i64)| if record.1 > best.1 { record } else { best };
+    in_batch(&chunk, first, move |mut records| (&mut records).reduce(first_greatest)).await
 }
 
-/// The next piece of a log, once it is in memory; `None` at the end, or at damage.
+/// Applies `choose` to the offsets and timestamps of the batch of `chunk` that begins with `first`. This runs on a blocking thread:
+/// unpacking takes up to a second. [`UNPACKING`] bounds the memory of all requests.
+async fn in_batch(
+    chunk: &LogChunk,
+    first: u64,
+    choose: impl FnOnce(&mut dyn Iterator<Item = (i64, i64)>) -> Option<(i64, i64)> + Send + 'static,
+) -> Option<(i64, i64)> {
+    let chunk = chunk.clone();
+    let _permit = UNPACKING.acquire().await.ok()?;
+    let chosen = tokio::task::spawn_blocking(move || {
+        let batch = chunk.batches().find(|batch| batch.first_sequence_number == first)?;
+        with_timestamps(&batch, choose)
+    });
+    chosen.await.ok()?
+}
+
+/// Reads the next chunk of a log once it is in memory; `None` at the end, or at damage. Other tasks of the thread run in between.
 async fn next(log: &Arc<PartitionLog>, cursor: &mut Cursor) -> Option<LogChunk> {
+    tokio::task::yield_now().await;
     let end = log.end().next_sequence_number;
     let subscriber = Subscriber::new();
     let mut subscription = None;
@@ -137,24 +182,28 @@ fn latest(batch: &Batch<'_>) -> i64 {
     }
 }
 
-/// Offset and timestamp of each record, as far as they can be unpacked.
-fn timestamps(batch: &Batch<'_>) -> Vec<(i64, i64)> {
+/// Applies `choose` to offset and timestamp of each record, as far as they can be unpacked.
+fn with_timestamps<T>(
+    batch: &Batch<'_>,
+    choose: impl FnOnce(&mut dyn Iterator<Item = (i64, i64)>) -> T,
+) -> T {
     let first = batch.first_sequence_number.cast_signed();
     let Some(record_batch) = record_batch(batch) else {
         let time = batch.append_time.milliseconds();
-        return (first..first + i64::from(batch.record_count)).map(|offset| (offset, time)).collect();
+        return choose(&mut (first..first + i64::from(batch.record_count)).map(|offset| (offset, time)));
     };
+    let of_all = (first, record_batch.max_timestamp());
     if record_batch.timestamp_type() == TimestampType::LogAppendTime {
-        return vec![(first, record_batch.max_timestamp())];
+        return choose(&mut std::iter::once(of_all));
     }
     let Ok(records) = record_batch.unpacked(UNPACKED_MAX) else {
-        return vec![(first, record_batch.max_timestamp())];
+        return choose(&mut std::iter::once(of_all));
     };
-    let records = Records::of(&records).map_while(Result::ok);
     let base = record_batch.base_timestamp();
-    records
-        .map(|record| (first + i64::from(record.offset_delta), base.saturating_add(record.timestamp_delta)))
-        .collect()
+    let mut records = Records::of(&records)
+        .map_while(Result::ok)
+        .map(|record| (first + i64::from(record.offset_delta), base.saturating_add(record.timestamp_delta)));
+    choose(&mut records)
 }
 
 fn record_batch<'a>(batch: &Batch<'a>) -> Option<RecordBatch<'a>> {
@@ -163,6 +212,9 @@ fn record_batch<'a>(batch: &Batch<'a>) -> Option<RecordBatch<'a>> {
         Protocol::Amqp => None,
     }
 }
+
+/// Requests that unpack a batch at the same time. Each takes up to [`UNPACKED_MAX`] bytes.
+static UNPACKING: Semaphore = Semaphore::const_new(2);
 
 /// Before every timestamp.
 const MARKER: i64 = i64::MIN;

@@ -1,6 +1,7 @@
 //! What leaves a connection: bytes of ours and, between them, batches in the memory of the log, which are not copied.
 
 use std::io::{self, IoSlice};
+use std::time::Duration;
 
 use amqp_tokio::Stream;
 use bytes::Bytes;
@@ -69,14 +70,29 @@ impl Output {
         self.bytes.len() + self.shared_length
     }
 
+    /// Returns the memory of its own beyond what each connection keeps, in bytes.
+    pub(super) fn extra_memory(&self) -> usize {
+        let own = self.bytes.capacity() + self.shared.capacity() * size_of::<(usize, Bytes)>();
+        own.saturating_sub(KEPT_CAPACITY)
+    }
+
     /// Writes all of it.
-    pub(super) async fn write_to(&mut self, stream: &mut Stream) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The connection is broken, or the client has taken nothing for `stall` ([`io::ErrorKind::TimedOut`]).
+    pub(super) async fn write_to(&mut self, stream: &mut Stream, stall: Duration) -> io::Result<()> {
         if self.shared.is_empty() {
-            stream.write_all(&self.bytes).await?;
+            let mut rest = &self.bytes[..];
+            while !rest.is_empty() {
+                match tokio::time::timeout(stall, stream.write(rest)).await?? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    written => rest = &rest[written..],
+                }
+            }
         } else {
-            self.write_pieces(stream).await?;
+            self.write_pieces(stream, stall).await?;
         }
-        stream.flush().await?;
+        tokio::time::timeout(stall, stream.flush()).await??;
         self.shared.clear();
         self.shared_length = 0;
         self.bytes.clear();
@@ -86,7 +102,7 @@ impl Output {
         Ok(())
     }
 
-    async fn write_pieces(&self, stream: &mut Stream) -> io::Result<()> {
+    async fn write_pieces(&self, stream: &mut Stream, stall: Duration) -> io::Result<()> {
         let mut pieces: Vec<&[u8]> = Vec::with_capacity(2 * self.shared.len() + 1);
         let mut start = 0;
         for (at, shared) in &self.shared {
@@ -101,7 +117,7 @@ impl Output {
             let window = &rest[..rest.len().min(PIECES_AT_ONCE)];
             let written =
                 std::future::poll_fn(|cx| std::pin::Pin::new(&mut *stream).poll_write_vectored(cx, window));
-            match written.await? {
+            match tokio::time::timeout(stall, written).await?? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => IoSlice::advance_slices(&mut rest, written),
             }

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use access::Right;
-use kafka::ErrorCode;
+use kafka::compression::Compression;
 use kafka::fetch::TopicRef;
 use kafka::produce::{ProducePartition, ProduceRequest, ProduceResult};
 use kafka::record_batch::{BatchError, RecordBatch};
+use kafka::{ErrorCode, check_compressed};
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use partition_log::{AppendError, ProduceError, Produced, ProducerError, UnixTime};
 
 use super::KafkaFront;
 use super::session::Session;
 use super::topics::{self, Topics};
+use crate::convert::UNPACKED_MAX;
 use crate::namespace::{Hub, Partition};
 use crate::transactions::{Producer, Producing};
 
@@ -40,10 +42,39 @@ struct Watched {
     end: u64,
 }
 
+/// Results of unpacking the compressed batches of a request, by the partitions of the request.
+#[derive(Debug, Default)]
+pub(super) struct CompressedChecks(Vec<(usize, Result<i64, BatchError>)>);
+
 #[derive(Debug)]
 struct Refusal {
     error: ErrorCode,
     message: Option<String>,
+}
+
+impl CompressedChecks {
+    /// Unpacks and checks each compressed batch of a request that the client may send. Other tasks run in between.
+    pub(super) async fn of(front: &KafkaFront, session: &Session, request: &ProduceRequest<'_>) -> Self {
+        let mut checks = Vec::new();
+        for (place, partition) in request.partitions.iter().enumerate() {
+            let Ok(batch) = RecordBatch::read(partition.records) else { continue };
+            let is_compressed = !matches!(batch.compression(), Ok(Compression::None));
+            if !is_compressed || partition.records.len() > LARGEST_BATCH {
+                continue;
+            }
+            let mut topics = Topics::new(&front.namespace, session, Right::Send);
+            if topics.find(TopicRef::Name(partition.topic)).is_ok() {
+                checks.push((place, check_compressed(&batch, UNPACKED_MAX).await));
+            }
+        }
+        Self(checks)
+    }
+
+    /// Returns the greatest timestamp of the records at this place of the request; `None` if they are not compressed.
+    fn greatest_timestamp(&self, place: usize) -> Result<Option<i64>, BatchError> {
+        let found = self.0.iter().find(|(checked, _)| *checked == place);
+        found.map(|(_, result)| *result).transpose()
+    }
 }
 
 impl Outcomes {
@@ -53,6 +84,7 @@ impl Outcomes {
         front: &KafkaFront,
         session: &Session,
         request: &ProduceRequest<'_>,
+        checks: &CompressedChecks,
         now: UnixTime,
         received: Instant,
     ) -> Self {
@@ -68,9 +100,12 @@ impl Outcomes {
         let mut outcomes = Vec::with_capacity(request.partitions.len());
         // A transaction does not end between the check and the append.
         let producing = request.transactional_id.map(|id| (id, front.coordinators.transactions.producing()));
-        for partition in &request.partitions {
+        for (place, partition) in request.partitions.iter().enumerate() {
             let hub = topics.find(TopicRef::Name(partition.topic)).map_err(Refusal::of);
-            let appended = hub.and_then(|hub| append(&hub, request, producing.as_ref(), partition, now));
+            let greatest_timestamp = || checks.greatest_timestamp(place).map_err(unreadable);
+            let appended = hub.and_then(|hub| {
+                append(&hub, request, producing.as_ref(), partition, greatest_timestamp, now)
+            });
             outcomes.push(appended.map(|stored| stored.noted(received)));
         }
         Self { outcomes }
@@ -162,6 +197,7 @@ fn append(
     request: &ProduceRequest<'_>,
     producing: Option<&(&str, Producing<'_>)>,
     partition: &ProducePartition<'_>,
+    greatest_timestamp: impl FnOnce() -> Result<Option<i64>, Refusal>,
     now: UnixTime,
 ) -> Result<Stored, Refusal> {
     if !(-1..=1).contains(&request.acks) {
@@ -173,7 +209,14 @@ fn append(
             format!("a batch may have {LARGEST_BATCH} bytes, this one has {}", partition.records.len());
         return Err(Refusal { error: ErrorCode::MessageTooLarge, message: Some(message) });
     }
-    let batch = RecordBatch::check(partition.records).map_err(unreadable)?;
+    let mut batch = RecordBatch::check(partition.records).map_err(unreadable)?;
+    let corrected;
+    if let Some(timestamp) = greatest_timestamp()?
+        && timestamp != batch.max_timestamp()
+    {
+        corrected = batch.with_max_timestamp(timestamp);
+        batch = RecordBatch::read(&corrected).map_err(unreadable)?;
+    }
     if !batch.is_transactional() && producing.is_some() {
         return Err(Refusal::of(ErrorCode::InvalidTxnState));
     }
@@ -220,7 +263,10 @@ fn unreadable(error: BatchError) -> Refusal {
         BatchError::Checksum | BatchError::Incomplete { .. } => ErrorCode::CorruptMessage,
         BatchError::Compression(_) => ErrorCode::UnsupportedCompressionType,
         BatchError::Magic { .. } => ErrorCode::UnsupportedForMessageFormat,
-        BatchError::MoreThanOne { .. } | BatchError::Invalid(_) => ErrorCode::InvalidRecord,
+        BatchError::Unpacked { .. } => ErrorCode::MessageTooLarge,
+        BatchError::MoreThanOne { .. } | BatchError::Record(_) | BatchError::Invalid(_) => {
+            ErrorCode::InvalidRecord
+        }
     };
     Refusal { error: code, message: Some(error.to_string()) }
 }

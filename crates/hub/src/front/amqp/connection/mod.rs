@@ -96,7 +96,8 @@ impl ConnectionTask {
         let subscriber = Subscriber::new();
         let renewed = namespace.clock().renewed_tokens();
         let timed = Some(namespace.clock().watch(&subscriber, CLOCK_KEY));
-        let transactions = Transactions::new(Arc::clone(namespace.transaction_counters()));
+        let transactions =
+            Transactions::new(Arc::clone(namespace.transaction_counters()), namespace.memory());
         Self {
             driver,
             namespace,

@@ -122,7 +122,7 @@ impl ConnectionTask {
             match proposal.state.transaction() {
                 None => entry.node.settle(&proposal, deliveries, now.into(), answer),
                 Some(transaction) => {
-                    let work = Self::transaction_work(&mut self.transactions, transaction, session, now);
+                    let work = Self::transaction_work(&mut self.transactions, transaction, session, now, 0);
                     entry.node.settle_in(work, &proposal, deliveries, now.into(), answer);
                 }
             }

@@ -21,6 +21,7 @@ use crate::front::amqp::conditions::rejected;
 use crate::front::amqp::links::LinkEntry;
 use crate::front::amqp::links::node::{Enlisting, Node, TransactionWork};
 use crate::front::pending::Until;
+use crate::memory::{Memory, Purpose, Share};
 use crate::namespace::{TransactionCounters, TransactionEnd};
 use partition_log::disk::CommitNumber;
 
@@ -32,6 +33,8 @@ pub(super) struct Transactions {
     /// Rings when the next one may have taken too long.
     alarm: Option<Pin<Box<Sleep>>>,
     counters: Arc<TransactionCounters>,
+    /// Memory of all that is to be done.
+    memory: Share,
 }
 
 #[derive(Debug)]
@@ -46,23 +49,42 @@ struct OpenTransaction {
 }
 
 impl Transactions {
-    pub(super) const fn new(counters: Arc<TransactionCounters>) -> Self {
-        Self { open: BTreeMap::new(), last: 0, alarm: None, counters }
+    pub(super) fn new(counters: Arc<TransactionCounters>, memory: &Arc<Memory>) -> Self {
+        let memory = Share::new(memory, Purpose::QueueTransactions);
+        Self { open: BTreeMap::new(), last: 0, alarm: None, counters, memory }
     }
 
-    /// The work of an open transaction, and whether `session` is that of its coordinator. The first operation starts its time.
+    /// Bytes of all that is to be done.
+    fn held_bytes(&self) -> usize {
+        self.open.values().filter_map(|open| Some(open.work.as_ref()?.bytes())).sum()
+    }
+
+    /// Gives back the memory of what was done or rolled back.
+    fn give_back(&mut self) {
+        let held = self.held_bytes().min(self.memory.held());
+        // It does not grow, so that it is not refused.
+        let _ = self.memory.resize(held);
+    }
+
+    /// The work of an open transaction, to which up to `more` bytes are added, and whether `session` is that of its coordinator. The
+    /// first operation starts its time.
     fn work_of(
         &mut self,
         id: TransactionId,
         session: SessionId,
         now: SystemTime,
+        more: usize,
     ) -> Result<(&mut TransactionWork, Enlisting), Error> {
         self.expire(now);
-        let held: usize = self.open.values().filter_map(|open| Some(open.work.as_ref()?.bytes())).sum();
+        let held = self.held_bytes();
         let open = number_of(id).and_then(|number| self.open.get_mut(&number)).ok_or_else(unknown)?;
         let work = open.work.as_mut().ok_or_else(timed_out)?;
         if held > BYTES_MAX {
             let text = "The transactions of the connection hold too many bytes; commit or roll back some.";
+            return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
+        }
+        if !self.memory.resize(held + more) {
+            let text = "The open transactions of all connections hold too many bytes; try again later.";
             return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
         }
         open.deadline.get_or_insert(now + TIME_MAX);
@@ -94,6 +116,7 @@ impl Transactions {
             !over
         });
         self.counters.ended(TransactionEnd::RolledBack, rolled_back);
+        self.give_back();
     }
 
     fn declare(&mut self, coordinator: LinkId, session: SessionId) -> Result<TransactionId, Error> {
@@ -112,6 +135,7 @@ impl Transactions {
     fn discharge(&mut self, id: TransactionId, now: SystemTime) -> Result<TransactionWork, Error> {
         self.expire(now);
         let open = number_of(id).and_then(|number| self.open.remove(&number)).ok_or_else(unknown)?;
+        self.give_back();
         open.work.ok_or_else(timed_out)
     }
 
@@ -128,6 +152,7 @@ impl Transactions {
                 None => {}
             }
         }
+        self.give_back();
         next
     }
 }
@@ -215,10 +240,12 @@ impl ConnectionTask {
         };
         let message = deliveries.message(delivery);
         let taken = match &entry.node {
-            Node::Send(link) => match self.transactions.work_of(transaction, entry.session, now) {
-                Ok((work, enlisting)) => work.send(link, enlisting, delivery.format, message),
-                Err(error) => Err(DeliveryState::Rejected(Some(error))),
-            },
+            Node::Send(link) => {
+                match self.transactions.work_of(transaction, entry.session, now, message.len()) {
+                    Ok((work, enlisting)) => work.send(link, enlisting, delivery.format, message),
+                    Err(error) => Err(DeliveryState::Rejected(Some(error))),
+                }
+            }
             // Whether it is known shows when it is carried out.
             Node::Requests(_) => Ok(()),
             _ => Err(rejected(
@@ -256,8 +283,9 @@ impl ConnectionTask {
         transaction: TransactionId,
         session: SessionId,
         now: SystemTime,
+        more: usize,
     ) -> Result<&mut TransactionWork, Error> {
-        transactions.work_of(transaction, session, now).map(|(work, _)| work)
+        transactions.work_of(transaction, session, now, more).map(|(work, _)| work)
     }
 
     /// Rolls back the transactions that have taken too long, if it is time to look.

@@ -117,7 +117,8 @@ impl ExplorerFront {
         let start = Start::SequenceNumber(number, Edge::Inclusive);
         let cursor = log.position_committed(start).map_err(|_| gone())?;
         let mut reader = EventReader::new(Arc::clone(log), cursor);
-        for _ in 0..DISK_TRIES {
+        let mut tries = 0..DISK_TRIES;
+        loop {
             match reader.next(1).map_err(|error| Refusal::new(500, error))? {
                 Next::Chunk(chunk) => {
                     let record = chunk.records().next().filter(|record| record.sequence_number == number);
@@ -133,12 +134,14 @@ impl ExplorerFront {
                     details.insert("enqueued_ms".to_owned(), record.append_time.milliseconds().into());
                     return Ok(reply::json(&details));
                 }
-                Next::Later => {}
+                Next::Later => tokio::task::yield_now().await,
                 // Its segment is on its way from the disk.
-                Next::Nothing => tokio::time::sleep(DISK_PAUSE).await,
+                Next::Nothing if tries.next().is_some() => tokio::time::sleep(DISK_PAUSE).await,
+                Next::Nothing => {
+                    return Err(Refusal::new(503, "the event can't be read from the disk at present"));
+                }
             }
         }
-        Err(Refusal::new(503, "the event can't be read from the disk at present"))
     }
 
     pub(super) fn named_hub(&self, query: &Query<'_>) -> Result<Arc<Hub>, Refusal> {

@@ -11,15 +11,15 @@ use kafka::messages::metadata::{Broker, MetadataRequest, TopicMetadata};
 use kafka::messages::{api_versions, cluster, list_offsets, metadata, sasl};
 use kafka::produce::{self, ProduceRequest};
 use kafka::read::Reader;
-use kafka::{ApiKey, ErrorCode};
+use kafka::{ApiKey, ErrorCode, Malformed};
 
-use super::{ConnectionTask, Ended, PRODUCED_MAX, Produced, Turn};
+use super::{ConnectionTask, Ended, LARGEST_REQUEST, PRODUCED_MAX, Produced, Turn};
 use crate::front::kafka::BROKER;
 use crate::front::kafka::admin::AdminRequests;
 use crate::front::kafka::fetch::Fetch;
 use crate::front::kafka::group_requests::{GroupRequests, Waiting};
 use crate::front::kafka::partition_requests::PartitionRequests;
-use crate::front::kafka::produce::{Outcomes, count_throttled};
+use crate::front::kafka::produce::{CompressedChecks, Outcomes, count_throttled};
 use crate::front::kafka::requests::{SUPPORTED, is_open, supported};
 use crate::front::kafka::session::{LoggedIn, LoginError, Mechanism, State};
 use crate::front::kafka::shaping::{self, Shaped, Shaping};
@@ -27,6 +27,17 @@ use crate::front::kafka::transaction_requests::TransactionRequests;
 use crate::front::kafka::{offsets, topics};
 use crate::front::listener;
 use crate::front::pending::Until;
+
+/// Returns the longest body of a request, in bytes. Names in it can make answers of many times their size, so that all but records
+/// and what members of groups say are short.
+const fn longest_body(key: ApiKey) -> usize {
+    match key {
+        ApiKey::Produce => LARGEST_REQUEST,
+        ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::OffsetCommit | ApiKey::TxnOffsetCommit => 16 << 20,
+        // Room for the names of ten thousand topics.
+        _ => 2 << 20,
+    }
+}
 
 impl ConnectionTask<'_> {
     /// Does a request, or says that it has to wait.
@@ -47,6 +58,9 @@ impl ConnectionTask<'_> {
                 return Err(Ended::Unproven);
             }
             self.place.prove();
+        }
+        if body.rest().len() > longest_body(key) {
+            return Err(Malformed("request: it is longer than any that makes sense").into());
         }
         // Only what is produced may follow one another before it is answered.
         if key != ApiKey::Produce && !self.produced.is_empty() {
@@ -140,7 +154,7 @@ impl ConnectionTask<'_> {
         };
         let timer = shaper.timer();
         // Answers that are there do not wait with it.
-        self.output.write_to(&mut self.stream).await?;
+        self.flush().await?;
         tokio::select! {
             () = timer.wait_until(at) => Ok(()),
             _ = self.stop.wait_for(|stop| *stop) => Ok(()),
@@ -163,23 +177,25 @@ impl ConnectionTask<'_> {
             return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
         }
         let request = ProduceRequest::read(body, header.version)?;
+        if self.shaper.is_some() {
+            // Answers that are there do not wait with it.
+            self.flush().await?;
+        }
         let Shaped { fate, throttled, ready_at } = match &mut self.shaper {
             None => Shaped::UNTOUCHED,
-            Some(shaper) => {
-                // Answers that are there do not wait with it.
-                self.output.write_to(&mut self.stream).await?;
-                shaping::shape(shaper, &request).await
-            }
+            Some(shaper) => shaping::shape(shaper, &request).await,
         };
         if !throttled.is_zero() {
             count_throttled(self.front, &self.session, &request);
         }
         let throttle_time_ms = i32::try_from(throttled.as_millis()).unwrap_or(i32::MAX);
+        let checks = CompressedChecks::of(self.front, &self.session, &request).await;
         let append = || {
             Outcomes::append(
                 self.front,
                 &self.session,
                 &request,
+                &checks,
                 self.front.namespace.clock().unix_time(),
                 self.input_at,
             )

@@ -11,9 +11,9 @@
 //! Here is what the task waits for and in which order it does what it can; `dispatch` does each request.
 
 mod dispatch;
-mod large;
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,8 +42,8 @@ use super::produce::Outcomes;
 use super::session::{Session, State};
 use crate::front::listener::{self, PROOF_PATIENCE};
 use crate::front::pending::Until;
+use crate::memory::{Purpose, Share};
 use crate::profile::{PreciseTimer, Shaper};
-use large::{LARGE_TOTAL, Large};
 
 /// One connection.
 #[derive(Debug)]
@@ -75,8 +75,10 @@ pub(super) struct ConnectionTask<'f> {
     membership: Option<Membership>,
     kept: Option<KeptAnswer>,
     subscriber: Arc<Subscriber>,
-    /// What of the request that is arriving is counted as large.
-    large: Large<'f>,
+    /// Memory of the input.
+    requests: Share,
+    /// Memory of the answers, without events in that of the log.
+    answers: Share,
 }
 
 /// An answer that waits.
@@ -105,10 +107,10 @@ enum Ended {
     TokenExpired,
     #[error("the client has not said who it is in time")]
     Overdue,
-    #[error(
-        "no memory is left for requests of this size; all clients together may have {LARGE_TOTAL} bytes under way"
-    )]
-    NoMemory,
+    #[error("no memory is left for {}: all clients together may have {} bytes", .0.name(), .0.limit())]
+    NoMemory(Purpose),
+    #[error("the client has read nothing for {STALL_MAX:?}")]
+    Stalled,
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// As it should be.
@@ -153,7 +155,8 @@ impl<'f> ConnectionTask<'f> {
             membership: None,
             kept: None,
             subscriber: Subscriber::new(),
-            large: Large::new(&front.counters.large_bytes),
+            requests: Share::new(front.namespace.memory(), Purpose::KafkaLogins),
+            answers: Share::new(front.namespace.memory(), Purpose::KafkaAnswers),
         }
     }
 
@@ -175,6 +178,7 @@ impl<'f> ConnectionTask<'f> {
                 let counters = &self.front.counters;
                 let counter = match ended {
                     Ended::Overdue | Ended::TokenExpired => &counters.unproven,
+                    Ended::Stalled => &counters.stalled,
                     _ => &counters.malformed,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -203,10 +207,18 @@ impl<'f> ConnectionTask<'f> {
         if self.output.is_empty() {
             return Ok(());
         }
+        if !self.answers.resize(self.output.extra_memory()) {
+            return Err(Ended::NoMemory(Purpose::KafkaAnswers));
+        }
         let mut stop = self.stop.clone();
-        tokio::select! {
-            written = self.output.write_to(&mut self.stream) => Ok(written?),
-            () = stopped_for_good(&mut stop) => Err(Ended::Closed),
+        let written = tokio::select! {
+            written = self.output.write_to(&mut self.stream, STALL_MAX) => written,
+            () = stopped_for_good(&mut stop) => return Err(Ended::Closed),
+        };
+        self.answers.release();
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Ended::Stalled),
+            written => Ok(written?),
         }
     }
 
@@ -218,7 +230,7 @@ impl<'f> ConnectionTask<'f> {
                 std::future::poll_fn(|cx| first.poll_answerable(commits.as_mut(), timer, cx)).await;
                 self.answer_produced();
             }
-            self.output.write_to(&mut self.stream).await
+            self.output.write_to(&mut self.stream, FAREWELL).await
         };
         match tokio::time::timeout(FAREWELL, answered).await {
             Ok(written) => Ok(written?),
@@ -300,14 +312,15 @@ impl<'f> ConnectionTask<'f> {
             };
             let end = SIZE_LENGTH + length;
             if input.len() < end {
-                self.make_room(input, end)?;
+                let purpose = if is_known { Purpose::KafkaRequests } else { Purpose::KafkaLogins };
+                self.make_room(input, end, purpose)?;
                 break;
             }
             if self.take_request(&input[SIZE_LENGTH..end]).await? == Turn::NotYet {
                 break;
             }
             input.advance(end);
-            self.large.release();
+            self.give_back_input(input);
         }
         Ok(())
     }
@@ -318,13 +331,26 @@ impl<'f> ConnectionTask<'f> {
     }
 
     /// Makes room for a request of which not all has arrived: step by step, so that one that only claims to be long costs little.
-    fn make_room(&mut self, input: &mut BytesMut, needed: usize) -> Result<(), Ended> {
-        if needed > LARGE && !self.large.hold(needed as u64) {
-            return Err(Ended::NoMemory);
-        }
+    fn make_room(&mut self, input: &mut BytesMut, needed: usize, purpose: Purpose) -> Result<(), Ended> {
+        self.requests.reassign(purpose);
         let step = (2 * input.len()).max(FIRST_CAPACITY).min(needed);
+        if !self.requests.resize(step) {
+            return Err(Ended::NoMemory(purpose));
+        }
         input.reserve(step.saturating_sub(input.len()).max(1));
         Ok(())
+    }
+
+    /// Gives the memory of a long request back when it was answered: at once if it is unusually long, else if memory is scarce.
+    fn give_back_input(&mut self, input: &mut BytesMut) {
+        let held = self.requests.held();
+        let is_spare = held > LARGE || (held > FIRST_CAPACITY && self.requests.is_scarce());
+        if is_spare && input.len() <= FIRST_CAPACITY {
+            let rest = input.split();
+            *input = BytesMut::with_capacity(FIRST_CAPACITY);
+            input.extend_from_slice(&rest);
+            self.requests.release();
+        }
     }
 
     /// Waits until there may be something to do.
@@ -416,6 +442,9 @@ async fn stopped_for_good(stop: &mut watch::Receiver<bool>) {
     }
 }
 
+/// Time within which a client has to read some of its answers, as that of AMQP and HTTP.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
 /// A client that asks nothing for longer is taken for gone, as by Kafka (`connections.max.idle.ms`).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -425,7 +454,7 @@ pub(super) const LARGEST_REQUEST: usize = 100 * 1024 * 1024;
 /// The same for a client that has not said who it is.
 const LARGEST_UNPROVEN: usize = 128 * 1024;
 
-/// Requests beyond this share [`LARGE_TOTAL`].
+/// Memory for requests that a connection keeps from one to the next, in bytes, unless memory is scarce.
 const LARGE: usize = 2 * 1024 * 1024;
 
 /// Room for what clients usually send at once, other than events.
