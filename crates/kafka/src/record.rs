@@ -28,10 +28,14 @@ pub struct Record<'a> {
     pub headers: Headers<'a>,
 }
 
-/// The headers of a record that was read to its end, so each of them is whole.
+/// The headers of a record that was read to its end, so each of them is whole. Brokers take names that are not UTF-8; headers with
+/// such names are in none of what this gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers<'a> {
+    /// Those whose names are text.
     count: u32,
+    /// All of them.
+    total: u32,
     bytes: &'a [u8],
 }
 
@@ -111,29 +115,37 @@ impl<'a> Record<'a> {
 
 impl<'a> Headers<'a> {
     pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let count = reader.varint("count of headers")?;
-        let count = u32::try_from(count).map_err(|_negative| Malformed("count of headers"))?;
+        let total = reader.varint("count of headers")?;
+        let total = u32::try_from(total).map_err(|_negative| Malformed("count of headers"))?;
         let bytes = reader.rest();
-        for _ in 0..count {
-            key_of_header(reader)?;
+        let mut count = 0;
+        for _ in 0..total {
+            count += u32::from(str::from_utf8(key_of_header(reader)?).is_ok());
             field(reader, "value of a header")?;
         }
-        Ok(Self { count, bytes: &bytes[..bytes.len() - reader.rest().len()] })
+        Ok(Self { count, total, bytes: &bytes[..bytes.len() - reader.rest().len()] })
     }
 
-    /// How many there are.
+    /// Whether the names of all headers are text.
+    #[must_use]
+    pub const fn are_all_text(&self) -> bool {
+        self.count == self.total
+    }
+
+    /// How many there are whose names are text.
     #[must_use]
     pub const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Key and value of each. A name may be there more than once.
+    /// Key and value of each whose name is text. A name may be there more than once.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + use<'a> {
         let mut reader = Reader::new(self.bytes, true);
-        (0..self.count).map_while(move |_| {
+        let all = (0..self.total).map_while(move |_| {
             let key = key_of_header(&mut reader).ok()?;
             Some((key, field(&mut reader, "value of a header").ok()?))
-        })
+        });
+        all.filter_map(|(key, value)| Some((str::from_utf8(key).ok()?, value)))
     }
 }
 
@@ -278,10 +290,9 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     Ok((reader.take(length, WHAT)?, reader.rest()))
 }
 
-fn key_of_header<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+fn key_of_header<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     const WHAT: &str = "key of a header";
-    let key = field(reader, WHAT)?.ok_or(Malformed(WHAT))?;
-    str::from_utf8(key).map_err(|_not_utf8| Malformed(WHAT))
+    field(reader, WHAT)?.ok_or(Malformed(WHAT))
 }
 
 /// A key or a value.

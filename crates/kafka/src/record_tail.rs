@@ -25,7 +25,7 @@ impl<'a> RecordTail<'a> {
     /// Reads a tail, which is the whole of `bytes`.
     ///
     /// # Errors
-    /// Where it ends early, goes on, or has a length that can't be.
+    /// Where it ends early, goes on, has a length that can't be, or the name of a header that is not text.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, true);
         let tail = Self {
@@ -34,7 +34,8 @@ impl<'a> RecordTail<'a> {
             headers: Headers::read(&mut reader)?,
         };
         match reader.rest().is_empty() {
-            true => Ok(tail),
+            true if tail.headers.are_all_text() => Ok(tail),
+            true => Err(Malformed("key of a header")),
             false => Err(Malformed("end of a record")),
         }
     }
