@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What memory is used for.
+/// A use of memory that has a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Requests of Kafka clients that have not logged in. At the bound the connection is closed.
@@ -87,14 +87,13 @@ impl Share {
     /// Changes the size to `bytes`. Returns false, and changes nothing, if it would grow beyond the budget.
     #[must_use]
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
+        self.shrink_to(bytes);
         let bytes = bytes as u64;
-        let budget = self.memory.budget(self.purpose);
-        if bytes <= self.held {
-            budget.used.fetch_sub(self.held - bytes, Ordering::Relaxed);
-            self.held = bytes;
+        let more = bytes - self.held;
+        if more == 0 {
             return true;
         }
-        let more = bytes - self.held;
+        let budget = self.memory.budget(self.purpose);
         let limit = self.purpose.limit();
         let grown = budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(more).filter(|used| *used <= limit)
@@ -116,10 +115,18 @@ impl Share {
         self.memory.usage(self.purpose).0 > self.purpose.limit() / 2
     }
 
+    /// Gives back what exceeds `bytes`.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let excess = self.held.saturating_sub(bytes as u64);
+        if excess > 0 {
+            self.memory.budget(self.purpose).used.fetch_sub(excess, Ordering::Relaxed);
+            self.held -= excess;
+        }
+    }
+
     /// Gives all of it back.
     pub(crate) fn release(&mut self) {
-        let held = std::mem::take(&mut self.held);
-        self.memory.budget(self.purpose).used.fetch_sub(held, Ordering::Relaxed);
+        self.shrink_to(0);
     }
 
     /// Gives all of it back, and is one for another purpose from now on.

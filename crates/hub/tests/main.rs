@@ -18,6 +18,7 @@ mod kafka_peer;
 mod kafka_transactions;
 mod rest;
 mod service_bus;
+mod tls_client;
 
 use counting_allocator::CountingAllocator;
 

@@ -16,7 +16,7 @@ use crate::record_batch::{BatchError, RecordBatch};
 /// most `maximum` bytes. Returns the greatest timestamp of its records, in milliseconds since 1970.
 ///
 /// # Errors
-/// What is wrong with the records.
+/// The records are not those that the header announces, or can't be unpacked within `maximum`.
 pub async fn check_compressed(batch: &RecordBatch<'_>, maximum: usize) -> Result<i64, BatchError> {
     let compression = batch.compression().map_err(BatchError::Compression)?;
     let reader = compression.reader(batch.records(), maximum).map_err(|error| of_unpacking(&error))?;
@@ -196,9 +196,13 @@ mod tests {
     fn batch_of(records: &[u8], count: u32, compression: Compression) -> Vec<u8> {
         let mut batch = vec![0; RecordBatch::HEADER_LENGTH];
         compression.pack(records, &mut batch).expect("any bytes can be packed");
-        complete(&mut batch, 0, 0, count, 1_000);
-        batch[22] |= compression.code() as u8;
+        complete_packed(&mut batch, count, compression);
         batch
+    }
+
+    fn complete_packed(batch: &mut [u8], count: u32, compression: Compression) {
+        complete(batch, 0, 0, count, 1_000);
+        batch[22] |= compression.code() as u8;
     }
 
     fn records(values: &[Vec<u8>]) -> Vec<u8> {
@@ -229,14 +233,9 @@ mod tests {
             let mut garbage = batch_of(&two, 2, compression);
             garbage.truncate(RecordBatch::HEADER_LENGTH);
             garbage.extend_from_slice(b"not packed at all");
-            complete_again(&mut garbage, 2, compression);
+            complete_packed(&mut garbage, 2, compression);
             assert!(check(&garbage, MAXIMUM).0.is_err(), "{compression:?}");
         }
-    }
-
-    fn complete_again(batch: &mut [u8], count: u32, compression: Compression) {
-        complete(batch, 0, 0, count, 1_000);
-        batch[22] |= compression.code() as u8;
     }
 
     #[test]

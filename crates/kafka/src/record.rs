@@ -32,9 +32,9 @@ pub struct Record<'a> {
 /// such names are in none of what this gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers<'a> {
-    /// Those whose names are text.
+    /// Number of headers whose names are UTF-8.
     count: u32,
-    /// All of them.
+    /// Number of all headers.
     total: u32,
     bytes: &'a [u8],
 }
@@ -132,7 +132,7 @@ impl<'a> Headers<'a> {
         self.count == self.total
     }
 
-    /// How many there are whose names are text.
+    /// The number of headers whose names are UTF-8.
     #[must_use]
     pub const fn count(&self) -> u32 {
         self.count

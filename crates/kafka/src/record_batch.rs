@@ -138,8 +138,7 @@ impl<'a> RecordBatch<'a> {
     pub fn with_max_timestamp(&self, timestamp: i64) -> Vec<u8> {
         let mut bytes = self.bytes.to_vec();
         bytes[MAX_TIMESTAMP_AT..PRODUCER_ID_AT].copy_from_slice(&timestamp.to_be_bytes());
-        let checksum = crc32c::crc32c(&bytes[ATTRIBUTES_AT..]);
-        bytes[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
+        write_checksum(&mut bytes);
         bytes
     }
 
@@ -339,6 +338,10 @@ pub fn renumber(batch: &mut [u8], producer: ProducerNumbers) {
     put(PRODUCER_ID_AT, &producer.id.to_be_bytes());
     put(PRODUCER_EPOCH_AT, &producer.epoch.to_be_bytes());
     put(BASE_SEQUENCE_AT, &producer.base_sequence.to_be_bytes());
+    write_checksum(batch);
+}
+
+fn write_checksum(batch: &mut [u8]) {
     let checksum = crc32c::crc32c(&batch[ATTRIBUTES_AT..]);
     batch[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
 }
@@ -453,8 +456,7 @@ mod tests {
         let changed = |at: usize, value: &[u8]| {
             let mut bytes = reference(2, b"value");
             bytes[at..at + value.len()].copy_from_slice(value);
-            let checksum = crc32c::crc32c(&bytes[ATTRIBUTES_AT..]);
-            bytes[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
+            write_checksum(&mut bytes);
             bytes
         };
         let lies: [(usize, &[u8]); 8] = [
@@ -474,8 +476,7 @@ mod tests {
         // Count and last offset agree with each other, but not with the records.
         let mut bytes = changed(COUNT_AT, &3_i32.to_be_bytes());
         bytes[LAST_DELTA_AT..LAST_DELTA_AT + 4].copy_from_slice(&2_i32.to_be_bytes());
-        let checksum = crc32c::crc32c(&bytes[ATTRIBUTES_AT..]);
-        bytes[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
+        write_checksum(&mut bytes);
         let error = RecordBatch::check(&bytes).unwrap_err();
         assert_eq!(error, BatchError::Record(Malformed("length of a record")));
         let later = RecordBatch::read(&bytes).unwrap().with_max_timestamp(5);
@@ -490,8 +491,7 @@ mod tests {
             if like_a_batch {
                 bytes = reference(2, &bytes);
                 bytes[at] = value;
-                let checksum = crc32c::crc32c(&bytes[ATTRIBUTES_AT..]);
-                bytes[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&checksum.to_be_bytes());
+                write_checksum(&mut bytes);
             }
             if let Ok(batch) = RecordBatch::check(&bytes) {
                 prop_assert_eq!(batch.bytes().len(), bytes.len());

@@ -25,7 +25,7 @@ impl<'a> RecordTail<'a> {
     /// Reads a tail, which is the whole of `bytes`.
     ///
     /// # Errors
-    /// Where it ends early, goes on, has a length that can't be, or the name of a header that is not text.
+    /// It ends early, goes on after its end, has an impossible length, or a header whose name is not UTF-8.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, true);
         let tail = Self {

@@ -68,7 +68,7 @@ pub(crate) fn report_regularly() {
 struct Bucket {
     /// Lines that may be written at once.
     tokens: u32,
-    /// When the latest token came.
+    /// Time of the latest token.
     filled_at: Instant,
     /// Lines that were not written and not yet reported.
     left_out: u64,
@@ -165,7 +165,7 @@ const INFO_INTERVAL: Duration = Duration::from_secs(5);
 /// The count of lines that were left out is at most this old.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Causes that are told apart; all others of a place in the source are one.
+/// Number of causes with their own bound; all others of a place in the source are one.
 const CAUSES_MAX: usize = 1_024;
 
 /// The target of the reports, which are not bounded themselves.

@@ -46,7 +46,7 @@ pub enum CopyError<E> {
 #[derive(Clone, Debug)]
 pub struct Origin {
     first: Place,
-    /// Those of the records that are to be read.
+    /// Sequence numbers of the records that are to be read.
     sequence_numbers: Range<u64>,
     append_time: UnixTime,
     /// Records that the reader has missed before these.
@@ -182,7 +182,7 @@ impl LogChunk {
                 false => Err(CopyError::Count),
             }
         };
-        origin.copy_records(pool, capacity, batch.first_sequence_number, encode)?.ok_or(CopyError::Count)
+        origin.copy_records(pool, capacity, batch.first_sequence_number, encode)
     }
 
     /// Returns what copies of the records of `batch`, one of its batches, keep of this chunk.
@@ -292,36 +292,30 @@ impl LogChunk {
 }
 
 impl Origin {
-    /// The sequence numbers of the records that are to be read.
-    #[must_use]
-    pub const fn sequence_numbers(&self) -> &Range<u64> {
-        &self.sequence_numbers
-    }
-
     /// Returns the records that `encode` pushes in the form of AMQP, in a block of `capacity` bytes or more. The first has the number
-    /// `first`. The result is read like what is in the log, and a cursor in it is one of the log. `None` if there are no records.
+    /// `first`. The result is read like what is in the log, and a cursor in it is one of the log.
     ///
     /// # Errors
-    /// Those of `encode`.
+    /// `encode` failed, or pushed no records or too many bytes.
     pub fn copy_records<E>(
         &self,
         pool: &Arc<BlockPool>,
         capacity: usize,
         first: u64,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), CopyError<E>>,
-    ) -> Result<Option<LogChunk>, CopyError<E>> {
+    ) -> Result<LogChunk, CopyError<E>> {
         let mut writer = pool.take(capacity.next_power_of_two());
         let mut encoder = BatchEncoder::new(&mut writer, pool, SMALLEST_BLOCK, Protocol::Amqp, None);
         encode(&mut encoder)?;
         if encoder.record_count() == 0 {
-            return Ok(None);
+            return Err(CopyError::Count);
         }
         let encoded = encoder.finish(first, self.append_time).ok_or(CopyError::TooLong)?;
         let mut writer = encoded.replacement.unwrap_or(writer);
         writer.publish();
         let end = first + u64::from(encoded.record_count);
         let wanted = first.max(self.sequence_numbers.start)..end.min(self.sequence_numbers.end);
-        Ok(Some(LogChunk {
+        Ok(LogChunk {
             bytes: writer.slice(0..writer.published_length()),
             first: self.first,
             is_copy: true,
@@ -329,7 +323,7 @@ impl Origin {
             next_sequence_number: wanted.end,
             skipped: if first <= self.sequence_numbers.start { self.skipped } else { 0 },
             isolation: self.isolation,
-        }))
+        })
     }
 }
 

@@ -129,13 +129,16 @@ impl UnpackingBatch {
             .checked_sub(unpacked)
             .ok_or(ConvertError::Unpack(UnpackError::TooLong { maximum: UNPACKED_MAX }))?;
         while self.next < wanted && self.pass_record()?.is_some() {}
+        let has_record = record::first(&self.window[self.at..])?.is_some();
+        if self.next < wanted || self.next >= self.end || !has_record {
+            return if unpacked == 0 { Err(ConvertError::Count) } else { Ok(None) };
+        }
         let first = self.next;
         let origin = self.origin.clone();
         let mut annotations = Vec::new();
         let mut sections = Vec::new();
-        let converted = origin.copy_records(pool, self.window.len().max(1), first, |encoder| {
-            while first >= wanted
-                && self.next < self.end
+        let converted = origin.copy_records(pool, self.window.len(), first, |encoder| {
+            while self.next < self.end
                 && let Some(record) = self.pass_record().map_err(CopyError::Encoding)?
             {
                 let record = &self.window[record];
@@ -146,11 +149,7 @@ impl UnpackingBatch {
             }
             Ok(())
         });
-        let converted = converted.map_err(ConvertError::of_copy)?;
-        match converted {
-            None if unpacked == 0 => Err(ConvertError::Count),
-            converted => Ok(converted),
-        }
+        converted.map(Some).map_err(ConvertError::of_copy)
     }
 
     /// Passes over the next record in the window, and returns where it is; `None` if it is not complete.

@@ -4,16 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::TransportSecurity;
-use amqp_tokio::ClientTls;
 use hub::service::{Protocol, Service, StartError};
 use hub::tls;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::blob::client::{read, signed, signed_text};
 use crate::blob::{BLOCK, config};
+use crate::tls_client::trusting;
 
 #[tokio::test]
 async fn an_account_is_served_with_tls_and_without() {
@@ -27,16 +24,7 @@ async fn an_account_is_served_with_tls_and_without() {
     assert!(text.contains(&endpoint), "{text}");
     assert!(text.starts_with("DefaultEndpointsProtocol=https;"), "{text}");
     signed(&service, "PUT", "/box/a", &[BLOCK], b"sealed").await;
-    let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_file(&development.authority).unwrap();
-    roots.add(authority).unwrap();
-    let trusting = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let tls =
-        ClientTls { config: Arc::new(trusting), server_name: ServerName::try_from("127.0.0.1").unwrap() };
+    let tls = trusting(&development.authority);
     let patience = Duration::from_secs(10);
     let mut stream = amqp_tokio::connect("127.0.0.1", address.port(), Some(tls), patience).await.unwrap();
     let request = signed_text(&service, "GET", "/box/a", &[], b"");

@@ -8,15 +8,13 @@ use amqp_tokio::{ClientTls, Stream};
 use hub::identity::DevelopmentIdentityConfig;
 use hub::service::{Protocol, Service, ServiceConfig};
 use hub::tls;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use test_peer::{PATIENCE, within};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::rest::client::{Client, namespace, token};
+use crate::tls_client::trusting;
 
-/// How a request breaks off.
+/// An end of a request before its body is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Abort {
     /// The client closes the connection.
@@ -72,14 +70,14 @@ fn serves_beside_aborted_bodies(
                 }
             }
             let service = Service::start(config).await.unwrap();
-            let authority = CertificateDer::from_pem_file(&development.authority).unwrap();
+            let tls = trusting(&development.authority);
             let mut stalled = Vec::new();
             for protocol in fronts {
                 let plain = service.address(*protocol).map(|address| (address, None));
-                let secure = service.tls_address(*protocol).map(|address| (address, Some(&authority)));
-                for (address, authority) in plain.into_iter().chain(secure) {
+                let secure = service.tls_address(*protocol).map(|address| (address, Some(tls.clone())));
+                for (address, tls) in plain.into_iter().chain(secure) {
                     for abort in aborts {
-                        let mut stream = connect(address, authority).await;
+                        let mut stream = connect(address, tls.clone()).await;
                         within("the request", stream.write_all(&request(*abort))).await.unwrap();
                         within("the request", stream.flush()).await.unwrap();
                         if *abort == Abort::Close {
@@ -104,17 +102,7 @@ fn serves_beside_aborted_bodies(
     end.recv_timeout(PATIENCE * 2).unwrap();
 }
 
-async fn connect(address: SocketAddr, authority: Option<&CertificateDer<'static>>) -> Stream {
-    let tls = authority.map(|authority| {
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.clone()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        ClientTls { config: Arc::new(config), server_name: ServerName::try_from("127.0.0.1").unwrap() }
-    });
+async fn connect(address: SocketAddr, tls: Option<ClientTls>) -> Stream {
     amqp_tokio::connect("127.0.0.1", address.port(), tls, PATIENCE).await.unwrap()
 }
 

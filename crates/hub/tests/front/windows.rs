@@ -13,7 +13,7 @@ use crate::rest::client::service;
 
 const COUNT: usize = 20;
 
-/// What makes the service wait.
+/// A bound that the service waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bottleneck {
     Window,

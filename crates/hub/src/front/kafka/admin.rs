@@ -3,7 +3,8 @@
 //! Topics are hubs, created and deleted by whoever has the right `Manage`, here or over AMQP, and seen by all at once. There
 //! is one broker, so that each partition has one replica, which it has.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use access::Right;
@@ -349,11 +350,10 @@ pub(super) fn refusal(error: EntityError) -> Refusal {
     (code, error.to_string())
 }
 
-/// The names that are there more than once.
-fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut counts = HashMap::new();
-    names.for_each(|name| *counts.entry(name).or_insert(0_usize) += 1);
-    counts.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name).collect()
+/// Returns the items that are there more than once.
+pub(super) fn repeated<T: Copy + Eq + Hash>(items: impl Iterator<Item = T>) -> HashSet<T> {
+    let mut seen = HashSet::new();
+    items.filter(|item| !seen.insert(*item)).collect()
 }
 
 const REPEATED: &str = "the topic is there more than once";

@@ -1,6 +1,5 @@
 //! Where a partition begins and ends, and where a point in time lies.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use access::Right;
@@ -15,6 +14,7 @@ use partition_log::{
 };
 use tokio::sync::Semaphore;
 
+use super::admin::repeated;
 use super::fetch::check_epoch;
 use super::session::Session;
 use super::topics::{self, Topics};
@@ -28,16 +28,13 @@ pub(super) async fn list<'a>(
     request: &ListOffsetsRequest<'a>,
 ) -> Vec<FoundOffset<'a>> {
     let mut topics = Topics::new(namespace, session, Right::Listen);
-    let mut times_named = HashMap::with_capacity(request.partitions.len());
-    for asked in &request.partitions {
-        *times_named.entry((asked.topic, asked.index)).or_insert(0_u32) += 1;
-    }
+    let repeated = repeated(request.partitions.iter().map(|asked| (asked.topic, asked.index)));
     let mut found = Vec::with_capacity(request.partitions.len());
     for asked in &request.partitions {
         let (topic, index) = (asked.topic, asked.index);
-        let result = match times_named.get(&(topic, index)) {
-            Some(1) => find(&mut topics, asked, request.is_read_committed).await,
-            _ => Err(ErrorCode::InvalidRequest),
+        let result = match repeated.contains(&(topic, index)) {
+            true => Err(ErrorCode::InvalidRequest),
+            false => find(&mut topics, asked, request.is_read_committed).await,
         };
         found.push(match result {
             Ok((offset, timestamp)) => FoundOffset {

@@ -55,6 +55,7 @@ struct Refusal {
 impl CompressedChecks {
     /// Unpacks and checks each compressed batch of a request that the client may send. Other tasks run in between.
     pub(super) async fn of(front: &KafkaFront, session: &Session, request: &ProduceRequest<'_>) -> Self {
+        let mut topics = Topics::new(&front.namespace, session, Right::Send);
         let mut checks = Vec::new();
         for (place, partition) in request.partitions.iter().enumerate() {
             let Ok(batch) = RecordBatch::read(partition.records) else { continue };
@@ -62,7 +63,6 @@ impl CompressedChecks {
             if !is_compressed || partition.records.len() > LARGEST_BATCH {
                 continue;
             }
-            let mut topics = Topics::new(&front.namespace, session, Right::Send);
             if topics.find(TopicRef::Name(partition.topic)).is_ok() {
                 checks.push((place, check_compressed(&batch, UNPACKED_MAX).await));
             }
@@ -102,7 +102,7 @@ impl Outcomes {
         let producing = request.transactional_id.map(|id| (id, front.coordinators.transactions.producing()));
         for (place, partition) in request.partitions.iter().enumerate() {
             let hub = topics.find(TopicRef::Name(partition.topic)).map_err(Refusal::of);
-            let greatest_timestamp = || checks.greatest_timestamp(place).map_err(unreadable);
+            let greatest_timestamp = checks.greatest_timestamp(place);
             let appended = hub.and_then(|hub| {
                 append(&hub, request, producing.as_ref(), partition, greatest_timestamp, now)
             });
@@ -197,7 +197,7 @@ fn append(
     request: &ProduceRequest<'_>,
     producing: Option<&(&str, Producing<'_>)>,
     partition: &ProducePartition<'_>,
-    greatest_timestamp: impl FnOnce() -> Result<Option<i64>, Refusal>,
+    greatest_timestamp: Result<Option<i64>, BatchError>,
     now: UnixTime,
 ) -> Result<Stored, Refusal> {
     if !(-1..=1).contains(&request.acks) {
@@ -211,7 +211,7 @@ fn append(
     }
     let mut batch = RecordBatch::check(partition.records).map_err(unreadable)?;
     let corrected;
-    if let Some(timestamp) = greatest_timestamp()?
+    if let Some(timestamp) = greatest_timestamp.map_err(unreadable)?
         && timestamp != batch.max_timestamp()
     {
         corrected = batch.with_max_timestamp(timestamp);

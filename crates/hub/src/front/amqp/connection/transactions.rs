@@ -61,9 +61,7 @@ impl Transactions {
 
     /// Gives back the memory of what was done or rolled back.
     fn give_back(&mut self) {
-        let held = self.held_bytes().min(self.memory.held());
-        // It does not grow, so that it is not refused.
-        let _ = self.memory.resize(held);
+        self.memory.shrink_to(self.held_bytes());
     }
 
     /// The work of an open transaction, to which up to `more` bytes are added, and whether `session` is that of its coordinator. The
@@ -142,17 +140,21 @@ impl Transactions {
     /// Rolls back what has taken too long. Returns when the next one will have.
     fn expire(&mut self, now: SystemTime) -> Option<SystemTime> {
         let mut next: Option<SystemTime> = None;
+        let mut expired = 0;
         for open in self.open.values_mut().filter(|open| open.work.is_some()) {
             match open.deadline {
                 Some(deadline) if deadline <= now => {
                     open.work = None;
-                    self.counters.ended(TransactionEnd::Expired, 1);
+                    expired += 1;
                 }
                 Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
                 None => {}
             }
         }
-        self.give_back();
+        if expired > 0 {
+            self.counters.ended(TransactionEnd::Expired, expired);
+            self.give_back();
+        }
         next
     }
 }
