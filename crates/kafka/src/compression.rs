@@ -180,12 +180,12 @@ impl<R: Read> SnappyReader<R> {
         Ok(Self { packed, is_framed, block: Cursor::new(block), maximum })
     }
 
-    /// Unpacks the next block; `None` at the end.
-    fn next_block(&mut self) -> Result<Option<()>, UnpackError> {
+    /// Unpacks the next block. Returns whether there is one.
+    fn next_block(&mut self) -> Result<bool, UnpackError> {
         let mut length = Vec::with_capacity(4);
         self.packed.by_ref().take(4).read_to_end(&mut length).map_err(UnpackError::Damaged)?;
         let length = match length[..] {
-            [] => return Ok(None),
+            [] => return Ok(false),
             [a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
             _ => return Err(damaged("a block without a length")),
         };
@@ -198,14 +198,14 @@ impl<R: Read> SnappyReader<R> {
         block.clear();
         unpack_snappy(&packed, self.maximum, block)?;
         self.block.set_position(0);
-        Ok(Some(()))
+        Ok(true)
     }
 }
 
 impl<R: Read> Read for SnappyReader<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         while self.is_framed && self.block.position() == self.block.get_ref().len() as u64 {
-            if self.next_block().map_err(io::Error::other)?.is_none() {
+            if !self.next_block().map_err(io::Error::other)? {
                 return Ok(0);
             }
         }
