@@ -30,6 +30,9 @@ pub enum WhenFull {
 }
 
 impl LogLimits {
+    /// The `bytes` of a log that has no limit of its own.
+    pub const UNLIMITED: ByteSize = ByteSize::from_bytes(u64::MAX);
+
     /// The largest ordinary block of a log with these limits: a power of two, at most an eighth of the bound so
     /// that dropping one segment drops little, and at most [`LARGEST_BLOCK`].
     pub fn largest_block(&self) -> usize {

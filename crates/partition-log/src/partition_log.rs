@@ -14,6 +14,7 @@ use crate::UnixTime;
 use kafka::control_batch::TransactionMarker;
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use units::ByteSize;
 
@@ -32,6 +33,8 @@ pub struct PartitionLog {
     pub(super) pool: Arc<BlockPool>,
     /// The files of a durable log.
     pub(super) disk: Option<PartitionDisk>,
+    /// The number before which readers got everything.
+    pub(super) read_before: AtomicU64,
 }
 
 /// What an append achieved.
@@ -61,6 +64,14 @@ pub enum AppendError<E = Infallible> {
         batch: ByteSize,
         /// What the log may hold.
         bound: ByteSize,
+    },
+    /// The logs that share a budget hold as much as they may together; try again later.
+    #[error("all partitions together may hold {total}; {batch} more don't fit")]
+    TotalReached {
+        /// Size of the batch.
+        batch: ByteSize,
+        /// Maximum size of all logs together.
+        total: ByteSize,
     },
     /// The batch is longer than [`MAXIMUM_BATCH_LENGTH`](super::batch::MAXIMUM_BATCH_LENGTH).
     #[error("the batch is longer than any batch can be")]
@@ -158,7 +169,7 @@ impl PartitionLog {
         pool: Arc<BlockPool>,
     ) -> Self {
         state.limits = limits;
-        Self { state: Mutex::new(state), pool, disk }
+        Self { state: Mutex::new(state), pool, disk, read_before: AtomicU64::new(0) }
     }
 
     /// Appends the records that `encode` pushes as one batch: all of them, or none if there is an error. A batch
@@ -229,6 +240,15 @@ impl PartitionLog {
             });
         }
 
+        let bytes = batch.length as u64;
+        if is_bounded
+            && let Some(budget) = &state.budget
+            && !budget.has_room_for(bytes)
+        {
+            let (batch, total) = (ByteSize::from_bytes(bytes), budget.total());
+            return Err(AppendError::TotalReached { batch, total });
+        }
+
         let mut released = Vec::new();
         if let Some(writer) = batch.replacement {
             self.grow_next_capacity(state);
@@ -246,7 +266,10 @@ impl PartitionLog {
         let next_capacity = state.next_capacity;
         state.next_sequence_number += u64::from(batch.record_count);
         state.last_append_time = Some(append_time);
-        state.bytes += batch.length as u64;
+        state.bytes += bytes;
+        if let Some(budget) = &state.budget {
+            budget.charge(bytes);
+        }
         state.may_be_mixed |= protocol == Protocol::Kafka;
         if let Some(stamp) = stamp {
             let producers = state.producers.get_or_insert_default();
@@ -416,7 +439,7 @@ impl PartitionLog {
                 state.seal_last();
                 break;
             }
-            dropped.extend(state.drop_oldest());
+            dropped.extend(state.drop_oldest(self.read_before()));
         }
         if state.segments.is_empty() {
             state.next_capacity = SMALLEST_BLOCK;
@@ -482,16 +505,8 @@ impl PartitionLog {
         self.lock().limits = limits;
     }
 
-    /// Moves the oldest segments that the limits don't allow to `dropped`, but not the one being written.
-    #[inline]
-    fn drop_excess(&self, state: &mut State, now: UnixTime, dropped: &mut Vec<Segment>) {
-        while state.segments.len() > 1 && state.has_excess(now) && self.may_drop_oldest(state) {
-            dropped.extend(state.drop_oldest());
-        }
-    }
-
     /// Whether the oldest segment is at rest: what is on its way to the disk must arrive first.
-    fn may_drop_oldest(&self, state: &State) -> bool {
+    pub(super) fn may_drop_oldest(&self, state: &State) -> bool {
         self.disk.is_none()
             || state.segments.front().is_some_and(|oldest| oldest.storage != Storage::Unfinished)
     }

@@ -1,8 +1,10 @@
 //! What the lock of a partition log guards: its segments, how far readers see, and who waits.
 
 use super::disk::{CommitNumber, Durable, Unavailable};
+use super::dropping::DroppedRecords;
 use super::knowledge::Knowledge;
 use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
+use super::log_budget::LogBudget;
 use super::partition_log::{LogEnd, LogStats};
 use super::position::{Cursor, Edge, Isolation, Place, PositionError, Start};
 use super::producers::{ProducerError, ProducerStamp, Producers};
@@ -11,6 +13,7 @@ use super::subscription::{News, Subscriptions};
 use super::transactions::{MAXIMUM_OPEN, Transactions};
 use crate::UnixTime;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 pub(super) struct State {
     /// Oldest first; the last one is being written, unless it is sealed. Empty before the first append and when
@@ -38,6 +41,10 @@ pub(super) struct State {
     pub(super) transactions: Option<Box<Transactions>>,
     /// Records before this number were deleted, though they may be there.
     pub(super) deleted_before: u64,
+    /// Records that retention has dropped.
+    pub(super) dropped: DroppedRecords,
+    /// The budget that `bytes` are charged to, if there is one.
+    pub(super) budget: Option<Arc<LogBudget>>,
 }
 
 impl State {
@@ -58,6 +65,8 @@ impl State {
             producers: None,
             transactions: None,
             deleted_before: 0,
+            dropped: DroppedRecords::default(),
+            budget: None,
         }
     }
 
@@ -314,22 +323,6 @@ impl State {
             bytes: self.bytes,
             is_empty: begin_sequence_number == end,
         }
-    }
-
-    /// Drops the oldest segment.
-    pub(super) fn drop_oldest(&mut self) -> Option<Segment> {
-        let mut oldest = self.segments.pop_front()?;
-        self.dropped_segments += 1;
-        self.bytes -= oldest.length() as u64;
-        self.spare_index = oldest.take_index();
-        let begin = self.begin_sequence_number();
-        if let Some(transactions) = &mut self.transactions {
-            transactions.forget_before(begin);
-        }
-        if let Some(durable) = &mut self.durable {
-            durable.removals.push(oldest.first_sequence_number);
-        }
-        Some(oldest)
     }
 
     /// Whether the limits don't allow the oldest segment any more.

@@ -111,7 +111,7 @@ impl PartitionLog {
             && state.next_number_after(0) <= sequence_number
             && state.segments[0].storage != Storage::Unfinished
         {
-            dropped.extend(state.drop_oldest());
+            dropped.extend(state.drop_oldest(u64::MAX));
         }
         if let Some(durable) = &mut state.durable
             && !dropped.is_empty()

@@ -140,7 +140,9 @@ impl Journal {
                 Ok(appended.commit)
             }
             Err(AppendError::Unavailable(reason)) => Err(Refused::Unavailable(reason)),
-            Err(AppendError::TooLong | AppendError::Full { .. }) => Err(Refused::TooLong),
+            Err(AppendError::TooLong | AppendError::Full { .. } | AppendError::TotalReached { .. }) => {
+                Err(Refused::TooLong)
+            }
             Err(AppendError::Encoding(never)) => match never {},
         }
     }

@@ -418,7 +418,10 @@ impl Partition {
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Appended, AppendError<E>> {
         let result = self.append_together(now, 1, encode);
-        if let Err(AppendError::Full { .. } | AppendError::Unavailable(_)) = &result {
+        if let Err(
+            AppendError::Full { .. } | AppendError::TotalReached { .. } | AppendError::Unavailable(_),
+        ) = &result
+        {
             self.counters.refused();
         }
         result
@@ -470,7 +473,9 @@ impl Partition {
             Ok(Produced::Stored(appended)) => self.count(1, appended),
             Ok(Produced::Duplicate { .. }) => self.counters.duplicate(u64::from(record_count)),
             Err(ProduceError::Producer(error)) => self.counters.rejected(error),
-            Err(ProduceError::Append(AppendError::Full { .. } | AppendError::Unavailable(_))) => {
+            Err(ProduceError::Append(
+                AppendError::Full { .. } | AppendError::TotalReached { .. } | AppendError::Unavailable(_),
+            )) => {
                 self.counters.refused();
             }
             Err(ProduceError::Append(_)) => {}

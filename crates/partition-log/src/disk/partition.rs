@@ -235,7 +235,7 @@ impl PartitionLog {
             durable.retired = true;
             return;
         }
-        let dropped: Vec<_> = std::iter::from_fn(|| state.drop_oldest()).collect();
+        let dropped: Vec<_> = std::iter::from_fn(|| state.drop_oldest(u64::MAX)).collect();
         // Their memory goes back to where it came from, outside of the lock.
         drop(state);
         drop(dropped);

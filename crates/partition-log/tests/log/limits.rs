@@ -1,7 +1,7 @@
 //! What a log does at its bounds.
 
 use super::{append, at, limited, limits, rest};
-use partition_log::{AppendError, LogLimits, NewRecord, Start, WhenFull};
+use partition_log::{AppendError, LogBudget, LogLimits, NewRecord, Start, WhenFull};
 use std::time::Duration;
 use units::ByteSize;
 
@@ -111,4 +111,36 @@ fn appending_drops_old_segments_by_itself() {
     let stats = log.stats();
     // A second holds a hundred records, a segment of 2 MiB two thousand: one is being written, one still needed.
     assert!(stats.begin_sequence_number > 10_000 - 2 * 2100 - 100, "{stats:?}");
+}
+
+#[test]
+fn logs_of_one_budget_drop_their_own_oldest_before_it_is_used_up_and_give_back_what_they_held() {
+    const TOTAL: ByteSize = ByteSize::from_mebibytes(32);
+    let budget = LogBudget::new(TOTAL);
+    let [dropping, retaining] = [WhenFull::Retention, WhenFull::Throttle].map(|when_full| {
+        let log = limited(limits(LogLimits::UNLIMITED, when_full));
+        log.join(&budget);
+        log
+    });
+    let payload = [0; 10_000];
+    for batch in 0..5_000 {
+        append(&dropping, batch, &[&payload]);
+        assert!(budget.used() <= TOTAL);
+    }
+    let dropped = dropping.dropped();
+    assert_eq!((dropped.records, dropped.unread), (dropping.stats().begin_sequence_number, dropped.records));
+    assert!(dropping.droppable_since().is_some());
+    let unread = dropped.unread;
+    dropping.note_read(4_900);
+    while dropping.drop_oldest_segment() > 0 {}
+    let dropped = dropping.dropped();
+    assert_eq!((budget.used().bytes(), dropped.records, dropped.unread), (0, 5_000, unread + 100));
+
+    let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[&payload] };
+    let refused = (0..5_000).find_map(|_| retaining.append_records(at(6_000), &[record]).err());
+    assert!(matches!(refused, Some(AppendError::TotalReached { total: TOTAL, .. })), "{refused:?}");
+    assert_eq!((retaining.droppable_since(), retaining.drop_oldest_segment()), (None, 0));
+    assert_eq!(retaining.dropped().records, 0);
+    drop(retaining);
+    assert_eq!(budget.used(), ByteSize::ZERO);
 }

@@ -248,7 +248,7 @@ fn append(
                 AppendError::Encoding(never) => match never {},
                 AppendError::TooLong => ErrorCode::MessageTooLarge,
                 // Clients try again after both.
-                AppendError::Full { .. } => ErrorCode::RequestTimedOut,
+                AppendError::Full { .. } | AppendError::TotalReached { .. } => ErrorCode::RequestTimedOut,
                 AppendError::Unavailable(_) => ErrorCode::KafkaStorageError,
             };
             return Err(Refusal { error: code, message: Some(error.to_string()) });

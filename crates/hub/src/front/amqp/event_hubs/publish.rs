@@ -125,6 +125,9 @@ pub(super) fn refused(error: AppendError) -> DeliveryState {
         AppendError::Full { held, bound, .. } => server_busy(&format!(
             "The partition holds {held} of at most {bound} and accepts no more until consumers have caught up."
         )),
+        AppendError::TotalReached { total, .. } => server_busy(&format!(
+            "All partitions together hold {total}, their limit. The partition accepts no more until retention has made room."
+        )),
         AppendError::Unavailable(reason) => {
             server_busy(&format!("The partition accepts no events at present: {reason}."))
         }

@@ -108,6 +108,9 @@ impl Refusal {
             AppendError::Full { held, bound, .. } => Self::busy(&format!(
                 "The partition holds {held} of at most {bound} and accepts no more until consumers have caught up."
             )),
+            AppendError::TotalReached { total, .. } => Self::busy(&format!(
+                "All partitions together hold {total}, their limit. The partition accepts no more until retention has made room."
+            )),
             AppendError::Unavailable(reason) => {
                 Self::busy(&format!("The partition accepts no events at present: {reason}."))
             }
