@@ -79,7 +79,6 @@ def test_a_topic_that_can_not_be_is_refused_by_what_is_wrong_with_it(admin):
         (NewTopic("there", 1, 1), KafkaError.TOPIC_ALREADY_EXISTS),
         (NewTopic("a/b", 1, 1), KafkaError.TOPIC_EXCEPTION),
         (NewTopic("many", 40_000, 1), KafkaError.INVALID_PARTITIONS),
-        (NewTopic("safe", 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
         (NewTopic("odd", 1, 1, config={"no.such.thing": "1"}), KafkaError.INVALID_CONFIG),
         (NewTopic("assigned", 1, replica_assignment=[[7]]), KafkaError.INVALID_REPLICA_ASSIGNMENT),
     ]:
@@ -132,14 +131,19 @@ def test_what_a_topic_is_like_can_be_seen_and_changed(admin):
         "60000",
         ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
     )
-    assert (configs["cleanup.policy"].value, configs["segment.bytes"].is_read_only) == ("delete", True)
+    assert (configs["cleanup.policy"].value, configs["segment.bytes"].is_read_only) == ("delete", False)
     entry = ConfigEntry("retention.bytes", "4194304", incremental_operation=AlterConfigOpType.SET)
     reset = ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE)
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry, reset])
     done(admin.incremental_alter_configs([change]))
     configs = described()
     assert (configs["retention.bytes"].value, configs["retention.ms"].value) == ("4194304", "-1")
-    entry = ConfigEntry("segment.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
+    change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    done(admin.incremental_alter_configs([change]))
+    configs = described()
+    assert (configs["cleanup.policy"].value, configs["retention.bytes"].value) == ("delete,compact", "4194304")
+    entry = ConfigEntry("no.such.thing", "1000", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     [future] = admin.incremental_alter_configs([change]).values()
     assert code(future) == KafkaError.INVALID_CONFIG

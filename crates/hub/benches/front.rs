@@ -66,8 +66,10 @@ enum Case {
 /// Events per second, and nanoseconds of the serving thread per event.
 fn run(events: usize, case: Case) -> (f64, f64) {
     let limits = LogLimits { bytes: ByteSize::from_mebibytes(1024), ..LogLimits::default() };
-    let mut config =
-        NamespaceConfig::with_hubs(vec![HubConfig { log: limits, ..HubConfig::new("hub", PARTITIONS) }]);
+    let mut config = NamespaceConfig::with_hubs(vec![HubConfig {
+        log: Some(limits),
+        ..HubConfig::new("hub", PARTITIONS)
+    }]);
     config.signatures = SignaturePolicy::AcceptAny;
     let namespace = Arc::new(Namespace::new(&config, UnixTime::from_milliseconds(0)).unwrap());
     if let Case::Deliver { payload } = case {

@@ -101,7 +101,7 @@ type Told = std::sync::mpsc::Sender<(SocketAddr, String)>;
 
 async fn parshall(told: Told, stopped: oneshot::Receiver<()>) {
     let log = LogLimits { bytes: ByteSize::from_mebibytes(64), ..LogLimits::default() };
-    let hubs = vec![HubConfig { log, ..HubConfig::new("hub", 4) }];
+    let hubs = vec![HubConfig { log: Some(log), ..HubConfig::new("hub", 4) }];
     let service = Service::start(ServiceConfig::loopback(NamespaceConfig::with_hubs(hubs))).await.unwrap();
     let Credential::Key(key) = service.connection_string(None).credential else {
         panic!("services have keys")

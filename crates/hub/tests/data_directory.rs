@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hub::namespace::{
-    DataDirectoryError, EntityError, HubConfig, Namespace, NamespaceConfig, NamespaceError, Partition,
-    QueueConfig, StorageConfig, TopicConfig,
+    Bound, DataDirectoryError, EntityError, HubConfig, Namespace, NamespaceConfig, NamespaceError, Partition,
+    QueueConfig, StorageConfig, TopicConfig, TopicSettings,
 };
 use partition_log::UnixTime;
 use partition_log::disk::{StorageOptions, SyncPolicy};
@@ -200,13 +200,13 @@ fn a_newer_version_is_refused_and_left_alone() {
     drop(open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap());
     let version = directory.path().join("VERSION");
     assert_eq!(fs::read_to_string(&version).unwrap(), "parshall data directory, version 2\n");
-    fs::write(&version, "parshall data directory, version 7\n").unwrap();
+    fs::write(&version, "parshall data directory, version 8\n").unwrap();
     let before = everything(directory.path());
     let error = refusal(directory.path(), vec![HubConfig::new("b", 1)]);
     assert_eq!(
         error.to_string(),
         format!(
-            "the data directory {} has version 7; this program supports versions up to 6",
+            "the data directory {} has version 8; this program supports versions up to 7",
             directory.path().display()
         )
     );
@@ -261,7 +261,11 @@ fn what_clients_have_changed_of_a_hub_is_kept_and_does_not_contradict_how_it_was
     let hub = namespace.grow_hub("orders", 5).unwrap();
     append(&hub.partitions()[4], 2).unwrap();
     let limits = LogLimits { bytes: units::ByteSize::from_mebibytes(7), ..hub.limits() };
-    namespace.set_limits("orders", limits).unwrap();
+    let retention_bytes = Some(Bound::At(limits.bytes));
+    let change = |_: &TopicSettings| {
+        Ok::<_, EntityError>(TopicSettings { retention_bytes, ..TopicSettings::default() })
+    };
+    namespace.change_settings("orders", change).unwrap();
     drop(hub);
     namespace.close().unwrap();
     drop(namespace);

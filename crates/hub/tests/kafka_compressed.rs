@@ -28,7 +28,7 @@ fn sealed(mut batch: Vec<u8>) -> Vec<u8> {
     batch
 }
 
-fn compressed(plain: &[u8], compression: Compression) -> Vec<u8> {
+pub(crate) fn compressed(plain: &[u8], compression: Compression) -> Vec<u8> {
     let mut packed = Vec::new();
     compression.pack(&plain[RecordBatch::HEADER_LENGTH..], &mut packed).unwrap();
     with_records(plain, compression, &packed)

@@ -15,6 +15,7 @@ mod kafka_fetch_sessions;
 mod kafka_memory;
 mod kafka_offsets;
 mod kafka_peer;
+mod kafka_topic_settings;
 mod kafka_transactions;
 mod rest;
 mod service_bus;

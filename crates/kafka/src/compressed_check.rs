@@ -12,12 +12,24 @@ use crate::compression::{UnpackError, unpack_error};
 use crate::read::Malformed;
 use crate::record_batch::{BatchError, RecordBatch};
 
+/// Findings about the records of a compressed batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressedRecords {
+    /// Greatest timestamp, in milliseconds since 1970.
+    pub greatest_timestamp: i64,
+    /// Offset delta of the first record without a key, if there is one.
+    pub first_without_key: Option<i32>,
+}
+
 /// Checks that `batch` unpacks to exactly the records that its header announces, with offset deltas that count up from 0, and to at
-/// most `maximum` bytes. Returns the greatest timestamp of its records, in milliseconds since 1970.
+/// most `maximum` bytes.
 ///
 /// # Errors
 /// The records are not those that the header announces, or can't be unpacked within `maximum`.
-pub async fn check_compressed(batch: &RecordBatch<'_>, maximum: usize) -> Result<i64, BatchError> {
+pub async fn check_compressed(
+    batch: &RecordBatch<'_>,
+    maximum: usize,
+) -> Result<CompressedRecords, BatchError> {
     let compression = batch.compression().map_err(BatchError::Compression)?;
     let reader = compression.reader(batch.records(), maximum).map_err(|error| of_unpacking(&error))?;
     let mut records = RecordStream {
@@ -27,13 +39,27 @@ pub async fn check_compressed(batch: &RecordBatch<'_>, maximum: usize) -> Result
         until_yield: STEP,
     };
     let mut greatest = i64::MIN;
+    let mut first_without_key = None;
     for offset_delta in 0..batch.record_count() {
-        greatest = greatest.max(records.check_record(offset_delta).await?);
+        let record = records.check_record(offset_delta).await?;
+        greatest = greatest.max(record.timestamp_delta);
+        if !record.has_key && first_without_key.is_none() {
+            first_without_key = Some(offset_delta.cast_signed());
+        }
     }
     match records.fill().await? {
-        [] => Ok(batch.base_timestamp().saturating_add(greatest)),
+        [] => Ok(CompressedRecords {
+            greatest_timestamp: batch.base_timestamp().saturating_add(greatest),
+            first_without_key,
+        }),
         _ => Err(Malformed("end of the records").into()),
     }
+}
+
+/// A record that was checked.
+struct CheckedRecord {
+    timestamp_delta: i64,
+    has_key: bool,
 }
 
 /// Records that are unpacked while they are checked.
@@ -47,8 +73,8 @@ struct RecordStream<R> {
 }
 
 impl<R: std::io::Read> RecordStream<R> {
-    /// Checks the next record to its end. Returns its timestamp delta.
-    async fn check_record(&mut self, offset_delta: u32) -> Result<i64, BatchError> {
+    /// Checks the next record to its end.
+    async fn check_record(&mut self, offset_delta: u32) -> Result<CheckedRecord, BatchError> {
         let length = self.length("length of a record").await?.ok_or(Malformed("length of a record"))?;
         let end = self.remaining.checked_sub(length).ok_or_else(|| self.too_long())?;
         self.skip(1, "attributes of a record").await?;
@@ -56,10 +82,10 @@ impl<R: std::io::Read> RecordStream<R> {
         if self.varlong("offset of a record").await? != i64::from(offset_delta) {
             return Err(Malformed("offset of a record").into());
         }
-        for what in ["key of a record", "value of a record"] {
-            let length = self.length(what).await?.unwrap_or(0);
-            self.skip(length, what).await?;
-        }
+        let key = self.length("key of a record").await?;
+        self.skip(key.unwrap_or(0), "key of a record").await?;
+        let value = self.length("value of a record").await?;
+        self.skip(value.unwrap_or(0), "value of a record").await?;
         let headers = self.length("count of headers").await?.ok_or(Malformed("count of headers"))?;
         for _ in 0..headers {
             let length = self.length("key of a header").await?.ok_or(Malformed("key of a header"))?;
@@ -68,7 +94,7 @@ impl<R: std::io::Read> RecordStream<R> {
             self.skip(length, "value of a header").await?;
         }
         match self.remaining == end {
-            true => Ok(timestamp_delta),
+            true => Ok(CheckedRecord { timestamp_delta, has_key: key.is_some() }),
             false => Err(Malformed("end of a record").into()),
         }
     }
@@ -187,7 +213,7 @@ mod tests {
         let mut checking = pin!(check_compressed(&batch, maximum));
         for yields in 0.. {
             if let Poll::Ready(result) = checking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return (result, yields);
+                return (result.map(|records| records.greatest_timestamp), yields);
             }
         }
         unreachable!("it ends");

@@ -34,6 +34,6 @@ pub mod record_tail;
 pub mod write;
 
 pub use api_key::ApiKey;
-pub use compressed_check::check_compressed;
+pub use compressed_check::{CompressedRecords, check_compressed};
 pub use error_code::ErrorCode;
 pub use read::Malformed;

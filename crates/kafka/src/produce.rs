@@ -41,10 +41,14 @@ pub struct ProduceResult<'a> {
     pub error_code: i16,
     /// The offset of its first record; -1 if it was not appended.
     pub base_offset: i64,
+    /// When it was appended, in milliseconds since 1970, where the timestamps are the broker's; -1 if they are the producer's.
+    pub log_append_time: i64,
     /// Where the log begins; -1 if that is not known.
     pub log_start_offset: i64,
     /// What is wrong, for people.
     pub error_message: Option<String>,
+    /// The record that is wrong, by its place in the batch, and what is wrong with it.
+    pub record_error: Option<(i32, String)>,
 }
 
 impl<'a> ProduceRequest<'a> {
@@ -86,13 +90,17 @@ pub fn write_response(
             writer.i32(result.index);
             writer.i16(result.error_code);
             writer.i64(result.base_offset);
-            // Timestamps are those of the producer.
-            writer.i64(-1);
+            writer.i64(result.log_append_time);
             if version >= 5 {
                 writer.i64(result.log_start_offset);
             }
             if version >= 8 {
-                writer.array_length(0);
+                writer.array_length(result.record_error.iter().len());
+                if let Some((place, message)) = &result.record_error {
+                    writer.i32(*place);
+                    writer.nullable_string(Some(message));
+                    writer.tagged_fields_end();
+                }
                 writer.nullable_string(result.error_message.as_deref());
             }
             writer.tagged_fields_end();
@@ -278,8 +286,10 @@ mod tests {
             index,
             error_code: if index == 7 { 87 } else { 0 },
             base_offset: 1_000 + i64::from(index),
+            log_append_time: 77,
             log_start_offset: 500,
             error_message,
+            record_error: (index == 7).then(|| (4, "the record".to_owned())),
         };
         let results = [
             result("orders", 0, None),
@@ -302,6 +312,11 @@ mod tests {
             assert_eq!((failed.index, failed.error_code, failed.base_offset), (7, 87, 1_007));
             assert_eq!(failed.error_message.as_deref(), (version >= 8).then_some("why"));
             assert_eq!(failed.log_start_offset, if version >= 5 { 500 } else { -1 });
+            assert_eq!(failed.log_append_time_ms, 77);
+            let of_record = failed.record_errors.first().map(|it| {
+                (it.batch_index, it.batch_index_error_message.as_ref().map(|message| message.as_str()))
+            });
+            assert_eq!(of_record, (version >= 8).then_some((4, Some("the record"))));
         }
     }
 
@@ -376,8 +391,10 @@ mod tests {
                 index: 3,
                 error_code: 0,
                 base_offset: 9,
+                log_append_time: -1,
                 log_start_offset: 0,
                 error_message: None,
+                record_error: None,
             };
             let mut writer = Writer::new(Vec::new(), is_flexible);
             write_response(&mut writer, version, &[own], 5);

@@ -212,6 +212,13 @@ impl<'a> RecordPlaces<'a> {
     }
 }
 
+/// Returns the offset delta of the first record without a key, if there is one. The records have been checked.
+#[must_use]
+pub fn first_without_key(records: &[u8]) -> Option<i32> {
+    let mut records = Records::of(records).map_while(Result::ok);
+    records.find(|record| record.key.is_none()).map(|record| record.offset_delta)
+}
+
 /// Checks that `records` are exactly `count` records, each readable to its end, with offset deltas that count up from 0. Hot path.
 ///
 /// # Errors

@@ -142,6 +142,17 @@ impl<'a> RecordBatch<'a> {
         bytes
     }
 
+    /// Returns the bytes of the same batch as one whose records have the time of their append, in milliseconds since 1970.
+    #[must_use]
+    pub fn with_append_time(&self, append_time: i64) -> Vec<u8> {
+        let mut bytes = self.bytes.to_vec();
+        let attributes = self.attributes() | LOG_APPEND_TIME;
+        bytes[ATTRIBUTES_AT..LAST_DELTA_AT].copy_from_slice(&attributes.to_be_bytes());
+        bytes[MAX_TIMESTAMP_AT..PRODUCER_ID_AT].copy_from_slice(&append_time.to_be_bytes());
+        write_checksum(&mut bytes);
+        bytes
+    }
+
     /// The batch at the start of `bytes`, whose length and format alone are looked at: for batches that have been checked.
     pub fn read(bytes: &'a [u8]) -> Result<Self, BatchError> {
         let incomplete = |needed| BatchError::Incomplete { needed, available: bytes.len() };
@@ -482,6 +493,12 @@ mod tests {
         let later = RecordBatch::read(&bytes).unwrap().with_max_timestamp(5);
         let later = RecordBatch::read(&later).unwrap();
         assert!(later.is_intact() && later.max_timestamp() == 5);
+        let appended = RecordBatch::check(&reference(2, b"value")).unwrap().with_append_time(77);
+        let appended = RecordBatch::check(&appended).unwrap();
+        assert_eq!(
+            (appended.timestamp_type(), appended.max_timestamp()),
+            (super::TimestampType::LogAppendTime, 77)
+        );
     }
 
     proptest! {

@@ -6,6 +6,7 @@ use super::NamespaceError;
 use super::capture::CaptureConfig;
 use super::queue_config::{QueueConfig, QueueConfigError, TopicConfig};
 use super::storage::StorageConfig;
+use super::topic_settings::TopicSettings;
 use crate::identity::TokenIssuerConfig;
 use crate::profile::ProfileConfig;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
@@ -63,6 +64,12 @@ pub struct NamespaceConfig {
     /// Whether topics that Kafka's clients ask for are created, within bounds. Default: they are not.
     #[serde(default)]
     pub creates_topics: bool,
+    /// The limits of each log of hubs that declare none. Default: 64 MiB, the oldest events making room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_log: Option<LogLimits>,
+    /// Maximum size of all logs together. Default: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_total: Option<ByteSize>,
     /// How it is shaped like the real service. Default: not at all.
     #[serde(default)]
     pub profile: ProfileConfig,
@@ -118,9 +125,12 @@ pub struct HubConfig {
     /// Consumer groups besides `$Default`, which is always there.
     #[serde(default)]
     pub consumer_groups: Vec<String>,
-    /// The bounds of each partition's log.
-    #[serde(default)]
-    pub log: LogLimits,
+    /// The limits of each partition's log. Default: those of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogLimits>,
+    /// Settings that a client has given. They are none of a declaration.
+    #[serde(skip)]
+    pub settings: TopicSettings,
     /// Whether and how its events are kept in files of the storage account. Default: they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureConfig>,
@@ -175,6 +185,8 @@ impl NamespaceConfig {
             storage: None,
             idle_timeout: default_idle_timeout(),
             creates_topics: false,
+            default_log: None,
+            log_total: None,
             profile: ProfileConfig::default(),
             blob: BlobConfig::default(),
         }
@@ -182,13 +194,20 @@ impl NamespaceConfig {
 }
 
 impl HubConfig {
+    /// The limits of each of its logs, where `defaults` apply if it declares none.
+    #[must_use]
+    pub fn limits(&self, defaults: LogLimits) -> LogLimits {
+        self.settings.limits(self.log.unwrap_or(defaults))
+    }
+
     /// A hub with no consumer group but `$Default`, and default limits.
     pub fn new(name: impl Into<String>, partitions: u16) -> Self {
         Self {
             name: name.into(),
             partitions,
             consumer_groups: Vec::new(),
-            log: LogLimits::default(),
+            log: None,
+            settings: TopicSettings::default(),
             capture: None,
         }
     }

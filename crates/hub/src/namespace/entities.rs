@@ -7,7 +7,8 @@ use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::hub::{Creation, Hub, HubError};
 use super::storage::{CoordinatorLog, DataDirectoryError, DeclarationError, Storage};
-use partition_log::{BlockPool, LogLimits, PartitionLog, UnixTime};
+use super::topic_settings::TopicSettings;
+use partition_log::{BlockPool, LogBudget, LogLimits, PartitionLog, UnixTime};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -191,7 +192,9 @@ impl Entities {
     pub(super) fn create_hub(
         &self,
         config: &HubConfig,
+        defaults: LogLimits,
         pool: &Arc<BlockPool>,
+        budget: Option<&Arc<LogBudget>>,
         now: UnixTime,
         is_queue: impl FnOnce(&str) -> bool,
     ) -> Result<Arc<Hub>, EntityError> {
@@ -208,9 +211,11 @@ impl Entities {
             Some(storage) => storage.create_hub(config, pool, now)?,
             None => {
                 let number = self.hubs_created.fetch_add(1, Ordering::Relaxed) + 1;
-                Arc::new(Hub::new(config, pool, Creation { number, at: now }).map_err(EntityError::Invalid)?)
+                let creation = Creation { number, at: now };
+                Arc::new(Hub::new(config, defaults, pool, creation).map_err(EntityError::Invalid)?)
             }
         };
+        hub.join(budget, 0);
         hubs.insert(Arc::clone(&hub)).expect("no hub has the name, as was seen above");
         self.replace(hubs);
         Ok(hub)
@@ -250,6 +255,7 @@ impl Entities {
         name: &str,
         count: u16,
         pool: &Arc<BlockPool>,
+        budget: Option<&Arc<LogBudget>>,
     ) -> Result<Arc<Hub>, EntityError> {
         let mut storage = self.begin_change();
         let mut hubs = Hubs::clone(&self.snapshot());
@@ -261,6 +267,7 @@ impl Entities {
             None => (0..added).map(|_| Arc::new(PartitionLog::new(hub.limits(), Arc::clone(pool)))).collect(),
         };
         let grown = Arc::new(hub.grown(logs));
+        grown.join(budget, hub.partitions().len());
         hubs.replace(Arc::clone(&grown));
         self.replace(hubs);
         hub.grow_into(Arc::clone(&grown));
@@ -272,16 +279,21 @@ impl Entities {
         check_growth(self.snapshot().find(name).ok_or_else(|| no_hub(name))?, count)
     }
 
-    /// Sets what each log of a hub may hold.
-    pub(super) fn set_limits(&self, name: &str, limits: LogLimits) -> Result<(), EntityError> {
-        Hub::check_limits(&limits).map_err(EntityError::Invalid)?;
+    /// Replaces the settings that clients have given to a hub by those that `change` makes of them.
+    pub(super) fn change_settings<E: From<EntityError>>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&TopicSettings) -> Result<TopicSettings, E>,
+    ) -> Result<(), E> {
         let mut storage = self.begin_change();
         let hubs = self.snapshot();
         let hub = hubs.find(name).ok_or_else(|| no_hub(name))?;
+        let settings = change(&hub.settings())?;
+        Hub::check_limits(&settings.limits(hub.base_limits())).map_err(EntityError::Invalid)?;
         if let Some(storage) = &mut *storage {
-            storage.keep_limits(hub.name(), limits).map_err(EntityError::Storage)?;
+            storage.keep_settings(hub.name(), &settings).map_err(EntityError::Storage)?;
         }
-        hub.set_limits(limits);
+        hub.set_settings(settings);
         Ok(())
     }
 

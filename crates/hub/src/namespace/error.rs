@@ -40,6 +40,12 @@ pub enum NamespaceError {
         /// What is wrong with it.
         cause: HubError,
     },
+    /// No log can have the default limits.
+    #[error("default_log: {cause}")]
+    DefaultLog {
+        /// What is wrong with them.
+        cause: HubError,
+    },
     /// No client could meet it, or it would never end a connection.
     #[error("idle_timeout: {} is not from 10 ms to 1 day", units::duration::text(*idle_timeout))]
     IdleTimeout {

@@ -11,18 +11,20 @@ use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::receivers::Receivers;
 use super::record_times::RecordTimes;
+use super::retention::Reported;
+use super::topic_settings::TopicSettings;
 use super::watchers::Watchers;
 use crate::counters::{CounterValues, Counters};
 use kafka::record_batch::RecordBatch;
 use partition_log::UnixTime;
 use partition_log::{
-    AppendError, Appended, BatchEncoder, BlockPool, LogLimits, PartitionLog, ProduceError, Produced,
-    ProducerStamp,
+    AppendError, Appended, BatchEncoder, BlockPool, LogBudget, LogLimits, PartitionLog, ProduceError,
+    Produced, ProducerStamp,
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use units::md5::md5;
 use units::partition_key::Partitioner;
 
@@ -34,10 +36,21 @@ pub struct Hub {
     created_at: UnixTime,
     partitions: Vec<Arc<Partition>>,
     consumer_groups: Arc<ConsumerGroups>,
+    base: BaseLimits,
+    /// Shared with the hub that it grows into.
+    settings: Arc<RwLock<Arc<TopicSettings>>>,
     /// Whose turn it is among the partitions; grows for ever and wraps.
     turn: AtomicUsize,
     /// The same hub with more partitions, once it has got them.
     grown: OnceLock<Arc<Self>>,
+}
+
+/// The limits of each log of a hub before the settings that clients have given.
+#[derive(Clone, Copy, Debug)]
+struct BaseLimits {
+    limits: LogLimits,
+    /// Whether they are the service's default.
+    are_default: bool,
 }
 
 /// What tells a hub from any other that had its name: a clock alone does not, since a hub can be deleted and made again
@@ -61,8 +74,12 @@ pub struct Partition {
     receivers: Arc<Receivers>,
     publishers: Arc<Watchers>,
     is_deleted: AtomicBool,
+    /// Whether each event needs a key.
+    requires_keys: AtomicBool,
     /// Set if someone measures them.
     times: OnceLock<RecordTimes>,
+    /// Losses that were reported in the log of the service.
+    reported: Mutex<Reported>,
 }
 
 /// Why a hub can't be made.
@@ -115,21 +132,23 @@ pub enum HubError {
 }
 
 impl Hub {
-    /// An empty hub in memory, whose logs take it from `pool`.
+    /// Creates an empty hub in memory, whose logs take it from `pool`. `defaults` apply if it declares no limits.
     pub(super) fn new(
         config: &HubConfig,
+        defaults: LogLimits,
         pool: &Arc<BlockPool>,
         creation: Creation,
     ) -> Result<Self, HubError> {
         Self::check(config)?;
-        let log = |_id| Arc::new(PartitionLog::new(config.log, Arc::clone(pool)));
+        let limits = config.limits(defaults);
+        let log = |_id| Arc::new(PartitionLog::new(limits, Arc::clone(pool)));
         let logs = (0..config.partitions).map(log).collect();
-        Self::with_logs(config, logs, creation)
+        Self::with_logs(config, defaults, logs, creation)
     }
 
     /// Whether there can be such a hub.
     pub(super) fn check(config: &HubConfig) -> Result<(), HubError> {
-        let HubConfig { name, partitions, consumer_groups, log, capture } = config;
+        let HubConfig { name, partitions, consumer_groups, log, settings: _, capture } = config;
         let has_reserved_part =
             name.split('/').any(|part| RESERVED.iter().any(|reserved| part.eq_ignore_ascii_case(reserved)));
         // Tools of Kafka name their topics `_schemas` or `__amazon_msk_canary`.
@@ -141,23 +160,29 @@ impl Hub {
             return Err(HubError::Name { name: name.clone() });
         }
         Self::check_partitions(*partitions)?;
-        Self::check_limits(log)?;
+        log.as_ref().map_or(Ok(()), Self::check_limits)?;
+        Self::check_limits(&config.limits(LogLimits::default()))?;
         named_consumer_groups(consumer_groups)?;
         capture.as_ref().map_or(Ok(()), CaptureConfig::check)
     }
 
-    /// The hub that `config` describes, with a log for each of its partitions.
+    /// Creates the hub that `config` describes, with a log for each of its partitions.
     pub(super) fn with_logs(
         config: &HubConfig,
+        defaults: LogLimits,
         logs: Vec<Arc<PartitionLog>>,
         creation: Creation,
     ) -> Result<Self, HubError> {
+        let settings = &config.settings;
+        let partition = |(id, log)| Partition::new(id, log, settings);
         Ok(Self {
             name: config.name.clone(),
             id: creation.id_of(&config.name),
             created_at: creation.at,
-            partitions: (0..config.partitions).zip(logs).map(Partition::new).collect(),
+            partitions: (0..config.partitions).zip(logs).map(partition).collect(),
             consumer_groups: Arc::new(RwLock::new(named_consumer_groups(&config.consumer_groups)?)),
+            base: BaseLimits { limits: config.log.unwrap_or(defaults), are_default: config.log.is_none() },
+            settings: Arc::new(RwLock::new(Arc::new(settings.clone()))),
             turn: AtomicUsize::new(0),
             grown: OnceLock::new(),
         })
@@ -167,15 +192,25 @@ impl Hub {
     /// [`latest`](Self::latest), once it has taken its [place](Self::grow_into).
     pub(super) fn grown(&self, logs: Vec<Arc<PartitionLog>>) -> Self {
         let first = u16::try_from(self.partitions.len()).unwrap_or(u16::MAX);
-        let added = (first..MAXIMUM_PARTITIONS).zip(logs).map(Partition::new);
+        let settings = self.settings();
+        let added = (first..MAXIMUM_PARTITIONS).zip(logs).map(|(id, log)| Partition::new(id, log, &settings));
         Self {
             name: self.name.clone(),
             id: self.id,
             created_at: self.created_at,
             partitions: self.partitions.iter().cloned().chain(added).collect(),
             consumer_groups: Arc::clone(&self.consumer_groups),
+            base: self.base,
+            settings: Arc::clone(&self.settings),
             turn: AtomicUsize::new(self.turn.load(Ordering::Relaxed)),
             grown: OnceLock::new(),
+        }
+    }
+
+    /// Charges the logs of its partitions from `first` on to a budget, if there is one.
+    pub(super) fn join(&self, budget: Option<&Arc<LogBudget>>, first: usize) {
+        if let Some(budget) = budget {
+            self.partitions.iter().skip(first).for_each(|partition| partition.log.join(budget));
         }
     }
 
@@ -332,11 +367,33 @@ impl Hub {
         self.partitions.first().map(|partition| partition.log.limits()).unwrap_or_default()
     }
 
-    /// Sets what each of its logs may hold.
-    pub(super) fn set_limits(&self, limits: LogLimits) {
+    /// The limits of each of its logs before the settings that clients have given.
+    #[must_use]
+    pub fn base_limits(&self) -> LogLimits {
+        self.base.limits
+    }
+
+    /// Whether it declares no limits, so that the service's default applies.
+    #[must_use]
+    pub fn has_default_limits(&self) -> bool {
+        self.base.are_default
+    }
+
+    /// The settings that clients have given.
+    #[must_use]
+    pub fn settings(&self) -> Arc<TopicSettings> {
+        // Locked sections replace one reference.
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the settings that clients have given. They apply at once.
+    pub(super) fn set_settings(&self, settings: TopicSettings) {
+        let limits = settings.limits(self.base.limits);
         for partition in &self.partitions {
             partition.log.set_limits(limits);
+            partition.requires_keys.store(settings.requires_keys(), Ordering::Relaxed);
         }
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
     /// The counters of all partitions together.
@@ -347,7 +404,7 @@ impl Hub {
 }
 
 impl Partition {
-    fn new((id, log): (u16, Arc<PartitionLog>)) -> Arc<Self> {
+    fn new(id: u16, log: Arc<PartitionLog>, settings: &TopicSettings) -> Arc<Self> {
         Arc::new(Self {
             id,
             log,
@@ -355,7 +412,9 @@ impl Partition {
             receivers: Arc::default(),
             publishers: Arc::default(),
             is_deleted: AtomicBool::new(false),
+            requires_keys: AtomicBool::new(settings.requires_keys()),
             times: OnceLock::new(),
+            reported: Mutex::default(),
         })
     }
 
@@ -369,6 +428,18 @@ impl Partition {
     #[must_use]
     pub fn log(&self) -> &Arc<PartitionLog> {
         &self.log
+    }
+
+    /// Replaces the losses that were reported, and returns those before.
+    pub(super) fn replace_reported(&self, reported: Reported) -> Reported {
+        // Locked sections copy a value.
+        std::mem::replace(&mut *self.reported.lock().unwrap_or_else(PoisonError::into_inner), reported)
+    }
+
+    /// Counts events of `bytes` bytes in all that a reader got, the last one of which comes before the number `end`.
+    pub fn delivered(&self, events: u64, bytes: u64, end: u64) {
+        self.counters.delivered(events, bytes);
+        self.log.note_read(end);
     }
 
     /// Its counters. Readers tell what they delivered; appends are counted already.
@@ -409,6 +480,13 @@ impl Partition {
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.is_deleted.load(Ordering::Acquire)
+    }
+
+    /// Whether each event needs a key, because the latest one of each key is to stay.
+    #[inline]
+    #[must_use]
+    pub fn requires_keys(&self) -> bool {
+        self.requires_keys.load(Ordering::Relaxed)
     }
 
     /// Appends a batch to the log, as [`PartitionLog::append`] does, and counts it.
@@ -561,7 +639,7 @@ mod tests {
 
     fn hub(config: &HubConfig) -> Result<Hub, HubError> {
         let creation = Creation { number: 1, at: UnixTime::from_milliseconds(5) };
-        Hub::new(config, &BlockPool::new(ByteSize::ZERO), creation)
+        Hub::new(config, LogLimits::default(), &BlockPool::new(ByteSize::ZERO), creation)
     }
 
     fn append(partition: &Partition, sections: &[u8]) -> Result<Appended, AppendError<Infallible>> {
@@ -639,7 +717,7 @@ mod tests {
         );
         assert_eq!(with_groups(&["b/c"]).unwrap_err(), HubError::ConsumerGroup { name: "b/c".into() });
         let log = LogLimits { bytes: ByteSize::from_bytes((2 << 20) - 1), ..LogLimits::default() };
-        let small = hub(&HubConfig { log, ..HubConfig::new("a", 1) });
+        let small = hub(&HubConfig { log: Some(log), ..HubConfig::new("a", 1) });
         assert_eq!(small.unwrap_err(), HubError::LogBytes { minimum: MINIMUM_LOG_BYTES });
     }
 
@@ -664,7 +742,7 @@ mod tests {
     fn appends_and_refusals_are_counted() {
         let log =
             LogLimits { bytes: ByteSize::from_mebibytes(2), when_full: WhenFull::Throttle, retention: None };
-        let hub = hub(&HubConfig { log, ..HubConfig::new("a", 2) }).unwrap();
+        let hub = hub(&HubConfig { log: Some(log), ..HubConfig::new("a", 2) }).unwrap();
         let event = vec![7; 1 << 20];
         let bytes = append(&hub.partitions()[1], &event).unwrap().bytes as u64;
         assert!(matches!(append(&hub.partitions()[1], &event), Err(AppendError::Full { .. })));

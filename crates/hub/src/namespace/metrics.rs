@@ -11,8 +11,8 @@ use super::{Hubs, Namespace, Partition, queue_metrics};
 use crate::counters::CounterValues;
 use crate::memory::{Memory, Purpose};
 use crate::profile::ProfileCounterValues;
-use partition_log::ProducerStats;
 use partition_log::disk::StorageCounters;
+use partition_log::{DroppedRecords, ProducerStats};
 
 /// Collects what passed through a namespace.
 #[derive(Debug)]
@@ -23,6 +23,18 @@ impl Collector for NamespaceMetrics {
         let Self(namespace) = self;
         let mut metrics = MetricsWriter::new(encoder);
         partitions(&namespace.hubs(), &mut metrics)?;
+        if let Some(budget) = namespace.log_budget() {
+            metrics.gauge(
+                "parshall_hub_log_total_bytes",
+                "Bytes in all logs together.",
+                budget.used().bytes(),
+            )?;
+            metrics.gauge(
+                "parshall_hub_log_total_limit_bytes",
+                "Maximum size of all logs together.",
+                budget.total().bytes(),
+            )?;
+        }
         queue_metrics::encode(namespace.queues(), namespace.transaction_counters().values(), &mut metrics)?;
         shared_memory(namespace.memory(), &mut metrics)?;
         if let Some(profile) = namespace.profile().counters() {
@@ -75,6 +87,21 @@ fn partitions(hubs: &Hubs, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
         (labels(*hub, id.as_str()), bytes)
     });
     metrics.gauges("parshall_hub_log_bytes", "Bytes in the log.", series)?;
+    let dropped = |figure: fn(&DroppedRecords) -> u64| {
+        partitions
+            .iter()
+            .map(move |(hub, id, partition)| (labels(*hub, id.as_str()), figure(&partition.log().dropped())))
+    };
+    metrics.counters(
+        "parshall_hub_events_dropped",
+        "Events that retention dropped.",
+        dropped(|dropped| dropped.records),
+    )?;
+    metrics.counters(
+        "parshall_hub_events_dropped_unread",
+        "Events that retention dropped before any reader had received them since the service started.",
+        dropped(|dropped| dropped.unread),
+    )?;
     let stats: Vec<ProducerStats> =
         partitions.iter().map(|(_, _, partition)| partition.log().producer_stats()).collect();
     let producers = |figure: fn(&ProducerStats) -> u64| {
@@ -105,9 +132,11 @@ const COUNTERS: [(&str, &str, Figure); 10] = [
     ("parshall_hub_events_in", "Events appended.", |values| values.events_in),
     ("parshall_hub_bytes_in", "Bytes appended.", |values| values.bytes_in),
     ("parshall_hub_batches_in", "Batches appended.", |values| values.batches_in),
-    ("parshall_hub_batches_refused", "Batches refused because the log was full.", |values| {
-        values.batches_refused
-    }),
+    (
+        "parshall_hub_batches_refused",
+        "Batches refused because the log, or all logs together, were full.",
+        |values| values.batches_refused,
+    ),
     (
         "parshall_hub_batches_throttled",
         "Batches refused because the namespace's quota was exhausted.",

@@ -19,7 +19,9 @@ mod queue_metrics;
 mod queues;
 mod receivers;
 mod record_times;
+mod retention;
 mod storage;
+mod topic_settings;
 mod transaction_counters;
 mod watchers;
 
@@ -40,6 +42,7 @@ pub use receivers::{
 };
 pub use record_times::{RecordTimes, SummedTimes};
 pub use storage::{DataDirectoryError, StorageConfig, verify as verify_data_directory};
+pub use topic_settings::{Bound, CleanupPolicy, TimestampType, TopicSettings};
 pub(crate) use transaction_counters::TransactionEnd;
 pub use transaction_counters::{TransactionCounterValues, TransactionCounters};
 pub use watchers::{Watch, Watchers};
@@ -54,7 +57,7 @@ use entities::Entities;
 use facts::Facts;
 use hub::Creation;
 use partition_log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
-use partition_log::{BlockPool, LogLimits, UnixTime};
+use partition_log::{BlockPool, LogBudget, LogLimits, UnixTime};
 use queue_store::{Entity, QueueStore};
 use queues::MakeError;
 use std::collections::{HashMap, HashSet};
@@ -89,6 +92,8 @@ pub struct Namespace {
     idle_timeout: Duration,
     profile: Arc<ProfileSwitch>,
     creates_topics: bool,
+    default_log: LogLimits,
+    log_budget: Option<Arc<LogBudget>>,
     clock: Arc<ServiceClock>,
     created_at: UnixTime,
 }
@@ -144,11 +149,13 @@ impl Namespace {
             let names = entity_names(&config.queues, &config.topics);
             queue_config::check_forwarding(names, &config.queues, &config.topics)?;
         }
+        let default_log = config.default_log.unwrap_or_default();
+        Hub::check_limits(&default_log).map_err(|cause| NamespaceError::DefaultLog { cause })?;
         let pool = BlockPool::new(config.idle_blocks);
         let (mut queue_configs, mut topic_configs) = (config.queues.clone(), config.topics.clone());
         let (made, storage) = match &config.storage {
             Some(storage) => {
-                let mut storage = Storage::open(storage)
+                let mut storage = Storage::open(storage, default_log)
                     .map_err(|cause| NamespaceError::DataDirectory { index: None, cause })?;
                 (queue_configs, topic_configs) = storage.merged_queues(&config.queues, &config.topics);
                 let hub_names = hub_names().chain(storage.hub_names());
@@ -160,10 +167,12 @@ impl Namespace {
                 let hubs = storage.open_hubs(&config.hubs, queues, &pool, now)?;
                 (hubs, Some(storage))
             }
-            None => (hubs_in_memory(&config.hubs, &pool, now)?, None),
+            None => (hubs_in_memory(config, &pool, now)?, None),
         };
         let mut hubs = Hubs::default();
+        let log_budget = config.log_total.map(LogBudget::new);
         for hub in made {
+            hub.join(log_budget.as_ref(), 0);
             hubs.insert(hub).expect("neither what is kept nor what is declared has a name twice");
         }
         let queues = match &storage {
@@ -204,6 +213,8 @@ impl Namespace {
             idle_timeout: config.idle_timeout,
             profile,
             creates_topics: config.creates_topics,
+            default_log,
+            log_budget,
             clock,
             created_at: now,
         })
@@ -406,7 +417,14 @@ impl Namespace {
     /// # Errors
     /// There is one of that name, or it is none that the service takes. Nothing has changed then.
     pub fn create_hub(&self, config: &HubConfig, now: UnixTime) -> Result<Arc<Hub>, EntityError> {
-        self.entities.create_hub(config, &self.pool, now, |name| self.queue_or_topic(name).is_some())
+        self.entities.create_hub(
+            config,
+            self.default_log,
+            &self.pool,
+            self.log_budget.as_ref(),
+            now,
+            |name| self.queue_or_topic(name).is_some(),
+        )
     }
 
     /// Whether such a hub could be created.
@@ -430,7 +448,7 @@ impl Namespace {
     /// # Errors
     /// There is no such hub, it has as many already, or there can't be so many. Nothing has changed then.
     pub fn grow_hub(&self, name: &str, count: u16) -> Result<Arc<Hub>, EntityError> {
-        self.entities.grow_hub(name, count, &self.pool)
+        self.entities.grow_hub(name, count, &self.pool, self.log_budget.as_ref())
     }
 
     /// Whether a hub could get more partitions, so that it had `count` in all.
@@ -441,20 +459,32 @@ impl Namespace {
         self.entities.check_growth(name, count)
     }
 
-    /// Sets what each log of a hub may hold.
+    /// Replaces the settings that clients have given to a hub by those that `change` makes of them. No other change of the hub
+    /// happens in between.
     ///
     /// # Errors
-    /// There is no such hub, or no log can have these limits.
-    pub fn set_limits(&self, name: &str, limits: LogLimits) -> Result<(), EntityError> {
-        self.entities.set_limits(name, limits)
+    /// There is no such hub, no log can have the limits, the change can't be stored, or the error of `change`. Nothing has changed
+    /// then.
+    pub fn change_settings<E: From<EntityError>>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&TopicSettings) -> Result<TopicSettings, E>,
+    ) -> Result<(), E> {
+        self.entities.change_settings(name, change)
     }
 
-    /// Whether logs could have these limits.
+    /// Checks limits of logs.
     ///
     /// # Errors
-    /// They could not even hold a single batch of the largest size.
+    /// A log could not hold a single batch of the largest size.
     pub fn check_limits(limits: &LogLimits) -> Result<(), HubError> {
         Hub::check_limits(limits)
+    }
+
+    /// The limits of each log of hubs that declare none.
+    #[must_use]
+    pub const fn default_log(&self) -> LogLimits {
+        self.default_log
     }
 
     /// Whether topics that Kafka's clients ask for are created.
@@ -525,6 +555,7 @@ impl Namespace {
     /// # Errors
     /// What could not be brought there.
     pub fn close(&self) -> Result<(), CloseError> {
+        self.report_losses();
         if let Some(storage) = &mut *self.entities.begin_change() {
             storage.write_manifest();
         }
@@ -544,16 +575,6 @@ impl Namespace {
     #[must_use]
     pub fn pool(&self) -> &Arc<BlockPool> {
         &self.pool
-    }
-
-    /// Drops what no log may keep any longer at `now`. To be called now and then: logs that are appended to look
-    /// after themselves.
-    pub fn enforce_retention(&self, now: UnixTime) {
-        for hub in self.hubs().iter() {
-            for partition in hub.partitions() {
-                partition.log().enforce_retention(now);
-            }
-        }
     }
 }
 
@@ -577,15 +598,16 @@ fn facts_in_memory(
 }
 
 fn hubs_in_memory(
-    declared: &[HubConfig],
+    config: &NamespaceConfig,
     pool: &Arc<BlockPool>,
     now: UnixTime,
 ) -> Result<Vec<Arc<Hub>>, NamespaceError> {
     let hub = |(index, hub)| {
-        let made = Hub::new(hub, pool, Creation { number: index as u64 + 1, at: now });
+        let creation = Creation { number: index as u64 + 1, at: now };
+        let made = Hub::new(hub, config.default_log.unwrap_or_default(), pool, creation);
         made.map(Arc::new).map_err(|cause| NamespaceError::Hub { index, cause })
     };
-    declared.iter().enumerate().map(hub).collect()
+    config.hubs.iter().enumerate().map(hub).collect()
 }
 
 fn rules(config: &NamespaceConfig) -> Result<Vec<AuthorizationRule>, NamespaceError> {

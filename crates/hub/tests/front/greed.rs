@@ -80,7 +80,7 @@ async fn a_drain_is_answered_at_the_end_of_the_log() {
 #[tokio::test]
 async fn a_client_that_never_reads_costs_a_bounded_amount_of_memory() {
     let mut hub = HubConfig::new("events", 2);
-    hub.log.bytes = units::ByteSize::from_mebibytes(128);
+    hub.log.get_or_insert_default().bytes = units::ByteSize::from_mebibytes(128);
     let service = service_of(hub).await;
     let mut witness = Client::connect(service.amqp_address()).await;
     let sender = witness.attach_sender("events/Partitions/0").await.unwrap();

@@ -8,7 +8,7 @@ use amqp::connection::{ConnectionError, Event, LinkId, SaslClient};
 use amqp::performative::{DeliveryState, SaslCode};
 use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig};
 use hub::service::{Service, ServiceConfig};
-use partition_log::WhenFull;
+use partition_log::{LogLimits, WhenFull};
 use units::ByteSize;
 
 use super::client::{Client, payload, service, service_of, token};
@@ -318,8 +318,7 @@ async fn fill(client: &mut Client, sender: LinkId) -> usize {
 /// A hub whose partitions hold 2 MiB.
 fn small_hub(when_full: WhenFull) -> HubConfig {
     let mut hub = HubConfig::new("events", 2);
-    hub.log.bytes = ByteSize::from_mebibytes(2);
-    hub.log.when_full = when_full;
+    hub.log = Some(LogLimits { bytes: ByteSize::from_mebibytes(2), when_full, retention: None });
     hub
 }
 

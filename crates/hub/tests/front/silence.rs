@@ -16,7 +16,7 @@ const ADDRESS: &str = "events/ConsumerGroups/$Default/Partitions/0";
 
 async fn impatient_service() -> Service {
     let mut hub = HubConfig::new("events", 2);
-    hub.log.bytes = units::ByteSize::from_mebibytes(128);
+    hub.log.get_or_insert_default().bytes = units::ByteSize::from_mebibytes(128);
     let namespace = NamespaceConfig {
         // Long enough that a test that waits for the processor is not taken for a client that is gone.
         idle_timeout: Duration::from_millis(500),

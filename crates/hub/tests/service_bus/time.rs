@@ -191,7 +191,7 @@ async fn links_stay_where_tokens_are_renewed() {
 #[tokio::test]
 async fn retention_has_removed_what_is_too_old() {
     let mut hub = HubConfig::new("events", 2);
-    hub.log.retention = Some(Duration::from_secs(24 * 3_600));
+    hub.log.get_or_insert_default().retention = Some(Duration::from_secs(24 * 3_600));
     let config = ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![hub])).with_time_control();
     let service = Service::start(config).await.unwrap();
     let control = service.time_control().unwrap().clone();

@@ -84,6 +84,7 @@ pub enum ConfigType {
     String = 2,
     Int = 3,
     Long = 5,
+    Double = 6,
     List = 7,
 }
 
@@ -182,7 +183,7 @@ pub struct AlterConfigsRequest<'a> {
 pub struct ConfigChange<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What is to be done: [`SET`], [`DELETE`], or to append to a list and to take from it.
+    /// What is to be done: [`SET`], [`DELETE`], [`APPEND`] or [`SUBTRACT`].
     pub operation: i8,
     /// The new value.
     pub value: Option<&'a str>,
@@ -193,6 +194,12 @@ pub const SET: i8 = 0;
 
 /// A value gets its default.
 pub const DELETE: i8 = 1;
+
+/// Elements are added to a list.
+pub const APPEND: i8 = 2;
+
+/// Elements are removed from a list.
+pub const SUBTRACT: i8 = 3;
 
 impl<'a> AlterConfigsRequest<'a> {
     /// Reads the body of an AlterConfigs of any version.

@@ -118,7 +118,10 @@ pub(super) async fn start(config: &ServiceConfig) -> Result<EmbeddedService, Bac
     namespace.storage.clone_from(&config.storage);
     namespace.blob.containers = config.blob_containers.clone().unwrap_or_default();
     if config.preallocate {
-        let bytes = namespace.hubs.iter().map(|hub| hub.log.bytes.bytes() * u64::from(hub.partitions));
+        let bytes = namespace
+            .hubs
+            .iter()
+            .map(|hub| hub.log.unwrap_or_default().bytes.bytes() * u64::from(hub.partitions));
         namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
     }
     if let Some(address) = &config.address {
@@ -192,14 +195,14 @@ fn of_scenario(hub: &Hub, config: &ServiceConfig) -> Result<HubConfig, BackendEr
     let own = (!is_there).then(|| hub.consumer_group.clone());
     Ok(HubConfig {
         consumer_groups: own.into_iter().chain([SINK_CONSUMER_GROUP.to_owned()]).collect(),
-        log: LogLimits {
+        log: Some(LogLimits {
             bytes: hub.share_of(config.size_of_each),
             when_full: match config.when_full {
                 scenario::WhenFull::Throttle => WhenFull::Throttle,
                 scenario::WhenFull::Retention => WhenFull::Retention,
             },
             retention: None,
-        },
+        }),
         ..HubConfig::new(hub.name.clone(), u16::try_from(hub.partitions)?)
     })
 }

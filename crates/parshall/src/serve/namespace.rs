@@ -129,7 +129,7 @@ impl NamespaceSource {
         // The message begins with its place in the words of the library, which this place says more exactly.
         let words_of_place = match error {
             NamespaceError::DataDirectory { .. } => 0,
-            NamespaceError::Hub { .. } => 2,
+            NamespaceError::Hub { .. } | NamespaceError::DefaultLog { .. } => 2,
             _ => 1,
         };
         let reason = (0..words_of_place)
@@ -200,6 +200,7 @@ fn path_of(error: &NamespaceError) -> String {
     match error {
         NamespaceError::Host { .. } => "host".to_owned(),
         NamespaceError::IdleTimeout { .. } => "idle_timeout".to_owned(),
+        NamespaceError::DefaultLog { .. } => "default_log.bytes".to_owned(),
         NamespaceError::NoRule => "authorization_rules".to_owned(),
         NamespaceError::Profile(error) => error.path.to_owned(),
         NamespaceError::Blob(error) => error.path.to_owned(),

@@ -113,7 +113,7 @@ impl Rig {
 
 fn source_hub() -> HubConfig {
     HubConfig {
-        log: LogLimits { bytes: ByteSize::from_mebibytes(2), ..LogLimits::default() },
+        log: Some(LogLimits { bytes: ByteSize::from_mebibytes(2), ..LogLimits::default() }),
         ..HubConfig::new("source", 1)
     }
 }

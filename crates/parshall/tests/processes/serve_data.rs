@@ -80,7 +80,7 @@ fn a_newer_version_and_a_foreign_directory_are_one_clear_line_and_status_3() {
         refused(&directory, &arguments),
         (
             Some(3),
-            "  x the data directory DATA has version 12; this program supports versions up to 6\n".to_owned()
+            "  x the data directory DATA has version 12; this program supports versions up to 7\n".to_owned()
         )
     );
 }

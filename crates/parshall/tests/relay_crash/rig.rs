@@ -137,7 +137,7 @@ impl Rig {
     ) -> Self {
         let namespace = NamespaceConfig::with_hubs(vec![
             HubConfig::new("source", SOURCES as u16),
-            HubConfig { log, ..HubConfig::new("destination", DESTINATIONS as u16) },
+            HubConfig { log: Some(log), ..HubConfig::new("destination", DESTINATIONS as u16) },
         ]);
         let listeners = ServiceConfig::loopback(namespace).and(Protocol::Blob).and(Protocol::Kafka);
         let service = Service::start(listeners).await.unwrap();

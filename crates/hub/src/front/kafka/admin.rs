@@ -19,14 +19,13 @@ use kafka::messages::describe_topic_partitions::{self, DescribeTopicPartitionsRe
 use kafka::messages::{log_dirs, security};
 use kafka::read::{Reader, Uuid};
 use kafka::{ApiKey, Malformed};
-use partition_log::LogLimits;
 
 use super::output::Output;
 use super::session::Session;
-use super::topic_configs::{self, Strictness};
+use super::topic_configs::{self, Base, Change};
 use super::topics::{self, Found};
 use super::{BROKER, topic_names};
-use crate::namespace::{DEFAULT_PARTITIONS, EntityError, Hub, HubConfig, HubError, Namespace};
+use crate::namespace::{DEFAULT_PARTITIONS, EntityError, Hub, HubConfig, HubError, Namespace, TopicSettings};
 
 /// What it takes to answer.
 #[derive(Debug)]
@@ -125,9 +124,9 @@ impl AdminRequests<'_> {
         self.may_manage(topic.name)?;
         topic_names::check(topic.name)?;
         let partitions = count_of(topic)?;
-        let changes = topic.configs.iter().map(|(name, value)| (*name, *value));
-        let log = topic_configs::changed(LogLimits::default(), changes, Strictness::Lenient)?;
-        let config = HubConfig { log, ..HubConfig::new(topic.name, partitions) };
+        let base = Base::default_of(self.namespace.default_log());
+        let settings = given_settings(topic, &base)?;
+        let config = HubConfig { settings, ..HubConfig::new(topic.name, partitions) };
         let id = match validate_only {
             true => {
                 self.namespace.check_hub(&config).map_err(refusal)?;
@@ -146,7 +145,7 @@ impl AdminRequests<'_> {
             id,
             partitions: partitions.into(),
             replication_factor: 1,
-            configs: topic_configs::of_topic(&log),
+            configs: topic_configs::of_topic(&config.settings, &base),
         })
     }
 
@@ -290,11 +289,24 @@ impl Page<'_> {
     }
 }
 
+/// Returns the settings that a request gives to a new topic.
+fn given_settings(topic: &NewTopic<'_>, base: &Base) -> Result<TopicSettings, Refusal> {
+    let mut changes = Vec::with_capacity(topic.configs.len());
+    for (name, value) in &topic.configs {
+        match value {
+            Some(value) => changes.push((*name, Change::Set(value))),
+            None => return Err((ErrorCode::InvalidConfig, format!("{name} has no value"))),
+        }
+    }
+    topic_configs::changed(&TopicSettings::default(), base, changes.into_iter())
+}
+
 /// How many partitions a topic is to have.
 fn count_of(topic: &NewTopic<'_>) -> Result<u16, Refusal> {
     let NewTopic { partitions, replication_factor, assignments, .. } = topic;
-    if !matches!(replication_factor, -1 | 1) {
-        let message = format!("there is one broker, so that there can't be {replication_factor} replicas");
+    // There is one broker. Tools that are made for several ask for more replicas, and are answered that there is one.
+    if !matches!(replication_factor, -1 | 1..) {
+        let message = format!("there can't be {replication_factor} replicas");
         return Err((ErrorCode::InvalidReplicationFactor, message));
     }
     if assignments.is_empty() {

@@ -153,7 +153,8 @@ impl Fetch {
                     answer.put_shared(bytes.clone());
                 }
                 if let (true, Ok(place)) = (watched.events > 0, &watched.place) {
-                    place.partition.counters().delivered(watched.events, watched.length() as u64);
+                    let end = place.cursor.next_sequence_number();
+                    place.partition.delivered(watched.events, watched.length() as u64, end);
                     if let Some(times) = place.partition.times() {
                         times.note_read(place.cursor.next_sequence_number(), asked);
                     }

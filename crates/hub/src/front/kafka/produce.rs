@@ -8,15 +8,16 @@ use kafka::compression::Compression;
 use kafka::fetch::TopicRef;
 use kafka::produce::{ProducePartition, ProduceRequest, ProduceResult};
 use kafka::record_batch::{BatchError, RecordBatch};
-use kafka::{ErrorCode, check_compressed};
+use kafka::{CompressedRecords, ErrorCode, check_compressed, record};
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use partition_log::{AppendError, ProduceError, Produced, ProducerError, UnixTime};
+use units::ByteSize;
 
 use super::KafkaFront;
 use super::session::Session;
 use super::topics::{self, Topics};
 use crate::convert::UNPACKED_MAX;
-use crate::namespace::{Hub, Partition};
+use crate::namespace::{Hub, Partition, TimestampType, TopicSettings};
 use crate::transactions::{Producer, Producing};
 
 /// What became of the batches of one request.
@@ -30,6 +31,8 @@ pub(super) struct Outcomes {
 struct Stored {
     base_offset: u64,
     log_start_offset: u64,
+    /// The timestamp of its records, in milliseconds since 1970, where that is the time of their append.
+    append_time: Option<i64>,
     commit: CommitNumber,
     /// Where its commit is to be noted, if its times are watched.
     watched: Option<Watched>,
@@ -44,12 +47,14 @@ struct Watched {
 
 /// Results of unpacking the compressed batches of a request, by the partitions of the request.
 #[derive(Debug, Default)]
-pub(super) struct CompressedChecks(Vec<(usize, Result<i64, BatchError>)>);
+pub(super) struct CompressedChecks(Vec<(usize, Result<CompressedRecords, BatchError>)>);
 
 #[derive(Debug)]
 struct Refusal {
     error: ErrorCode,
     message: Option<String>,
+    /// The record that is wrong, by its place in the batch, and what is wrong with it.
+    record: Option<(i32, String)>,
 }
 
 impl CompressedChecks {
@@ -60,18 +65,19 @@ impl CompressedChecks {
         for (place, partition) in request.partitions.iter().enumerate() {
             let Ok(batch) = RecordBatch::read(partition.records) else { continue };
             let is_compressed = !matches!(batch.compression(), Ok(Compression::None));
-            if !is_compressed || partition.records.len() > LARGEST_BATCH {
+            if !is_compressed {
                 continue;
             }
-            if topics.find(TopicRef::Name(partition.topic)).is_ok() {
+            let hub = topics.find(TopicRef::Name(partition.topic));
+            if hub.is_ok_and(|hub| partition.records.len() <= largest_batch(&hub.settings())) {
                 checks.push((place, check_compressed(&batch, UNPACKED_MAX).await));
             }
         }
         Self(checks)
     }
 
-    /// Returns the greatest timestamp of the records at this place of the request; `None` if they are not compressed.
-    fn greatest_timestamp(&self, place: usize) -> Result<Option<i64>, BatchError> {
+    /// Returns the findings about the records at this place of the request; `None` if they are not compressed.
+    fn at(&self, place: usize) -> Result<Option<CompressedRecords>, BatchError> {
         let found = self.0.iter().find(|(checked, _)| *checked == place);
         found.map(|(_, result)| *result).transpose()
     }
@@ -102,10 +108,9 @@ impl Outcomes {
         let producing = request.transactional_id.map(|id| (id, front.coordinators.transactions.producing()));
         for (place, partition) in request.partitions.iter().enumerate() {
             let hub = topics.find(TopicRef::Name(partition.topic)).map_err(Refusal::of);
-            let greatest_timestamp = checks.greatest_timestamp(place);
-            let appended = hub.and_then(|hub| {
-                append(&hub, request, producing.as_ref(), partition, greatest_timestamp, now)
-            });
+            let unpacked = checks.at(place);
+            let appended =
+                hub.and_then(|hub| append(&hub, request, producing.as_ref(), partition, unpacked, now));
             outcomes.push(appended.map(|stored| stored.noted(received)));
         }
         Self { outcomes }
@@ -147,11 +152,13 @@ impl Outcomes {
                 index: *index,
                 error_code: ErrorCode::None.code(),
                 base_offset: stored.base_offset.cast_signed(),
+                log_append_time: stored.append_time.unwrap_or(-1),
                 log_start_offset: stored.log_start_offset.cast_signed(),
                 error_message: None,
+                record_error: None,
             },
-            Ok(_) => refused(topic, *index, ErrorCode::KafkaStorageError, None),
-            Err(Refusal { error, message }) => refused(topic, *index, *error, message.clone()),
+            Ok(_) => refused(topic, *index, &Refusal::of(ErrorCode::KafkaStorageError)),
+            Err(refusal) => refused(topic, *index, refusal),
         };
         self.outcomes.iter().zip(request).map(result).collect()
     }
@@ -171,13 +178,25 @@ impl Stored {
 
 impl Refusal {
     const fn of(error: ErrorCode) -> Self {
-        Self { error, message: None }
+        Self { error, message: None, record: None }
+    }
+
+    const fn because(error: ErrorCode, message: String) -> Self {
+        Self { error, message: Some(message), record: None }
     }
 }
 
-fn refused(topic: &str, index: i32, error: ErrorCode, error_message: Option<String>) -> ProduceResult<'_> {
-    let error_code = error.code();
-    ProduceResult { topic, index, error_code, base_offset: -1, log_start_offset: -1, error_message }
+fn refused<'a>(topic: &'a str, index: i32, refusal: &Refusal) -> ProduceResult<'a> {
+    ProduceResult {
+        topic,
+        index,
+        error_code: refusal.error.code(),
+        base_offset: -1,
+        log_append_time: -1,
+        log_start_offset: -1,
+        error_message: refusal.message.clone(),
+        record_error: refusal.record.clone(),
+    }
 }
 
 /// Counts the batches of a request that was kept waiting by a quota.
@@ -197,25 +216,36 @@ fn append(
     request: &ProduceRequest<'_>,
     producing: Option<&(&str, Producing<'_>)>,
     partition: &ProducePartition<'_>,
-    greatest_timestamp: Result<Option<i64>, BatchError>,
+    unpacked: Result<Option<CompressedRecords>, BatchError>,
     now: UnixTime,
 ) -> Result<Stored, Refusal> {
     if !(-1..=1).contains(&request.acks) {
         return Err(Refusal::of(ErrorCode::InvalidRequiredAcks));
     }
     let found = topics::partition(hub, partition.index).map_err(Refusal::of)?;
-    if partition.records.len() > LARGEST_BATCH {
-        let message =
-            format!("a batch may have {LARGEST_BATCH} bytes, this one has {}", partition.records.len());
-        return Err(Refusal { error: ErrorCode::MessageTooLarge, message: Some(message) });
+    let settings = hub.settings();
+    let (length, largest) = (partition.records.len(), largest_batch(&settings));
+    if length > largest {
+        let message = format!("a batch may have {largest} bytes (max.message.bytes), this one has {length}");
+        return Err(Refusal::because(ErrorCode::MessageTooLarge, message));
     }
     let mut batch = RecordBatch::check(partition.records).map_err(unreadable)?;
-    let corrected;
-    if let Some(timestamp) = greatest_timestamp.map_err(unreadable)?
-        && timestamp != batch.max_timestamp()
-    {
-        corrected = batch.with_max_timestamp(timestamp);
-        batch = RecordBatch::read(&corrected).map_err(unreadable)?;
+    let unpacked = unpacked.map_err(unreadable)?;
+    if settings.requires_keys() {
+        check_keys(&batch, unpacked)?;
+    }
+    let append_time =
+        (settings.timestamp_type == Some(TimestampType::LogAppendTime)).then_some(now.milliseconds());
+    let greatest_timestamp = unpacked.map(|records| records.greatest_timestamp);
+    let corrected = match (append_time, greatest_timestamp) {
+        (Some(append_time), _) => Some(batch.with_append_time(append_time)),
+        (None, Some(greatest)) if greatest != batch.max_timestamp() => {
+            Some(batch.with_max_timestamp(greatest))
+        }
+        (None, _) => None,
+    };
+    if let Some(corrected) = &corrected {
+        batch = RecordBatch::read(corrected).map_err(unreadable)?;
     }
     if !batch.is_transactional() && producing.is_some() {
         return Err(Refusal::of(ErrorCode::InvalidTxnState));
@@ -226,13 +256,16 @@ fn append(
         let producer = Producer { id: numbers.id, epoch: numbers.epoch };
         producing.check(id, producer, partition.topic, partition.index).map_err(Refusal::of)?;
     }
-    let (base_offset, commit, watched) = match found.append_record_batch(now, &batch) {
+    let (base_offset, commit, watched, append_time) = match found.append_record_batch(now, &batch) {
         Ok(Produced::Stored(appended)) => {
             let end = appended.first_sequence_number + u64::from(appended.record_count);
             let watched = found.times().map(|_watched| Watched { partition: Arc::clone(found), end });
-            (appended.first_sequence_number, appended.commit, watched)
+            (appended.first_sequence_number, appended.commit, watched, append_time)
         }
-        Ok(Produced::Duplicate { first_sequence_number, commit }) => (first_sequence_number, commit, None),
+        // The time of the first append is not known any more.
+        Ok(Produced::Duplicate { first_sequence_number, commit }) => {
+            (first_sequence_number, commit, None, None)
+        }
         Err(ProduceError::Producer(error)) => {
             let code = match error {
                 ProducerError::OutOfOrder { .. } => ErrorCode::OutOfOrderSequenceNumber,
@@ -241,7 +274,7 @@ fn append(
                 // Clients try again after this.
                 ProducerError::TooManyTransactions { .. } => ErrorCode::ConcurrentTransactions,
             };
-            return Err(Refusal { error: code, message: Some(error.to_string()) });
+            return Err(Refusal::because(code, error.to_string()));
         }
         Err(ProduceError::Append(error)) => {
             let code = match error {
@@ -251,11 +284,11 @@ fn append(
                 AppendError::Full { .. } | AppendError::TotalReached { .. } => ErrorCode::RequestTimedOut,
                 AppendError::Unavailable(_) => ErrorCode::KafkaStorageError,
             };
-            return Err(Refusal { error: code, message: Some(error.to_string()) });
+            return Err(Refusal::because(code, error.to_string()));
         }
     };
     let log_start_offset = found.log().stats().begin_sequence_number;
-    Ok(Stored { base_offset, log_start_offset, commit, watched })
+    Ok(Stored { base_offset, log_start_offset, append_time, commit, watched })
 }
 
 fn unreadable(error: BatchError) -> Refusal {
@@ -268,8 +301,29 @@ fn unreadable(error: BatchError) -> Refusal {
             ErrorCode::InvalidRecord
         }
     };
-    Refusal { error: code, message: Some(error.to_string()) }
+    Refusal::because(code, error.to_string())
 }
 
-/// Largest batch, in bytes: what Kafka takes by default (`max.message.bytes`).
-pub(super) const LARGEST_BATCH: usize = 1024 * 1024 + 12;
+/// Checks that each record has a key.
+fn check_keys(batch: &RecordBatch<'_>, unpacked: Option<CompressedRecords>) -> Result<(), Refusal> {
+    let without_key = match unpacked {
+        Some(records) => records.first_without_key,
+        None => record::first_without_key(batch.records()),
+    };
+    match without_key {
+        None => Ok(()),
+        Some(place) => Err(Refusal {
+            error: ErrorCode::InvalidRecord,
+            message: Some("the topic is compacted, and a record of the batch has no key".to_owned()),
+            record: Some((place, "a record of a compacted topic needs a key".to_owned())),
+        }),
+    }
+}
+
+/// Returns the length of the largest batch that a topic takes, in bytes.
+fn largest_batch(settings: &TopicSettings) -> usize {
+    settings.largest_batch.map_or(LARGEST_BATCH, ByteSize::as_usize)
+}
+
+/// Largest batch without a setting, in bytes: that of Kafka (`max.message.bytes`).
+const LARGEST_BATCH: usize = 1024 * 1024 + 12;

@@ -26,8 +26,8 @@ use super::lock::{LOCK, Lock, lock};
 use super::manifest::{EntityChange, FILE, KeptHub, Manifest, NEW_FILE};
 use super::version::{
     FIRST_WITH_CHANGES, FIRST_WITH_COORDINATORS, FIRST_WITH_MANIFEST, FIRST_WITH_PRODUCERS,
-    FIRST_WITH_RECORD_BATCHES, FIRST_WITH_TRANSACTIONS, NEW_VERSION_FILE, VERSION, VERSION_FILE, is_marked,
-    version, write_version,
+    FIRST_WITH_RECORD_BATCHES, FIRST_WITH_TOPIC_SETTINGS, FIRST_WITH_TRANSACTIONS, NEW_VERSION_FILE, VERSION,
+    VERSION_FILE, is_marked, version, write_version,
 };
 use partition_log::disk::Verification;
 use partition_log::owner_only;
@@ -437,6 +437,11 @@ impl DataDirectory {
     /// Lets logs hold transactions, and start behind records that were deleted.
     pub(super) fn admit_transactions(&mut self) -> Result<(), DataDirectoryError> {
         self.raise_version(FIRST_WITH_TRANSACTIONS)
+    }
+
+    /// Lets the manifest have settings that clients have given to hubs.
+    pub(super) fn admit_topic_settings(&mut self) -> Result<(), DataDirectoryError> {
+        self.raise_version(FIRST_WITH_TOPIC_SETTINGS)
     }
 
     /// The folder of the coordinators' journal, which is made with its first record.

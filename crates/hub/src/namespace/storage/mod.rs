@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::config::HubConfig;
 use super::hub::Hub;
 use super::queue_config::{QueueConfig, TopicConfig};
+use super::topic_settings::TopicSettings;
 use directory::DataDirectory;
 pub use directory::{DataDirectoryError, verify};
 pub(super) use entities::Kept;
@@ -76,6 +77,8 @@ impl StorageConfig {
 pub(super) struct Storage {
     directory: DataDirectory,
     committer: Arc<Committer>,
+    /// The limits of each log of hubs that declare none.
+    default_log: LogLimits,
     /// The paths, in lower case, of entities that are kept and not there yet.
     reserved: HashSet<String>,
 }
@@ -103,11 +106,11 @@ impl Storage {
     ///
     /// # Errors
     /// The directory can't be had.
-    pub(super) fn open(config: &StorageConfig) -> Result<Self, DataDirectoryError> {
+    pub(super) fn open(config: &StorageConfig, default_log: LogLimits) -> Result<Self, DataDirectoryError> {
         let directory = DataDirectory::open(&config.directory)?;
         let committer = Committer::start(config.options, Arc::new(SystemFiles))
             .map_err(|error| directory.unusable("the committer can't be started", &error))?;
-        Ok(Self { directory, committer, reserved: HashSet::new() })
+        Ok(Self { directory, committer, default_log, reserved: HashSet::new() })
     }
 
     /// All queues and topics: those that are declared, and those that are kept besides.
@@ -153,6 +156,7 @@ impl Storage {
                 None => drop(manifest.add(config, now)),
             }
         }
+        manifest.set_default_log(self.default_log);
         let place_of = |name: &str| declared.iter().position(|config| config.name.eq_ignore_ascii_case(name));
         let of_directory = |error| (None, DeclarationError::DataDirectory(error));
         let folders = self.directory.folders().map_err(of_directory)?;
@@ -194,10 +198,14 @@ impl Storage {
     ) -> Result<Arc<Hub>, DeclarationError> {
         let mut manifest = self.directory.manifest.clone();
         let kept = manifest.add(config, now);
+        manifest.set_default_log(self.default_log);
         // A new number, so there can be no folder.
         let directories = self.directories(&kept, &HashSet::new());
         let logs = opening::open_logs(directories, pool);
         let (hub, _report) = self.assemble(&kept, logs.into_iter())?;
+        if !kept.settings().is_empty() {
+            self.directory.admit_topic_settings().map_err(DeclarationError::DataDirectory)?;
+        }
         self.directory.save(manifest).map_err(DeclarationError::DataDirectory)?;
         Ok(hub)
     }
@@ -225,12 +233,17 @@ impl Storage {
         Ok(logs)
     }
 
-    /// Keeps what each log of a hub may hold.
-    pub(super) fn keep_limits(&mut self, hub: &str, limits: LogLimits) -> Result<(), DataDirectoryError> {
+    /// Stores the settings that clients have given to a hub.
+    pub(super) fn keep_settings(
+        &mut self,
+        hub: &str,
+        settings: &TopicSettings,
+    ) -> Result<(), DataDirectoryError> {
         let mut manifest = self.directory.manifest.clone();
         if let Some(kept) = manifest.find_mut(hub) {
-            kept.set_limits(limits);
+            kept.set_settings(settings.clone());
         }
+        self.directory.admit_topic_settings()?;
         self.directory.save(manifest)?;
         Ok(())
     }
@@ -381,7 +394,7 @@ impl Storage {
                 },
                 committer: Arc::clone(&self.committer),
             };
-            (kept.log, directory)
+            (kept.config().limits(self.default_log), directory)
         };
         (0..kept.partitions).map(directory).collect()
     }
@@ -408,7 +421,8 @@ impl Storage {
             report.add(log.report);
             logs.push(log.log);
         }
-        let hub = Hub::with_logs(&config, logs, kept.creation()).map_err(DeclarationError::Hub)?;
+        let hub = Hub::with_logs(&config, self.default_log, logs, kept.creation())
+            .map_err(DeclarationError::Hub)?;
         Ok((Arc::new(hub), report))
     }
 }

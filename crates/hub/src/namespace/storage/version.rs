@@ -34,7 +34,7 @@ pub(super) fn write_version(path: &Path, version: u32) -> io::Result<()> {
 }
 
 /// The newest form of data directories that this program reads.
-pub(super) const VERSION: u32 = FIRST_WITH_CHANGES;
+pub(super) const VERSION: u32 = FIRST_WITH_TOPIC_SETTINGS;
 
 /// From this form on the manifest names queues and topics, and is always there. A new directory has it.
 pub(super) const FIRST_WITH_MANIFEST: u32 = 2;
@@ -56,6 +56,10 @@ pub(super) const FIRST_WITH_TRANSACTIONS: u32 = 5;
 /// From this form on there may be a log of what clients did to queues and topics since the manifest was written. Older programs would
 /// not know of it. A directory gets it with the first such change.
 pub(super) const FIRST_WITH_CHANGES: u32 = 6;
+
+/// From this form on the manifest may have settings that clients have given to hubs. Older programs would delete by other limits. A
+/// directory gets it with the first setting.
+pub(super) const FIRST_WITH_TOPIC_SETTINGS: u32 = 7;
 
 /// What the file of the version begins with.
 const MARK: &str = "parshall data directory, version ";

@@ -221,7 +221,7 @@ impl DeliverLink {
             self.reading.events.go_on_at(records.cursor());
         }
         if events > 0 {
-            self.reading.partition.counters().delivered(events, bytes);
+            self.reading.partition.delivered(events, bytes, records.cursor().next_sequence_number());
             self.delivered.events += events;
             self.delivered.bytes += bytes;
         }

@@ -184,4 +184,4 @@ pub(super) fn malformed(error: &MessageError) -> DeliveryState {
 }
 
 /// Annotation by which a client picks the partition.
-const PARTITION_KEY: &str = "x-opt-partition-key";
+pub(super) const PARTITION_KEY: &str = "x-opt-partition-key";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use partition_log::{Edge, Start};
+use partition_log::{Edge, LogLimits, Start};
 use serde::Serialize;
 use serde_json::json;
 
@@ -20,7 +20,8 @@ struct HubDetails {
     name: String,
     created_at_ms: i64,
     consumer_groups: Vec<String>,
-    log_bytes: u64,
+    /// `None` if they are unlimited.
+    log_bytes: Option<u64>,
     retention_ms: Option<u64>,
     partitions: Vec<PartitionDetails>,
     /// How many partitions are not listed.
@@ -88,7 +89,7 @@ impl ExplorerFront {
             name: hub.name().to_owned(),
             created_at_ms: hub.created_at().milliseconds(),
             consumer_groups: hub.consumer_groups().iter().map(|group| group.name().to_owned()).collect(),
-            log_bytes: limits.bytes.bytes(),
+            log_bytes: (limits.bytes != LogLimits::UNLIMITED).then(|| limits.bytes.bytes()),
             retention_ms: limits.retention.map(super::message::milliseconds),
             unlisted: ends.len() - partitions.len(),
             partitions,

@@ -103,6 +103,9 @@ impl ExplorerFront {
             (None, Some(key)) => hub.partition_for_key(key),
             (None, None) => hub.next_partition(),
         };
+        if key.is_none() && partition.requires_keys() {
+            return Err(Refusal::bad("the hub is compacted, so that each event needs a partition key"));
+        }
         let mut annotations = Vec::new();
         if let Some(key) = key {
             rest::message::partition_key_annotation(&mut annotations, key);

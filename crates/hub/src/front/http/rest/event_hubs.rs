@@ -72,6 +72,9 @@ impl Session {
             (None, Some(key)) => hub.partition_for_key(key),
             (None, None) => hub.next_partition(),
         };
+        if key.is_none() {
+            check_keyless(hub)?;
+        }
         let annotation_count = annotate(annotations, route, key.as_deref());
         message::event_head(head, request.field("content-type"), request.fields, body.len());
         let bytes = annotations.len() + head.len() + body.len();
@@ -112,6 +115,11 @@ impl Session {
     ) -> Result<Step, Refusal> {
         let hub = route.hub.latest();
         let targets = targets(route, hub, batch)?;
+        let is_keyless =
+            |element: Element<'_>| element.broker.and_then(BrokerProperties::partition_key).is_none();
+        if batch.elements().any(is_keyless) {
+            check_keyless(hub)?;
+        }
         let first = targets.common();
         let count_throttled = || first.counters().throttled();
         self.store(hub.name(), (batch.bytes(), batch.len()), count_throttled, || {
@@ -213,6 +221,17 @@ fn targets<'a>(route: &'a EventRoute, hub: &'a Hub, batch: &Batch<'_>) -> Result
         })
         .collect();
     Ok(Targets::Each(partitions?))
+}
+
+/// Checks that a hub takes events without a key.
+fn check_keyless(hub: &Hub) -> Result<(), Refusal> {
+    match hub.settings().requires_keys() {
+        true => Err(Refusal::new(
+            400,
+            "The hub is compacted (cleanup.policy), so that each event needs a PartitionKey.",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The partition that the URL names, if it names one.

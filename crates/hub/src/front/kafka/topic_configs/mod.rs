@@ -1,42 +1,89 @@
-//! Configurations: what a hub has of what a topic can have, and what can be changed of it.
+//! Configurations of topics: requests to describe and to change them.
 //!
-//! A hub has bounds: how long events are kept, how many bytes, and what happens when there is no more room. Everything else that
-//! a topic of Kafka has is about files and replicas, which are the service's own business here: such values are taken where a
-//! topic is created, since tools set them without asking, and make no difference.
-//!
-//! **Compaction.** Nothing is compacted. A topic with `cleanup.policy=compact` keeps all that is sent to it instead, of which a
-//! compacted one would keep a part, and refuses more when it is full.
+//! A setting is stored as it was given, and describes as such; `table` has them all. What settings mean together is the
+//! namespace's matter ([`TopicSettings`]).
+
+mod table;
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use access::Right;
 use kafka::ErrorCode;
 use kafka::fetch::TopicRef;
 use kafka::messages::configs::{
-    AlterConfigsRequest, BROKER as BROKER_RESOURCE, ConfigChange, ConfigEntry, ConfigSource, ConfigType,
-    DELETE, DescribeConfigsRequest, DescribedConfigs, Resource, SET, TOPIC,
+    APPEND, AlterConfigsRequest, BROKER as BROKER_RESOURCE, ConfigChange, ConfigEntry, ConfigSource,
+    ConfigType, DELETE, DescribeConfigsRequest, DescribedConfigs, Resource, SET, SUBTRACT, TOPIC,
 };
 use partition_log::{LogLimits, WhenFull};
-use units::ByteSize;
 
-use super::admin::{Refusal, refusal};
+use super::admin::{Refusal, refusal, repeated};
 use super::connection::LARGEST_REQUEST;
-use super::produce::LARGEST_BATCH;
 use super::session::Session;
 use super::{BROKER, topics};
-use crate::namespace::{DEFAULT_PARTITIONS, Namespace};
+use crate::convert::UNPACKED_MAX;
+use crate::namespace::{Bound, DEFAULT_PARTITIONS, EntityError, Hub, Namespace, TopicSettings};
+use table::{Effect, SETTINGS, Setting, bytes_text, elements, time_text};
 
-/// What becomes of values that make no difference here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strictness {
-    /// They are taken: tools send them with everything else.
-    Lenient,
-    /// They are refused: someone wants just these to be changed.
-    Strict,
+/// A change of one setting.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change<'a> {
+    Set(&'a str),
+    /// The default applies.
+    Reset,
+    /// Elements are added to a list.
+    Append(&'a str),
+    /// Elements are removed from a list.
+    Subtract(&'a str),
 }
 
-/// The configurations that a request asks for.
+/// The limits of a topic without settings, and their source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Base {
+    limits: LogLimits,
+    source: ConfigSource,
+}
+
+/// The error of a change.
+enum ChangeError {
+    Refused(Refusal),
+    Entity(EntityError),
+}
+
+impl Base {
+    fn of(hub: &Hub) -> Self {
+        match hub.has_default_limits() {
+            true => Self::default_of(hub.base_limits()),
+            false => Self { limits: hub.base_limits(), source: ConfigSource::Topic },
+        }
+    }
+
+    /// The base of topics that declare no limits.
+    pub(super) const fn default_of(limits: LogLimits) -> Self {
+        Self { limits, source: ConfigSource::StaticBroker }
+    }
+
+    /// Returns the value of a setting that was not given.
+    fn value(&self, setting: &Setting) -> (String, ConfigSource) {
+        let Self { limits, source } = self;
+        let builtin = LogLimits::default();
+        let (value, is_builtin) = match setting.effect {
+            // A declared log that refuses instead of dropping. Compaction could not change more of it.
+            Effect::CleanupPolicy if limits.when_full == WhenFull::Throttle => ("compact".to_owned(), false),
+            Effect::RetentionBytes => (bytes_of(limits), limits.bytes == builtin.bytes),
+            Effect::RetentionTime => (time_of(limits), limits.retention == builtin.retention),
+            _ => (setting.default.to_owned(), true),
+        };
+        (value, if is_builtin { ConfigSource::Default } else { *source })
+    }
+}
+
+impl From<EntityError> for ChangeError {
+    fn from(error: EntityError) -> Self {
+        Self::Entity(error)
+    }
+}
+
+/// Returns the configurations that a request asks for.
 pub(super) fn describe<'r>(
     namespace: &Namespace,
     session: &Session,
@@ -62,7 +109,7 @@ fn entries(
         TOPIC if !session.knows(resource.name) => Err(no_right()),
         TOPIC => {
             let hub = topics::named(namespace, resource.name).ok_or_else(no_topic)?;
-            Ok(of_topic(&hub.limits()))
+            Ok(of_topic(&hub.settings(), &Base::of(&hub)))
         }
         BROKER_RESOURCE => match resource.name {
             // Without a name it is what all brokers have in common.
@@ -76,7 +123,7 @@ fn entries(
     }
 }
 
-/// Changes what a request wants to be changed: each resource completely, or not at all.
+/// Changes the configurations that a request names: each resource completely, or not at all.
 pub(super) fn alter(
     namespace: &Namespace,
     session: &Session,
@@ -101,224 +148,173 @@ fn alter_topic(
         ErrorCode::TopicAuthorizationFailed => no_right(),
         _ => no_topic(),
     })?;
-    let (base, strictness) = match request.resets_others {
-        true => (LogLimits::default(), Strictness::Lenient),
-        false => (hub.limits(), Strictness::Strict),
+    if let Some(name) = repeated(changes.iter().map(|change| change.name)).into_iter().next() {
+        return Err((ErrorCode::InvalidRequest, format!("{name} is there more than once")));
+    }
+    let changes = changes.iter().map(read_change).collect::<Result<Vec<_>, _>>()?;
+    let base = Base::of(&hub);
+    let change = |before: &TopicSettings| {
+        let before = match request.resets_others {
+            true => &TopicSettings::default(),
+            false => before,
+        };
+        changed(before, &base, changes.iter().copied())
     };
-    let mut settings = Vec::with_capacity(changes.len());
-    for change in changes {
-        match (change.operation, change.value) {
-            (SET, Some(value)) => settings.push((change.name, Some(value))),
-            (DELETE, _) => settings.push((change.name, None)),
-            (SET, None) => {
-                return Err((ErrorCode::InvalidRequest, format!("{} has no value", change.name)));
-            }
-            (2 | 3, _) => {
-                let message = format!("nothing can be added to {} or taken from it; set it", change.name);
-                return Err((ErrorCode::InvalidConfig, message));
-            }
-            (operation, _) => {
-                return Err((ErrorCode::InvalidRequest, format!("there is no operation {operation}")));
-            }
-        }
-    }
-    let limits = changed(base, settings.into_iter(), strictness)?;
     if request.validate_only {
-        return Ok(());
+        let settings = change(&hub.settings())?;
+        let checked = Namespace::check_limits(&settings.limits(hub.base_limits()));
+        return checked.map_err(|error| refusal(EntityError::Invalid(error)));
     }
-    namespace.set_limits(hub.name(), limits).map_err(refusal)?;
-    tracing::info!(hub = hub.name(), ?limits, "the limits of a hub were changed");
+    let altered =
+        namespace.change_settings(hub.name(), |before| change(before).map_err(ChangeError::Refused));
+    altered.map_err(|error| match error {
+        ChangeError::Refused(refused) => refused,
+        ChangeError::Entity(error) => refusal(error),
+    })?;
+    tracing::info!(hub = hub.name(), settings = ?hub.settings(), "the settings of a hub were changed");
     Ok(())
 }
 
-/// Limits with changes by names and values, or by names of what is to have its default.
+fn read_change<'a>(change: &ConfigChange<'a>) -> Result<(&'a str, Change<'a>), Refusal> {
+    let change_of = match (change.operation, change.value) {
+        (DELETE, _) => Change::Reset,
+        (SET, Some(value)) => Change::Set(value),
+        (APPEND, Some(value)) => Change::Append(value),
+        (SUBTRACT, Some(value)) => Change::Subtract(value),
+        (SET | APPEND | SUBTRACT, None) => {
+            return Err((ErrorCode::InvalidRequest, format!("{} has no value", change.name)));
+        }
+        (operation, _) => {
+            return Err((ErrorCode::InvalidRequest, format!("there is no operation {operation}")));
+        }
+    };
+    Ok((change.name, change_of))
+}
+
+/// Returns settings with changes by name: for requests to create, to alter, and to alter incrementally alike.
 pub(super) fn changed<'a>(
-    base: LogLimits,
-    changes: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-    strictness: Strictness,
-) -> Result<LogLimits, Refusal> {
-    let (mut limits, mut bytes) = (base, None);
-    for (name, value) in changes {
-        match name {
-            RETENTION_MS => limits.retention = value.map_or(Ok(None), |value| retention(name, value))?,
-            RETENTION_BYTES => {
-                let value = value.map_or(Ok(-1), |value| number(name, value))?;
-                bytes = Some(match u64::try_from(value) {
-                    Ok(bytes) => ByteSize::from_bytes(bytes),
-                    // There is always a bound here.
-                    Err(_) if value == -1 => LogLimits::default().bytes,
-                    Err(_) => return Err(invalid(name, &value, "a number of bytes, or -1")),
-                });
+    before: &TopicSettings,
+    base: &Base,
+    changes: impl Iterator<Item = (&'a str, Change<'a>)>,
+) -> Result<TopicSettings, Refusal> {
+    let mut settings = before.clone();
+    for (name, change) in changes {
+        let setting = Setting::named(name).ok_or_else(|| unknown(name))?;
+        match change {
+            Change::Set(value) => set(setting, &mut settings, value)?,
+            Change::Reset => setting.reset(&mut settings),
+            Change::Append(added) => {
+                let list = list_of(setting, &settings, base)?;
+                let mut list: Vec<&str> = elements(&list).collect();
+                for element in elements(added) {
+                    if !list.contains(&element) {
+                        list.push(element);
+                    }
+                }
+                set(setting, &mut settings, &list.join(","))?;
             }
-            CLEANUP_POLICY => limits.when_full = cleanup(value.unwrap_or(DELETE_POLICY))?,
-            name => check_fixed(name, value, strictness)?,
+            Change::Subtract(removed) => {
+                let list = list_of(setting, &settings, base)?;
+                let removed: HashSet<&str> = elements(removed).collect();
+                let list: Vec<&str> = elements(&list).filter(|element| !removed.contains(element)).collect();
+                set(setting, &mut settings, &list.join(","))?;
+            }
         }
     }
-    limits.bytes = match (bytes, base.when_full, limits.when_full) {
-        (Some(bytes), ..) => bytes,
-        // What is refused when it is full should not be full soon.
-        (None, WhenFull::Retention, WhenFull::Throttle) => base.bytes.max(COMPACTED_BYTES),
-        (None, ..) => base.bytes,
-    };
-    Namespace::check_limits(&limits).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
-    Ok(limits)
+    Ok(settings)
 }
 
-fn retention(name: &str, value: &str) -> Result<Option<Duration>, Refusal> {
-    match number(name, value)? {
-        -1 => Ok(None),
-        milliseconds => match u64::try_from(milliseconds) {
-            // More than anyone will live to see, and than dates can be computed with.
-            Ok(milliseconds) if milliseconds > RETENTION_MAX_MS => Ok(None),
-            Ok(milliseconds) => Ok(Some(Duration::from_millis(milliseconds))),
-            Err(_) => Err(invalid(name, &milliseconds, "a number of milliseconds, or -1")),
-        },
+fn set(setting: &Setting, settings: &mut TopicSettings, value: &str) -> Result<(), Refusal> {
+    setting.set(settings, value).map_err(|allowed| {
+        let message = format!("{} can't be {value:?}; allowed is {allowed}", setting.name);
+        (ErrorCode::InvalidConfig, message)
+    })
+}
+
+/// Returns the present elements of a list.
+fn list_of(setting: &Setting, settings: &TopicSettings, base: &Base) -> Result<String, Refusal> {
+    match setting.kind() {
+        ConfigType::List => Ok(setting.value(settings).unwrap_or_else(|| base.value(setting).0)),
+        _ => {
+            let message = format!("{} is no list; set it instead", setting.name);
+            Err((ErrorCode::InvalidConfig, message))
+        }
     }
 }
 
-fn cleanup(value: &str) -> Result<WhenFull, Refusal> {
-    let mut policies: Vec<&str> = value.split(',').map(str::trim).collect();
-    policies.sort_unstable();
-    match policies.as_slice() {
-        [DELETE_POLICY] => Ok(WhenFull::Retention),
-        [COMPACT_POLICY] | [COMPACT_POLICY, DELETE_POLICY] => Ok(WhenFull::Throttle),
-        _ => Err(invalid(CLEANUP_POLICY, &value, "delete, compact, or both")),
-    }
-}
-
-/// Whether something that a hub can't change may be set to a value, or be left to its default.
-fn check_fixed(name: &str, value: Option<&str>, strictness: Strictness) -> Result<(), Refusal> {
-    let Some(value) = value else {
-        return match is_known(name) {
-            true => Ok(()),
-            false => Err(unknown(name)),
+/// Returns the configuration of a topic.
+pub(super) fn of_topic(settings: &TopicSettings, base: &Base) -> Vec<ConfigEntry> {
+    let entry = |setting: &Setting| {
+        let (value, source) = match setting.value(settings) {
+            Some(value) => (value, ConfigSource::Topic),
+            None => base.value(setting),
         };
-    };
-    match name {
-        MAX_MESSAGE_BYTES => {
-            let value = number(name, value)?;
-            match usize::try_from(value).is_ok_and(|value| value <= LARGEST_BATCH) {
-                true => Ok(()),
-                false => Err(invalid(name, &value, &format!("at most {LARGEST_BATCH}"))),
-            }
+        ConfigEntry {
+            name: setting.name,
+            value: value.into(),
+            is_read_only: false,
+            source,
+            kind: setting.kind(),
+            documentation: setting.documentation,
         }
-        _ => match FIXED.iter().find(|(fixed, _)| *fixed == name) {
-            Some((_, fixed)) if *fixed == value => Ok(()),
-            Some((_, fixed)) => Err(invalid(name, &value, &format!("{fixed}, which can't be changed"))),
-            None if !is_known(name) => Err(unknown(name)),
-            None if strictness == Strictness::Lenient => Ok(()),
-            None => {
-                Err((ErrorCode::InvalidConfig, format!("{name} can't be changed: it has no effect here")))
-            }
-        },
-    }
-}
-
-fn is_known(name: &str) -> bool {
-    name == MAX_MESSAGE_BYTES
-        || FIXED.iter().any(|(fixed, _)| *fixed == name)
-        || WITHOUT_EFFECT.contains(&name)
-}
-
-/// The configuration of a topic whose logs have these limits.
-pub(super) fn of_topic(limits: &LogLimits) -> Vec<ConfigEntry> {
-    let default = LogLimits::default();
-    let source = |is_default| if is_default { ConfigSource::Default } else { ConfigSource::Topic };
-    let policy = match (limits.when_full, limits.retention) {
-        (WhenFull::Retention, _) => DELETE_POLICY,
-        (WhenFull::Throttle, None) => COMPACT_POLICY,
-        (WhenFull::Throttle, Some(_)) => COMPACT_AND_DELETE,
     };
-    let retention =
-        limits.retention.map_or(-1, |retention| retention.as_millis().try_into().unwrap_or(i64::MAX));
-    let changeable = |name, value: String, is_default, kind, documentation| ConfigEntry {
-        name,
-        value: value.into(),
-        is_read_only: false,
-        source: source(is_default),
-        kind,
-        documentation,
-    };
-    vec![
-        changeable(
-            CLEANUP_POLICY,
-            policy.to_owned(),
-            limits.when_full == default.when_full,
-            ConfigType::List,
-            "delete: the oldest records make room. compact: nothing is dropped, and what does not fit is refused",
-        ),
-        fixed(
-            "compression.type",
-            PRODUCER.to_owned(),
-            ConfigType::String,
-            "batches are kept as they were sent",
-        ),
-        fixed(MAX_MESSAGE_BYTES, LARGEST_BATCH.to_string(), ConfigType::Int, "the largest batch"),
-        fixed(
-            "message.timestamp.type",
-            CREATE_TIME.to_owned(),
-            ConfigType::String,
-            "records have the timestamps of their producers",
-        ),
-        fixed("min.insync.replicas", "1".to_owned(), ConfigType::Int, "there is one broker"),
-        changeable(
-            RETENTION_BYTES,
-            limits.bytes.bytes().to_string(),
-            limits.bytes == default.bytes,
-            ConfigType::Long,
-            "bytes that a partition keeps; there is always a bound",
-        ),
-        changeable(
-            RETENTION_MS,
-            retention.to_string(),
-            limits.retention == default.retention,
-            ConfigType::Long,
-            "how long records are kept; -1: until there is no more room",
-        ),
-        fixed(
-            "segment.bytes",
-            limits.largest_block().to_string(),
-            ConfigType::Int,
-            "what is dropped at once; it follows from retention.bytes",
-        ),
-    ]
+    SETTINGS.iter().map(entry).collect()
 }
 
 fn of_broker(namespace: &Namespace) -> Vec<ConfigEntry> {
-    let limits = LogLimits::default();
-    let entry = |name, value: String, kind| fixed(name, value, kind, "");
-    vec![
-        ConfigEntry {
-            source: ConfigSource::StaticBroker,
-            ..entry("auto.create.topics.enable", namespace.creates_topics().to_string(), ConfigType::Boolean)
-        },
-        entry("default.replication.factor", "1".to_owned(), ConfigType::Int),
-        entry("delete.topic.enable", "true".to_owned(), ConfigType::Boolean),
-        entry("log.cleanup.policy", DELETE_POLICY.to_owned(), ConfigType::List),
-        entry("log.retention.bytes", limits.bytes.bytes().to_string(), ConfigType::Long),
-        entry("log.retention.ms", "-1".to_owned(), ConfigType::Long),
-        entry("message.max.bytes", LARGEST_BATCH.to_string(), ConfigType::Int),
-        entry("min.insync.replicas", "1".to_owned(), ConfigType::Int),
-        entry("num.partitions", DEFAULT_PARTITIONS.to_string(), ConfigType::Int),
-        entry("socket.request.max.bytes", LARGEST_REQUEST.to_string(), ConfigType::Int),
-    ]
+    let limits = namespace.default_log();
+    let base = Base::default_of(limits);
+    let entry = |name, value: String, kind, source| ConfigEntry {
+        name,
+        value: value.into(),
+        is_read_only: true,
+        source,
+        kind,
+        documentation: "",
+    };
+    let fixed = |name, value: String, kind| entry(name, value, kind, ConfigSource::Default);
+    let like_topic = |name, topic_name: &str| {
+        let setting = Setting::named(topic_name);
+        setting.map(|setting| {
+            let (value, source) = base.value(setting);
+            entry(name, value, setting.kind(), source)
+        })
+    };
+    let entries = [
+        Some(entry(
+            "auto.create.topics.enable",
+            namespace.creates_topics().to_string(),
+            ConfigType::Boolean,
+            ConfigSource::StaticBroker,
+        )),
+        like_topic("compression.type", "compression.type"),
+        Some(fixed("default.replication.factor", "1".to_owned(), ConfigType::Int)),
+        Some(fixed("delete.topic.enable", "true".to_owned(), ConfigType::Boolean)),
+        like_topic("log.cleanup.policy", "cleanup.policy"),
+        like_topic("log.message.timestamp.type", "message.timestamp.type"),
+        like_topic("log.retention.bytes", "retention.bytes"),
+        like_topic("log.retention.ms", "retention.ms"),
+        like_topic("message.max.bytes", "max.message.bytes"),
+        like_topic("min.insync.replicas", "min.insync.replicas"),
+        Some(fixed("num.partitions", DEFAULT_PARTITIONS.to_string(), ConfigType::Int)),
+        Some(fixed("socket.request.max.bytes", LARGEST_REQUEST.to_string(), ConfigType::Int)),
+    ];
+    entries.into_iter().flatten().collect()
 }
 
-fn fixed(name: &'static str, value: String, kind: ConfigType, documentation: &'static str) -> ConfigEntry {
-    let (is_read_only, source) = (true, ConfigSource::Default);
-    ConfigEntry { name, value: value.into(), is_read_only, source, kind, documentation }
+fn bytes_of(limits: &LogLimits) -> String {
+    bytes_text(match limits.bytes {
+        LogLimits::UNLIMITED => Bound::Unlimited,
+        bytes => Bound::At(bytes),
+    })
 }
 
-fn number(name: &str, value: &str) -> Result<i64, Refusal> {
-    value.trim().parse().map_err(|_not_a_number| invalid(name, &value, "a number"))
-}
-
-fn invalid(name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Refusal {
-    (ErrorCode::InvalidConfig, format!("{name} can't be {value}; allowed is {allowed}"))
+fn time_of(limits: &LogLimits) -> String {
+    time_text(limits.retention.map_or(Bound::Unlimited, Bound::At))
 }
 
 fn unknown(name: &str) -> Refusal {
-    (ErrorCode::InvalidConfig, format!("there is no configuration {name:?} of topics"))
+    (ErrorCode::InvalidConfig, format!("there is no setting {name:?} of topics"))
 }
 
 fn no_topic() -> Refusal {
@@ -329,124 +325,55 @@ fn no_right() -> Refusal {
     (ErrorCode::TopicAuthorizationFailed, "the key has no right for that on the topic".to_owned())
 }
 
-const CLEANUP_POLICY: &str = "cleanup.policy";
-const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
-const RETENTION_BYTES: &str = "retention.bytes";
-const RETENTION_MS: &str = "retention.ms";
-
-const DELETE_POLICY: &str = "delete";
-const COMPACT_POLICY: &str = "compact";
-const COMPACT_AND_DELETE: &str = "compact,delete";
-const PRODUCER: &str = "producer";
-const CREATE_TIME: &str = "CreateTime";
-
-/// What has one value here.
-const FIXED: [(&str, &str); 3] =
-    [("compression.type", PRODUCER), ("message.timestamp.type", CREATE_TIME), ("min.insync.replicas", "1")];
-
-/// The other configurations that a topic of Kafka has (`org.apache.kafka.common.config.TopicConfig`).
-const WITHOUT_EFFECT: [&str; 30] = [
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.zstd.level",
-    "delete.retention.ms",
-    "file.delete.delay.ms",
-    "flush.messages",
-    "flush.ms",
-    "follower.replication.throttled.replicas",
-    "index.interval.bytes",
-    "internal.segment.bytes",
-    "leader.replication.throttled.replicas",
-    "local.retention.bytes",
-    "local.retention.ms",
-    "max.compaction.lag.ms",
-    "message.downconversion.enable",
-    "message.format.version",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.difference.max.ms",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
-    "preallocate",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-    "remote.storage.enable",
-    "segment.bytes",
-    "segment.index.bytes",
-    "segment.jitter.ms",
-    "segment.ms",
-    "unclean.leader.election.enable",
-];
-
-/// What a partition keeps that drops nothing, unless more or less is asked for.
-const COMPACTED_BYTES: ByteSize = ByteSize::from_mebibytes(1024);
-
-/// A thousand years.
-const RETENTION_MAX_MS: u64 = 1_000 * 366 * 24 * 60 * 60 * 1_000;
+/// The largest `max.message.bytes`. No batch may take more when it is unpacked.
+const LARGEST_BATCH_MAX: usize = UNPACKED_MAX;
 
 #[cfg(test)]
 mod tests {
+    use units::ByteSize;
+
     use super::*;
 
-    fn change(
-        base: LogLimits,
-        changes: &[(&str, Option<&str>)],
-        strictness: Strictness,
-    ) -> Result<LogLimits, ErrorCode> {
-        changed(base, changes.iter().copied(), strictness).map_err(|(error, _)| error)
+    fn change(before: &TopicSettings, name: &str, change: Change<'_>) -> Result<TopicSettings, ErrorCode> {
+        let base = Base::default_of(LogLimits::default());
+        changed(before, &base, [(name, change)].into_iter()).map_err(|(error, _)| error)
+    }
+
+    fn policy_of(settings: &TopicSettings) -> Option<&'static str> {
+        settings.cleanup_policy.map(|policy| policy.name())
     }
 
     #[test]
-    fn what_a_log_can_take_is_taken_and_what_has_no_effect_only_from_tools() {
-        let default = LogLimits::default();
-        let lenient = |name, value| change(default, &[(name, Some(value))], Strictness::Lenient);
-        let retained = LogLimits { retention: Some(Duration::from_secs(7)), ..default };
-        assert_eq!(lenient("retention.ms", "7000"), Ok(retained));
-        assert_eq!(lenient("retention.ms", "9223372036854775807"), Ok(default));
-        assert_eq!(lenient("retention.bytes", "-1"), Ok(default));
-        let small = LogLimits { bytes: ByteSize::from_mebibytes(2), ..default };
-        assert_eq!(lenient("retention.bytes", "2097152"), Ok(small));
-        let kept = LogLimits { bytes: COMPACTED_BYTES, when_full: WhenFull::Throttle, retention: None };
-        for policy in ["compact", "compact, delete", "delete,compact"] {
-            assert_eq!(lenient("cleanup.policy", policy), Ok(kept));
+    fn elements_are_added_to_and_removed_from_lists_alone() {
+        let none = TopicSettings::default();
+        let both = change(&none, "cleanup.policy", Change::Append("compact")).unwrap();
+        assert_eq!(policy_of(&both), Some("delete,compact"), "the default is delete");
+        let again = change(&both, "cleanup.policy", Change::Append("compact, delete")).unwrap();
+        assert_eq!(again, both);
+        let compact = change(&both, "cleanup.policy", Change::Subtract("delete")).unwrap();
+        assert_eq!(policy_of(&compact), Some("compact"));
+        let emptied = change(&compact, "cleanup.policy", Change::Subtract("compact"));
+        assert_eq!(emptied, Err(ErrorCode::InvalidConfig));
+        for operation in [Change::Append("1"), Change::Subtract("1")] {
+            assert_eq!(change(&none, "retention.ms", operation), Err(ErrorCode::InvalidConfig));
         }
-        for (name, value) in [
-            ("cleanup.policy", "delete"),
-            ("max.message.bytes", "1000"),
-            ("compression.type", "producer"),
-            ("segment.bytes", "1"),
-        ] {
-            assert_eq!(lenient(name, value), Ok(default), "{name}");
-        }
-        for (name, value) in [
-            ("retention.ms", "a day"),
-            ("retention.ms", "-2"),
-            ("retention.bytes", "1000"),
-            ("retention.bytes", "-2"),
-            ("cleanup.policy", "burn"),
-            ("max.message.bytes", "2000000"),
-            ("compression.type", "gzip"),
-            ("message.timestamp.type", "LogAppendTime"),
-            ("min.insync.replicas", "2"),
-            ("retention.hours", "7"),
-        ] {
-            assert_eq!(lenient(name, value), Err(ErrorCode::InvalidConfig), "{name} {value}");
-        }
-        let strict = |name, value| change(retained, &[(name, value)], Strictness::Strict);
-        assert_eq!(strict("segment.bytes", Some("1")), Err(ErrorCode::InvalidConfig));
-        assert_eq!(strict("segment.bytes", None), Ok(retained));
-        assert_eq!(strict("retention.ms", None), Ok(default));
+        assert_eq!(change(&none, "no.such", Change::Reset), Err(ErrorCode::InvalidConfig));
     }
 
     #[test]
-    fn what_is_described_can_be_sent_back() {
-        let default = LogLimits::default();
-        let limits =
-            LogLimits { bytes: ByteSize::from_mebibytes(3), retention: Some(Duration::ZERO), ..default };
-        for limits in [default, limits, LogLimits { when_full: WhenFull::Throttle, ..limits }] {
-            let entries = of_topic(&limits);
-            let changes: Vec<_> = entries.iter().map(|entry| (entry.name, Some(&*entry.value))).collect();
-            assert_eq!(change(default, &changes, Strictness::Lenient), Ok(limits));
+    fn described_settings_can_be_sent_back() {
+        let limits = LogLimits { bytes: ByteSize::from_mebibytes(3), ..LogLimits::default() };
+        for base in [Base::default_of(LogLimits::default()), Base { limits, source: ConfigSource::Topic }] {
+            let entries = of_topic(&TopicSettings::default(), &base);
+            let changes = entries.iter().map(|entry| (entry.name, Change::Set(&entry.value)));
+            let settings = changed(&TopicSettings::default(), &base, changes).unwrap();
+            assert_eq!(settings.limits(LogLimits::default()), base.limits);
+            let described = of_topic(&settings, &base);
+            assert!(described.iter().all(|entry| entry.source == ConfigSource::Topic));
+            let values = |entries: &[ConfigEntry]| {
+                entries.iter().map(|entry| (entry.name, entry.value.clone())).collect::<Vec<_>>()
+            };
+            assert_eq!(values(&described), values(&entries));
         }
     }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::namespace::hub::Creation;
-use crate::namespace::{EntityFacts, HubConfig, QueueConfig, TopicConfig};
+use crate::namespace::{EntityFacts, HubConfig, QueueConfig, TopicConfig, TopicSettings};
 pub(super) use entities::EntityChange;
 use partition_log::LogLimits;
 use partition_log::UnixTime;
@@ -67,7 +67,14 @@ pub(in crate::namespace) struct KeptHub {
     pub(in crate::namespace) partitions: u16,
     pub(in crate::namespace) consumer_groups: Vec<String>,
     created_at_unix_ms: i64,
-    pub(in crate::namespace) log: LogLimits,
+    /// The limits of each log before the settings of clients.
+    log: LogLimits,
+    /// Whether the hub declares no limits, so that `log` has the service's default of the latest start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_default_log: bool,
+    /// The settings that clients have given.
+    #[serde(default, skip_serializing_if = "TopicSettings::is_empty")]
+    settings: TopicSettings,
     /// How it was declared before clients changed it.
     #[serde(default, skip_serializing_if = "Declared::is_empty")]
     declared: Declared,
@@ -79,6 +86,7 @@ pub(in crate::namespace) struct KeptHub {
 struct Declared {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     partitions: Option<u16>,
+    /// Written by older programs, whose `log` had what clients changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     log: Option<LogLimits>,
 }
@@ -145,7 +153,9 @@ impl Manifest {
             partitions: config.partitions,
             consumer_groups: config.consumer_groups.clone(),
             created_at_unix_ms: now.milliseconds(),
-            log: config.log,
+            log: config.log.unwrap_or_default(),
+            has_default_log: config.log.is_none(),
+            settings: config.settings.clone(),
             declared: Declared::default(),
         };
         self.hubs.push(hub.clone());
@@ -157,6 +167,13 @@ impl Manifest {
         let removed = self.hubs.remove(place);
         self.deleted_hubs.push(removed.number);
         Some(removed)
+    }
+
+    /// Notes the limits of hubs that declare none, for older programs.
+    pub(super) fn set_default_log(&mut self, log: LogLimits) {
+        for hub in self.hubs.iter_mut().filter(|hub| hub.has_default_log) {
+            hub.log = log;
+        }
     }
 
     /// The folders of a deleted hub are gone.
@@ -190,7 +207,8 @@ impl KeptHub {
             name: self.name.clone(),
             partitions: self.partitions,
             consumer_groups: self.consumer_groups.clone(),
-            log: self.log,
+            log: (!self.has_default_log).then_some(self.log),
+            settings: self.settings.clone(),
             capture: None,
         }
     }
@@ -207,18 +225,28 @@ impl KeptHub {
         self.partitions == partitions || self.declared.partitions == Some(partitions)
     }
 
-    /// Sets what each log may hold, as a client wants it.
-    pub(super) fn set_limits(&mut self, log: LogLimits) {
-        self.declared.log.get_or_insert(self.log);
-        self.log = log;
+    /// The settings that clients have given.
+    pub(super) const fn settings(&self) -> &TopicSettings {
+        &self.settings
     }
 
-    /// Sets what each log may hold, as it is declared, unless a client has changed it since it was declared so.
-    pub(super) fn declare_limits(&mut self, log: LogLimits) {
-        if self.declared.log != Some(log) {
-            self.declared.log = None;
-            self.log = log;
+    /// Replaces the settings that clients have given.
+    pub(super) fn set_settings(&mut self, settings: TopicSettings) {
+        self.settings = settings;
+    }
+
+    /// Sets the declared limits of each log. Settings that clients have given since the hub was declared like this stay.
+    pub(super) fn declare_limits(&mut self, log: Option<LogLimits>) {
+        let before = self.declared.log.or_else(|| (!self.has_default_log).then_some(self.log));
+        // Older programs wrote this where nothing was declared.
+        let was_not_declared = before == Some(LogLimits::default());
+        if log == before || (log.is_none() && was_not_declared) {
+            return;
         }
+        self.declared.log = None;
+        self.has_default_log = log.is_none();
+        self.log = log.unwrap_or_default();
+        self.settings.forget_limits();
     }
 
     /// The name of a partition's folder: the hub's, for people, its number, for which it is unlike any other's, and that
@@ -258,6 +286,7 @@ mod tests {
     use units::ByteSize;
 
     use super::*;
+    use crate::namespace::Bound;
 
     #[test]
     fn a_manifest_reads_what_it_wrote_and_is_empty_where_there_is_none() {
@@ -279,21 +308,55 @@ mod tests {
         let declared = HubConfig::new("orders", 4);
         let mut kept = manifest.add(&declared, UnixTime::default());
         assert!(!serde_json::to_string(&kept).unwrap().contains("declared"));
-        let limits =
-            |mebibytes| LogLimits { bytes: ByteSize::from_mebibytes(mebibytes), ..LogLimits::default() };
-        kept.set_limits(limits(2));
-        kept.set_limits(limits(3));
+        let bytes = ByteSize::from_mebibytes;
+        let given = |mebibytes| TopicSettings {
+            retention_bytes: Some(Bound::At(bytes(mebibytes))),
+            without_effect: [("segment.ms".to_owned(), "1".to_owned())].into(),
+            ..TopicSettings::default()
+        };
+        kept.set_settings(given(2));
+        kept.set_settings(given(3));
         assert_eq!((kept.grow(8), kept.grow(16)), (4, 8));
         let text = serde_json::to_string(&kept).unwrap();
         let mut kept: KeptHub = serde_json::from_str(&text).unwrap();
+        let limits = |kept: &KeptHub| kept.config().limits(LogLimits::default());
         kept.declare_limits(declared.log);
-        assert_eq!((kept.log, kept.partitions), (limits(3), 16));
+        assert_eq!((limits(&kept).bytes, kept.partitions), (bytes(3), 16));
         assert!(kept.is_declared_as(4) && kept.is_declared_as(16));
         assert!(!kept.is_declared_as(8) && !kept.is_declared_as(17));
-        kept.declare_limits(limits(5));
-        assert_eq!(kept.log, limits(5));
+        kept.declare_limits(Some(LogLimits { bytes: bytes(5), ..LogLimits::default() }));
+        assert_eq!((limits(&kept).bytes, kept.settings().without_effect.len()), (bytes(5), 1));
         kept.declare_limits(declared.log);
-        assert_eq!(kept.log, declared.log, "it is not the one that was changed");
+        assert_eq!(kept.config().log, None, "it is not the one that was changed");
+    }
+
+    #[test]
+    fn limits_that_an_older_program_wrote_hold_until_the_declaration_changes() {
+        let read = |log: &str, declared: &str| -> KeptHub {
+            let text = format!(
+                r#"{{"number": 1, "name": "orders", "partitions": 1, "consumer_groups": [], "created_at_unix_ms": 0,
+                "log": {log}{declared}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let (ordinary, full) = (
+            r#"{"bytes": "64 MiB", "when_full": "retention"}"#,
+            r#"{"bytes": "1 GiB", "when_full": "throttle"}"#,
+        );
+        let defaults = LogLimits { bytes: LogLimits::UNLIMITED, ..LogLimits::default() };
+        for kept in [read(full, ""), read(full, &format!(r#", "declared": {{"log": {ordinary}}}"#))] {
+            assert_eq!(kept.config().limits(defaults).bytes, ByteSize::from_mebibytes(1024));
+        }
+        let mut kept = read(full, &format!(r#", "declared": {{"log": {ordinary}}}"#));
+        kept.declare_limits(None);
+        assert_eq!(kept.config().limits(defaults).bytes, ByteSize::from_mebibytes(1024));
+        let mut kept = read(ordinary, "");
+        kept.declare_limits(None);
+        assert_eq!(kept.config().limits(defaults), LogLimits::default());
+        let declared = LogLimits { bytes: ByteSize::from_mebibytes(5), ..LogLimits::default() };
+        kept.declare_limits(Some(declared));
+        kept.declare_limits(None);
+        assert_eq!(kept.config().limits(defaults), defaults);
     }
 
     #[test]

@@ -15,8 +15,9 @@ use std::cell::RefCell;
 
 use amqp::performative::{DeliveryState, ErrorCondition};
 
+use super::event_key;
 use super::idempotent::{self, NumberedProducer};
-use super::incoming::Incoming;
+use super::incoming::{Incoming, MessageError};
 use super::publish::{PublishLink, malformed, refused};
 use crate::front::amqp::conditions::rejected;
 use crate::front::amqp::links::node::Stored;
@@ -209,10 +210,27 @@ impl<'a> Taken<'a> {
         let place = self.transfers.len() as u32;
         let events_end = self.incoming.event_count() as u32;
         self.transfers.push(Transfer { events_end, bytes: message.len() as u32, next: None });
+        if let Ok(partition) = &read
+            && partition.requires_keys()
+        {
+            self.check_keys(place)?;
+        }
         match (read, &link.producer) {
             (Ok(partition), None) => self.add_to_run(partition, place, recent),
             (Ok(partition), Some(producer)) => self.add_numbered(producer, partition, place)?,
             (Err(error), _) => return Err(malformed(&error)),
+        }
+        Ok(())
+    }
+
+    /// Checks that each event of a transfer has a key.
+    #[cold]
+    fn check_keys(&self, place: u32) -> Result<(), DeliveryState> {
+        for (count, annotations) in self.incoming.annotations(self.events_of(place as usize)) {
+            let has_key = event_key::has_key(count, annotations);
+            if !has_key.map_err(|error| malformed(&MessageError::Malformed(error)))? {
+                return Err(event_key::missing());
+            }
         }
         Ok(())
     }

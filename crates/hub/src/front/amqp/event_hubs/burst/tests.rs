@@ -5,14 +5,16 @@ use amqp::connection::LinkAcceptance;
 use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, encode};
 
 use super::*;
-use crate::namespace::{Hub, HubConfig, Namespace, NamespaceConfig};
+use crate::namespace::{
+    CleanupPolicy, EntityError, Hub, HubConfig, Namespace, NamespaceConfig, TopicSettings,
+};
 use partition_log::{LogLimits, Start, Subscriber, WhenFull};
 use units::ByteSize;
 
 const NOW: UnixTime = UnixTime::from_milliseconds(7);
 
 fn hub(partitions: u16, log: LogLimits) -> Arc<Hub> {
-    namespace(vec![HubConfig { log, ..HubConfig::new("hub", partitions) }]).hub("hub").unwrap()
+    namespace(vec![HubConfig { log: Some(log), ..HubConfig::new("hub", partitions) }]).hub("hub").unwrap()
 }
 
 fn namespace(hubs: Vec<HubConfig>) -> Namespace {
@@ -121,6 +123,41 @@ fn a_full_log_takes_what_fits_and_refuses_the_others_one_by_one() {
     assert_eq!(stored(&hub, 0)[1..], [[vec![1; 100]], [vec![3; 60]]]);
     let counted = hub.counters();
     assert_eq!((counted.batches_in, counted.batches_refused), (3, 1));
+}
+
+#[test]
+fn event_without_a_key_is_refused_by_a_compacted_hub() {
+    let namespace = namespace(vec![HubConfig::new("compacted", 1)]);
+    let compact = |_: &TopicSettings| {
+        let cleanup_policy = Some(CleanupPolicy::CompactDelete);
+        Ok::<_, EntityError>(TopicSettings { cleanup_policy, ..TopicSettings::default() })
+    };
+    namespace.change_settings("compacted", compact).unwrap();
+    let hub = namespace.hub("compacted").unwrap();
+    let links = [link(&hub, 0)];
+    let keyed = |name, key: &Value| {
+        let mut message = Vec::new();
+        encode::message_annotations(&mut message, &[(Symbol::from_static(name), key.clone())]);
+        encode::data(&mut message, b"keyed");
+        message
+    };
+    let in_batch =
+        |messages: &[Vec<u8>]| messages.iter().flat_map(|message| event(message)).collect::<Vec<u8>>();
+    let (key, null) = (Value::from("key"), Value::Null);
+    let partition_key = || keyed("x-opt-partition-key", &key);
+    let transfers = [
+        (0, FORMAT_AMQP, event(b"no key")),
+        (0, FORMAT_AMQP, partition_key()),
+        (0, FORMAT_AMQP, keyed("x-opt-kafka-key", &key)),
+        (0, FORMAT_AMQP, keyed("x-opt-partition-key", &null)),
+        (0, FORMAT_BATCH, in_batch(&[partition_key(), partition_key()])),
+        (0, FORMAT_BATCH, in_batch(&[partition_key(), event(b"no key")])),
+    ];
+    let mut burst = Burst::default();
+    store(&mut burst, &links, &transfers);
+    let refused: Vec<usize> = burst.stored.refused.iter().map(|(place, _)| *place).collect();
+    assert_eq!(refused, [0, 3, 5]);
+    assert_eq!(hub.counters().events_in, 4);
 }
 
 #[test]

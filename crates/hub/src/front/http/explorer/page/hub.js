@@ -270,7 +270,8 @@ function partitions(hub) {
     one.unavailable ? h("span", { class: "bad" }, one.unavailable) : one.last_append_ms === null ? "–" : instant(one.last_append_ms), short(one.events_in), short(one.events_out),
   ]);
   const retention = hub.retention_ms ? `, for ${duration(hub.retention_ms)}` : "";
-  const note = `up to ${bytes(hub.log_bytes)} each${retention}${hub.unlisted ? ` · ${count(hub.unlisted)} more are not listed` : ""}`;
+  const size = hub.log_bytes ? `up to ${bytes(hub.log_bytes)} each` : "of any size";
+  const note = `${size}${retention}${hub.unlisted ? ` · ${count(hub.unlisted)} more are not listed` : ""}`;
   return [panel("Partitions", note, table(columns, rows, "No partition"))];
 }
 
