@@ -3,6 +3,7 @@
 //! * `namespace` makes hubs, queues, topics and keys of arguments or of a file, `emulator` of a file of Microsoft's
 //!   emulators; `place` finds what is wrong with it in either file.
 //! * `announcement` is what is printed once clients can connect; `ready_file` a file that is there from then on.
+//! * `retention` is how long hubs without limits of their own retain events.
 //! * `identity` issues tokens for programs that would ask Microsoft Entra ID.
 //! * `capture` keeps what comes into hubs in files, as the service's Capture does.
 //! * `command` runs the command that the service is for; `standard_input` ends with the process that started the service.
@@ -15,6 +16,7 @@ mod identity;
 mod namespace;
 mod place;
 mod ready_file;
+mod retention;
 mod standard_input;
 
 use std::ffi::OsString;
@@ -42,6 +44,7 @@ use capture::Captures;
 use identity::IdentityArguments;
 use namespace::{HubArgument, NamespaceSource, TopicArgument};
 use ready_file::ReadyFile;
+use retention::RetentionArguments;
 use standard_input::StandardInput;
 
 /// The arguments of `serve`.
@@ -297,6 +300,9 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "always|os|INTERVAL", requires = "data_dir", help_heading = "Data")]
     sync: Option<SyncPolicy>,
 
+    #[command(flatten)]
+    retention: RetentionArguments,
+
     /// Let tests advance the service's time (`parshall time advance 1h`, and over HTTP), so that locks, schedules, times to
     /// live, tokens, leases and retention act at once; needs loopback addresses, and no --data-dir
     #[arg(long, conflicts_with = "data_dir", help_heading = "Time")]
@@ -368,6 +374,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     if storage.is_some() {
         source.config_mut().storage = storage;
     }
+    arguments.retention.apply(source.config_mut());
     let creates_topics = &mut source.config_mut().creates_topics;
     match arguments.kafka_auto_create {
         Some(switch) => *creates_topics = switch == Switch::On,
