@@ -77,6 +77,8 @@ fuzz_target!(|bytes: &[u8]| {
         ApiKey::EndTxn => EndTransactionRequest::read(body).is_ok(),
         ApiKey::TxnOffsetCommit => TransactionalOffsetsRequest::read(body, version).is_ok(),
         ApiKey::DescribeAcls => security::read_describe_acls(body).is_ok(),
+        ApiKey::CreateAcls => security::read_create_acls(body).is_ok(),
+        ApiKey::DeleteAcls => security::read_delete_acls(body).is_ok(),
         ApiKey::DescribeConfigs => DescribeConfigsRequest::read(body, version).is_ok(),
         ApiKey::AlterConfigs => AlterConfigsRequest::read(body).is_ok(),
         ApiKey::DescribeLogDirs => log_dirs::read(body).is_ok(),

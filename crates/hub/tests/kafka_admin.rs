@@ -10,6 +10,7 @@ use kafka::ApiKey;
 use kafka_protocol::messages::alter_configs_request::{
     AlterConfigsResource as LegacyResource, AlterableConfig as LegacyConfig,
 };
+use kafka_protocol::messages::create_acls_request::AclCreation;
 use kafka_protocol::messages::create_partitions_request::{
     CreatePartitionsAssignment, CreatePartitionsTopic,
 };
@@ -17,19 +18,21 @@ use kafka_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
 };
 use kafka_protocol::messages::create_topics_response::CreatableTopicResult;
+use kafka_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
 use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    AlterConfigsRequest, AlterConfigsResponse, BrokerId, CreatePartitionsRequest, CreatePartitionsResponse,
-    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
-    DescribeAclsRequest, DescribeAclsResponse, DescribeClientQuotasRequest, DescribeClientQuotasResponse,
-    DescribeConfigsRequest, DescribeConfigsResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
-    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse, MetadataRequest, MetadataResponse, SaslAuthenticateRequest,
-    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, TopicName,
+    AlterConfigsRequest, AlterConfigsResponse, BrokerId, CreateAclsRequest, CreateAclsResponse,
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+    DeleteAclsRequest, DeleteAclsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeAclsRequest,
+    DescribeAclsResponse, DescribeClientQuotasRequest, DescribeClientQuotasResponse, DescribeConfigsRequest,
+    DescribeConfigsResponse, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    MetadataRequest, MetadataResponse, SaslAuthenticateRequest, SaslAuthenticateResponse,
+    SaslHandshakeRequest, SaslHandshakeResponse, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 
@@ -374,6 +377,9 @@ async fn only_who_may_manage_a_topic_changes_it_and_only_who_knows_it_learns_of_
     assert_eq!(grow(&mut reader, to("Events", 5), false).await, 29);
     assert_eq!(alter(&mut reader, "Events", &[("retention.ms", 0, Some("1"))]).await, 29);
     assert_eq!(configs(&mut reader, 2, "Events").await.0, 0);
+    let creations = CreateAclsRequest::default().with_creations(vec![AclCreation::default()]);
+    let answer: CreateAclsResponse = reader.ask(ApiKey::CreateAcls, 2, &creations).await;
+    assert_eq!(answer.results[0].error_code, 31);
     // A connection string may be of one hub alone.
     let string = "\0$ConnectionString\0Endpoint=sb://localhost/;SharedAccessKeyName=reader;\
                   SharedAccessKey=value;EntityPath=Events";
@@ -456,6 +462,13 @@ async fn tools_that_look_at_everything_get_an_answer() {
     let acls = DescribeAclsRequest::default();
     let answer: DescribeAclsResponse = peer.ask(ApiKey::DescribeAcls, 3, &acls).await;
     assert_eq!(answer.error_code, 54);
+    let creations = vec![AclCreation::default(); 2];
+    let creations = CreateAclsRequest::default().with_creations(creations);
+    let answer: CreateAclsResponse = peer.ask(ApiKey::CreateAcls, 3, &creations).await;
+    assert_eq!(answer.results.iter().map(|it| it.error_code).collect::<Vec<_>>(), [54, 54]);
+    let filters = DeleteAclsRequest::default().with_filters(vec![DeleteAclsFilter::default()]);
+    let answer: DeleteAclsResponse = peer.ask(ApiKey::DeleteAcls, 3, &filters).await;
+    assert_eq!(answer.filter_results.iter().map(|it| it.error_code).collect::<Vec<_>>(), [54]);
     let quotas = DescribeClientQuotasRequest::default();
     let answer: DescribeClientQuotasResponse = peer.ask(ApiKey::DescribeClientQuotas, 1, &quotas).await;
     assert_eq!((answer.error_code, answer.entries), (0, Some(vec![])));

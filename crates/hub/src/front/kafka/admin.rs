@@ -85,9 +85,23 @@ impl AdminRequests<'_> {
             }
             ApiKey::DescribeAcls => {
                 security::read_describe_acls(body)?;
-                let (error, message) = (ErrorCode::SecurityDisabled, "there are no ACLs: keys have rights");
+                let error = ErrorCode::SecurityDisabled;
                 write(&mut |writer| {
-                    security::write_describe_acls_response(writer, error, message, 0);
+                    security::write_describe_acls_response(writer, error, NO_ACLS, 0);
+                });
+            }
+            ApiKey::CreateAcls => {
+                let count = security::read_create_acls(body)?;
+                let (error, message) = self.acl_refusal();
+                write(&mut |writer| {
+                    security::write_create_acls_response(writer, count, error, message, 0);
+                });
+            }
+            ApiKey::DeleteAcls => {
+                let count = security::read_delete_acls(body)?;
+                let (error, message) = self.acl_refusal();
+                write(&mut |writer| {
+                    security::write_delete_acls_response(writer, count, error, message, 0);
                 });
             }
             ApiKey::DescribeClientQuotas => {
@@ -266,6 +280,14 @@ impl AdminRequests<'_> {
         (pages, None)
     }
 
+    /// Returns the error for a change of ACLs.
+    fn acl_refusal(&self) -> (ErrorCode, &'static str) {
+        match self.session.allows(WHOLE_NAMESPACE, Right::Manage) {
+            true => (ErrorCode::SecurityDisabled, NO_ACLS),
+            false => (ErrorCode::ClusterAuthorizationFailed, "the key has no right Manage on the namespace"),
+        }
+    }
+
     fn may_manage(&self, name: &str) -> Result<(), Refusal> {
         match self.session.allows(name, Right::Manage) {
             true => Ok(()),
@@ -367,6 +389,11 @@ pub(super) fn repeated<T: Copy + Eq + Hash>(items: impl Iterator<Item = T>) -> H
     let mut seen = HashSet::new();
     items.filter(|item| !seen.insert(*item)).collect()
 }
+
+const NO_ACLS: &str = "there are no ACLs: keys have rights";
+
+/// The path of the namespace itself.
+const WHOLE_NAMESPACE: &str = "";
 
 const REPEATED: &str = "the topic is there more than once";
 

@@ -114,6 +114,8 @@ impl ConnectionTask<'_> {
             | ApiKey::DescribeTopicPartitions
             | ApiKey::DescribeLogDirs
             | ApiKey::DescribeAcls
+            | ApiKey::CreateAcls
+            | ApiKey::DeleteAcls
             | ApiKey::DescribeClientQuotas => {
                 let requests = AdminRequests { namespace: &self.front.namespace, session: &self.session };
                 requests.answer(&header, key, body, &mut self.output)?;
