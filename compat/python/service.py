@@ -25,11 +25,14 @@ class Service:
         self._command += ["--tls-directory", str(directory / "tls"), *arguments]
         self._log_file = directory / "service.log"
         self.address = "127.0.0.1:0"
+        self.kafka_address = None
         self.start()
 
     def start(self):
-        """Starts it; once it was started before, at the address of AMQP that it had then."""
+        """Starts it; once it was started before, at the addresses of AMQP and Kafka that it had then."""
         command = [*self._command, "--amqp", self.address.replace("localhost", "127.0.0.1")]
+        if self.kafka_address:
+            command[command.index("--kafka") + 1] = self.kafka_address
         self._log = open(self._log_file, "a")
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
         told = {}

@@ -274,3 +274,46 @@ def test_what_is_acknowledged_survives_a_crash_once(tmp_path):
     assert set(acknowledged) <= set(stored)
     assert len(acknowledged) > 0
     assert service.stop() == 0
+
+
+@pytest.mark.parametrize("instance", [{}, {"group.instance.id": "one"}], ids=["dynamic", "static"])
+def test_a_member_goes_on_over_a_crash_without_a_rebalance(tmp_path, instance):
+    arguments = ("--kafka", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    service = Service(tmp_path, 1, arguments=arguments)
+    topic, changes, read = service.unused_hub(), [], []
+    options = {"group.id": "workers", "auto.offset.reset": "earliest", "enable.auto.commit": False, **instance}
+    consumer = Consumer(settings(service, **options, **{"session.timeout.ms": 45_000, "heartbeat.interval.ms": 200}))
+    consumer.subscribe(
+        [topic],
+        on_assign=lambda _, partitions: changes.append(("assign", len(partitions))),
+        on_revoke=lambda _, partitions: changes.append(("revoke", len(partitions))),
+        on_lost=lambda _, partitions: changes.append(("lost", len(partitions))),
+    )
+
+    def read_and_commit(count):
+        end = time.monotonic() + PATIENCE
+        while len(read) < count and time.monotonic() < end:
+            message = consumer.poll(0.1)
+            if message and not message.error():
+                read.append(message.value())
+        while time.monotonic() < end:
+            try:
+                return consumer.commit(asynchronous=False)
+            except KafkaException as error:
+                # The broker is not there, or not found again yet. A member that has to join again is told otherwise.
+                code = error.args[0].code()
+                assert code < 0 or code in (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR), error
+                consumer.poll(0.1)
+        raise AssertionError("no commit was taken")
+
+    for life in range(3):
+        produce(service, topic, [{"partition": 0, "value": b"%d/%d" % (life, number)} for number in range(10)])
+        read_and_commit(10 * (life + 1))
+        service.kill()
+        service.start()
+    produce(service, topic, [{"partition": 0, "value": b"last"}])
+    read_and_commit(31)
+    assert read == [b"%d/%d" % (life, number) for life in range(3) for number in range(10)] + [b"last"]
+    assert changes == [("assign", PARTITIONS)]
+    consumer.close()
+    assert service.stop() == 0

@@ -12,6 +12,7 @@ mod kafka_admin;
 mod kafka_compressed;
 mod kafka_coordinator;
 mod kafka_fetch_sessions;
+mod kafka_groups;
 mod kafka_memory;
 mod kafka_offsets;
 mod kafka_peer;

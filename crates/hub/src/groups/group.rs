@@ -6,16 +6,20 @@
 use kafka::ErrorCode;
 use kafka::messages::group::MemberRef;
 use kafka::messages::group_admin::DescribedGroup;
+use partition_log::disk::CommitNumber;
 use tokio::time::Instant;
 
 use super::classic_group::{ClassicGroup, Reply};
 use super::consumer_group::ConsumerGroup;
+use super::keeping::Changed;
 use super::offsets::Offsets;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Group {
     agreement: Agreement,
+    /// The commit of the last record of its members.
+    pub(super) members_commit: CommitNumber,
     pub(super) offsets: Offsets,
 }
 
@@ -41,13 +45,17 @@ pub(crate) struct Client<'a> {
 
 impl Group {
     pub(super) fn new(now: Instant) -> Self {
-        Self { agreement: Agreement::Classic(ClassicGroup::new(now)), offsets: Offsets::default() }
+        Self::of(ClassicGroup::new(now), Offsets::default())
     }
 
-    /// A group without members, as it was kept.
-    pub(super) fn restored(now: Instant, offsets: Offsets) -> Self {
+    /// Restores a group with its members, if the journal has any.
+    pub(super) fn restored(now: Instant, members: Option<ClassicGroup>, offsets: Offsets) -> Self {
         let protocol_type = offsets.kept.as_ref().map(|kept| kept.protocol_type.clone()).unwrap_or_default();
-        Self { agreement: Agreement::Classic(ClassicGroup::restored(now, protocol_type)), offsets }
+        Self::of(members.unwrap_or_else(|| ClassicGroup::restored(now, protocol_type)), offsets)
+    }
+
+    const fn of(group: ClassicGroup, offsets: Offsets) -> Self {
+        Self { agreement: Agreement::Classic(group), members_commit: CommitNumber::DONE, offsets }
     }
 
     /// The group as one whose members agree among themselves; `None` if it has members that do not.
@@ -85,9 +93,35 @@ impl Group {
         }
     }
 
-    /// The replies that are due.
-    pub(super) fn take_replies(&mut self) -> Vec<(Ticket, Reply)> {
-        self.known_classic().map(ClassicGroup::take_replies).unwrap_or_default()
+    /// The replies that are due, each with the commit that it depends on.
+    pub(super) fn take_replies(&mut self) -> Vec<(Ticket, Changed<Reply>)> {
+        let members_commit = self.members_commit;
+        let Some(group) = self.known_classic() else {
+            return Vec::new();
+        };
+        let is_stable = group.is_stable();
+        let with_commit = |(ticket, reply)| {
+            let depends = match &reply {
+                Reply::Sync(error, _) => *error == ErrorCode::None,
+                Reply::Join(error, _) => *error == ErrorCode::None && is_stable,
+            };
+            let commit = if depends { members_commit } else { CommitNumber::DONE };
+            (ticket, Changed { results: reply, commit })
+        };
+        group.take_replies().into_iter().map(with_commit).collect()
+    }
+
+    /// Returns the group as one of the classic protocol, to look at.
+    pub(super) const fn as_classic(&self) -> Option<&ClassicGroup> {
+        match &self.agreement {
+            Agreement::Classic(group) => Some(group),
+            Agreement::Consumer(_) => None,
+        }
+    }
+
+    /// Whether the journal has members of this group, or is to have them.
+    pub(super) fn has_stored_members(&self) -> bool {
+        self.as_classic().is_some_and(ClassicGroup::is_stored)
     }
 
     /// Checks who commits offsets of these partitions: a member of this generation or epoch, or, where there is no member, any client

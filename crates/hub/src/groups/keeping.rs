@@ -1,7 +1,8 @@
-//! What of groups outlives the process: their offsets, and since when they have no member.
+//! The part of groups that outlives the process: their offsets, their members of the classic protocol, and since when they
+//! have none.
 //!
-//! A group is in the journal as long as it has offsets. What it consists of is not kept: after a start, groups have no members,
-//! and those who were join again.
+//! A group is in the journal as long as it has offsets or has had members there (`members` writes and restores these). Members of
+//! groups whose partitions the broker assigns are not stored: they join again after a start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use tokio::time::Instant;
 
+use super::classic_group::ClassicGroup;
 use super::group::{CONSUMER, Group};
 use super::offsets::{self, KeptGroup, Offsets};
 use super::{Groups, Registry, is_group_id};
@@ -21,7 +23,14 @@ use crate::journal::{Journal, OffsetRecord, Record, Refused};
 /// What a journal tells of groups.
 #[derive(Debug, Default)]
 pub(crate) struct KeptGroups {
-    groups: BTreeMap<String, Offsets>,
+    groups: BTreeMap<String, KeptState>,
+}
+
+/// The state of one group at the start.
+#[derive(Debug, Default)]
+struct KeptState {
+    offsets: Offsets,
+    members: Option<ClassicGroup>,
 }
 
 /// The results of a change, which count when it is on disk.
@@ -38,23 +47,42 @@ impl KeptGroups {
         match record {
             Record::Group { group, protocol_type, emptied_at } => {
                 let kept = KeptGroup { protocol_type: (*protocol_type).to_owned(), emptied_at: *emptied_at };
-                self.of(group).kept = Some(kept);
+                self.of(group).offsets.kept = Some(kept);
             }
             Record::GroupRemoved { group } => drop(self.groups.remove(*group)),
-            Record::Offset(offset) => self.of(offset.group).put(offset),
-            Record::OffsetRemoved { group, topic, index } => self.of(group).remove(topic, *index),
+            Record::Offset(offset) => self.of(offset.group).offsets.put(offset),
+            Record::OffsetRemoved { group, topic, index } => self.of(group).offsets.remove(topic, *index),
             Record::TopicRemoved { topic } => {
-                for offsets in self.groups.values_mut() {
-                    offsets.remove_topic(topic);
+                for state in self.groups.values_mut() {
+                    state.offsets.remove_topic(topic);
                 }
+            }
+            Record::Generation(record) => {
+                let members = ClassicGroup::of_record(Instant::now(), record);
+                if members.is_none() {
+                    self.note_unreadable(record.group);
+                }
+                self.of(record.group).members = members;
+            }
+            Record::UnreadableGeneration { group, .. } => {
+                self.note_unreadable(group);
+                self.of(group).members = None;
             }
             Record::Transaction(_) | Record::TransactionRemoved { .. } | Record::PendingOffset { .. } => {}
         }
     }
 
-    fn of(&mut self, group: &str) -> &mut Offsets {
+    /// The offsets of the group hold: its members join again.
+    fn note_unreadable(&self, group: &str) {
+        tracing::warn!(
+            group,
+            "the stored members of a consumer group can't be read: they have to join again"
+        );
+    }
+
+    fn of(&mut self, group: &str) -> &mut KeptState {
         if !self.groups.contains_key(group) {
-            self.groups.insert(group.to_owned(), Offsets::default());
+            self.groups.insert(group.to_owned(), KeptState::default());
         }
         self.groups.get_mut(group).expect("it was put there if it was not")
     }
@@ -64,7 +92,7 @@ impl KeptGroups {
         let now = Instant::now();
         let mut known: BTreeMap<String, bool> = BTreeMap::new();
         let mut restored = BTreeMap::new();
-        for (group, mut offsets) in self.groups {
+        for (group, KeptState { mut offsets, mut members }) in self.groups {
             let topics: BTreeSet<String> = offsets.topics().map(str::to_owned).collect();
             for topic in topics {
                 // A hub may have been deleted while nobody served Kafka.
@@ -72,8 +100,12 @@ impl KeptGroups {
                     offsets.remove_topic(&topic);
                 }
             }
+            // Reading may have taken long: sessions begin when the service does.
+            if let Some(members) = &mut members {
+                members.renew_sessions(now);
+            }
             // One without offsets stays until it is noticed that it has none, which is then kept as well.
-            restored.insert(group, Group::restored(now, offsets));
+            restored.insert(group, Group::restored(now, members, offsets));
         }
         restored
     }
@@ -253,8 +285,9 @@ impl Groups {
             .iter()
             .filter_map(|(group_id, group)| Some((group_id, group, group.offsets.kept.as_ref()?)))
             .flat_map(|(group_id, group, kept)| {
+                let members = group.as_classic().and_then(|group| group.account(group_id));
                 let offsets = group.offsets.records(group_id).map(Record::Offset);
-                [kept.record(group_id)].into_iter().chain(offsets)
+                [kept.record(group_id)].into_iter().chain(members.map(Record::Generation)).chain(offsets)
             })
             .collect();
         self.journal.append_each(self.clock.unix_time(), &records)
@@ -332,7 +365,7 @@ impl Registry {
         let mut notes: Vec<Note> = Vec::new();
         for (group_id, group) in &self.groups {
             let is_over = is_over(group, now, wall);
-            let was_kept = group.offsets.kept.is_some();
+            let was_kept = group.offsets.kept.is_some() || group.has_stored_members();
             let kept = if is_over { was_kept.then_some(None) } else { noted(group, wall) };
             if is_over || kept.is_some() {
                 notes.push(Note { group_id: group_id.clone(), is_over, kept });
@@ -387,9 +420,10 @@ impl KeptGroup {
     }
 }
 
-/// What is to be kept of a group, if that is something else than what is: nothing, if it has no offsets.
+/// What is to be kept of a group, if that is something else than what is: nothing, if it has neither offsets nor stored members.
 fn noted(group: &Group, wall: UnixTime) -> Option<Option<KeptGroup>> {
-    let kept = (!group.offsets.is_empty()).then(|| KeptGroup::of(group, wall));
+    let is_kept = !group.offsets.is_empty() || group.has_stored_members();
+    let kept = is_kept.then(|| KeptGroup::of(group, wall));
     (kept != group.offsets.kept).then_some(kept)
 }
 

@@ -4,13 +4,14 @@
 //! of the namespace.
 //!
 //! * `group` is one group, which is a state machine of one of two kinds: `classic_group` or `consumer_group`.
-//! * `offsets` are what it has committed, and `keeping` is what of that outlives the process.
+//! * `offsets` are what it has committed, `keeping` is the part that outlives the process, and `members` stores its members.
 //! * [`Groups`] are all of them: it gives each request its turn, has the machines do what is due, and wakes requests that wait.
 
 mod classic_group;
 mod consumer_group;
 mod group;
 mod keeping;
+mod members;
 mod offsets;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use kafka::messages::group_admin::{DescribedGroup, ListGroupsRequest, ListedGrou
 use kafka::messages::join_group::JoinGroupRequest;
 use kafka::messages::offset_fetch::{AskedGroup, FetchedOffset};
 use kafka::messages::sync_group::SyncGroupRequest;
+use partition_log::disk::{CommitNumber, CommitWatch};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use units::Random;
@@ -47,6 +49,8 @@ use group::{Group, Ticket};
 pub(crate) struct Groups {
     registry: Mutex<Registry>,
     journal: Arc<Journal>,
+    /// How far the journal is on disk; `None` if it is in memory.
+    commits: Option<CommitWatch>,
     /// Times that outlive the process are those of the service. Whether members are there shows by the machine's timers: so do they.
     clock: Arc<ServiceClock>,
     /// A deadline may have come nearer.
@@ -56,7 +60,7 @@ pub(crate) struct Groups {
 #[derive(Debug)]
 struct Registry {
     groups: BTreeMap<String, Group>,
-    waiting: HashMap<Ticket, oneshot::Sender<Reply>>,
+    waiting: HashMap<Ticket, oneshot::Sender<Changed<Reply>>>,
     next_ticket: Ticket,
     ids: Random,
     clock: Arc<ServiceClock>,
@@ -86,6 +90,7 @@ impl Groups {
     pub(crate) fn new(
         seed: u64,
         journal: Arc<Journal>,
+        commits: Option<CommitWatch>,
         clock: Arc<ServiceClock>,
         kept: KeptGroups,
         exists: impl Fn(&str) -> bool,
@@ -97,7 +102,7 @@ impl Groups {
             ids: Random::from_seed(seed),
             clock: Arc::clone(&clock),
         };
-        Arc::new(Self { registry: Mutex::new(registry), journal, clock, changed: Notify::new() })
+        Arc::new(Self { registry: Mutex::new(registry), journal, commits, clock, changed: Notify::new() })
     }
 
     /// Has the groups do what is due, until `stop` becomes true.
@@ -116,7 +121,7 @@ impl Groups {
 
     /// Does what is due, and says when a member is missed next.
     pub(crate) fn act(&self) -> Option<Instant> {
-        self.lock().expire(Instant::now(), &self.journal)
+        self.lock().expire(Instant::now(), &self.journal, self.commits.as_ref())
     }
 
     /// Someone joins a group. The reply comes when the group is complete.
@@ -124,7 +129,7 @@ impl Groups {
         &self,
         request: &JoinGroupRequest<'_>,
         client: Client<'_>,
-    ) -> oneshot::Receiver<Reply> {
+    ) -> oneshot::Receiver<Changed<Reply>> {
         let now = Instant::now();
         let mut registry = self.lock();
         let (ticket, receiver) = registry.ticket();
@@ -133,7 +138,7 @@ impl Groups {
                 true => ErrorCode::CoordinatorNotAvailable,
                 false => ErrorCode::InvalidGroupId,
             };
-            registry.answer(ticket, Reply::Join(error, Default::default()));
+            registry.answer(ticket, at_once(Reply::Join(error, Default::default())));
             return receiver;
         }
         let Registry { groups, ids, .. } = &mut *registry;
@@ -143,7 +148,8 @@ impl Groups {
         match group.classic(now) {
             Some(group) => group.join(now, ticket, request, client, new_id),
             None => {
-                registry.answer(ticket, Reply::Join(ErrorCode::InconsistentGroupProtocol, Default::default()))
+                let reply = Reply::Join(ErrorCode::InconsistentGroupProtocol, Default::default());
+                registry.answer(ticket, at_once(reply));
             }
         }
         self.settle(registry, request.group_id);
@@ -151,12 +157,22 @@ impl Groups {
     }
 
     /// A member brings the assignment, or fetches its part. The reply comes when the leader has assigned.
-    pub(crate) fn sync(&self, request: &SyncGroupRequest<'_>) -> oneshot::Receiver<Reply> {
+    pub(crate) fn sync(&self, request: &SyncGroupRequest<'_>) -> oneshot::Receiver<Changed<Reply>> {
+        let admitted = self.journal.admit();
         let mut registry = self.lock();
         let (ticket, receiver) = registry.ticket();
+        if let Err(refused) = admitted {
+            tracing::error!(%refused, "members of consumer groups can't be stored");
+            let reply = Reply::Sync(ErrorCode::CoordinatorNotAvailable, Default::default());
+            registry.answer(ticket, at_once(reply));
+            return receiver;
+        }
         match registry.groups.get_mut(request.member.group_id).and_then(Group::known_classic) {
             Some(group) => group.sync(Instant::now(), ticket, request),
-            None => registry.answer(ticket, Reply::Sync(ErrorCode::UnknownMemberId, Default::default())),
+            None => {
+                let reply = Reply::Sync(ErrorCode::UnknownMemberId, Default::default());
+                registry.answer(ticket, at_once(reply));
+            }
         }
         self.settle(registry, request.member.group_id);
         receiver
@@ -293,8 +309,12 @@ impl Groups {
         GroupCounts { groups: registry.groups.len() as u64, members }
     }
 
-    /// Hands out what a group has decided.
+    /// Stores and hands out what a group has decided.
     fn settle(&self, mut registry: MutexGuard<'_, Registry>, group_id: &str) {
+        let times = (Instant::now(), self.clock.unix_time());
+        if let Some(group) = registry.groups.get_mut(group_id) {
+            members::store(&self.journal, self.commits.as_ref(), group_id, group, times);
+        }
         let replies = registry.groups.get_mut(group_id).map(Group::take_replies).unwrap_or_default();
         replies.into_iter().for_each(|(ticket, reply)| registry.answer(ticket, reply));
         registry.note(&self.journal, group_id);
@@ -309,7 +329,7 @@ impl Groups {
 }
 
 impl Registry {
-    fn ticket(&mut self) -> (Ticket, oneshot::Receiver<Reply>) {
+    fn ticket(&mut self) -> (Ticket, oneshot::Receiver<Changed<Reply>>) {
         let (sender, receiver) = oneshot::channel();
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -317,7 +337,7 @@ impl Registry {
         (ticket, receiver)
     }
 
-    fn answer(&mut self, ticket: Ticket, reply: Reply) {
+    fn answer(&mut self, ticket: Ticket, reply: Changed<Reply>) {
         if let Some(sender) = self.waiting.remove(&ticket) {
             // Who has gone hears nothing, and is missed when its session is over.
             let _ = sender.send(reply);
@@ -329,16 +349,23 @@ impl Registry {
     }
 
     /// Does what is due, and says when there is more.
-    fn expire(&mut self, now: Instant, journal: &Journal) -> Option<Instant> {
+    fn expire(&mut self, now: Instant, journal: &Journal, commits: Option<&CommitWatch>) -> Option<Instant> {
         let mut replies = Vec::new();
-        for group in self.groups.values_mut() {
+        let wall = self.clock.unix_time();
+        for (group_id, group) in &mut self.groups {
             group.expire(now);
+            members::store(journal, commits, group_id, group, (now, wall));
             replies.append(&mut group.take_replies());
         }
         replies.into_iter().for_each(|(ticket, reply)| self.answer(ticket, reply));
         self.note_all(journal, now);
         self.groups.values().filter_map(Group::next_deadline).min()
     }
+}
+
+/// A reply that depends on nothing.
+const fn at_once(reply: Reply) -> Changed<Reply> {
+    Changed { results: reply, commit: CommitNumber::DONE }
 }
 
 /// Whether a group can be called that.

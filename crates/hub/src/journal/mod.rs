@@ -1,4 +1,4 @@
-//! What the coordinators of groups and of transactions keep on disk: offsets, and how it stands with transactions.
+//! The journal of the coordinators of groups and transactions: offsets, members of classic groups, and transactions.
 //!
 //! ```text
 //!  groups ────────┐  records   ┌─────────────┐
@@ -14,6 +14,7 @@
 //! give an account: they write again all that holds. As each record stands for itself, a crash in between is harmless. What
 //! comes before the account is dropped when the account is on disk. Where nothing is kept on disk, nothing is written.
 
+mod generation;
 mod reading;
 mod record;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use partition_log::disk::{CommitNumber, Unavailable};
 use partition_log::{AppendError, NewRecord, PartitionLog, UnixTime};
 
+pub(crate) use generation::{GenerationRecord, GenerationState, MemberRecord};
 pub(crate) use reading::JournalError;
 pub(crate) use record::{OffsetRecord, Record, TransactionRecord};
 
@@ -147,9 +149,13 @@ impl Journal {
         }
     }
 
-    /// Writes these records, as many at once as go well: for those that need not stand or fall together.
+    /// Writes these records in batches of a bounded size: for those that need not stand or fall together.
     pub(crate) fn append_each(&self, now: UnixTime, records: &[Record<'_>]) -> Result<(), Refused> {
-        records.chunks(RECORDS_AT_ONCE).try_for_each(|records| self.append(now, records).map(drop))
+        let is_alone = |record: &Record<'_>| matches!(record, Record::Generation(_));
+        records
+            .chunk_by(|a, b| !is_alone(a) && !is_alone(b))
+            .flat_map(|records| records.chunks(RECORDS_AT_ONCE))
+            .try_for_each(|records| self.append(now, records).map(drop))
     }
 
     /// Bytes that it has on disk, or will have.

@@ -10,12 +10,14 @@
 //!                          │ started at i64 │ updated at i64 │ count u32 │ { topic │ partition i32 }… │ count u32 │ { group }…
 //!  transaction removed   7 │ id
 //!  pending offset        8 │ id, and what an offset has from its group on
+//!  generation            9 │ group │ members of a classic group: see `generation`
 //! ```
 //!
 //! Numbers are little-endian, texts are their length as u32 and their bytes, times milliseconds since 1970. Each record stands
 //! for itself: what it says replaces what was said before of the same thing, so that a record may be told twice, and the journal
 //! read from any of them on to the end. Reading is total: any bytes give a record or `None`.
 
+use super::generation::GenerationRecord;
 use crate::transactions::TransactionState;
 
 /// One record.
@@ -42,6 +44,10 @@ pub(crate) enum Record<'a> {
     TransactionRemoved { id: &'a str },
     /// An offset that the transaction of an id brings with it.
     PendingOffset { id: &'a str, offset: OffsetRecord<'a> },
+    /// The members of a classic group, and their assignments.
+    Generation(GenerationRecord<'a>),
+    /// A generation whose content can't be read. It replaces the group's last one.
+    UnreadableGeneration { group: &'a str, content: &'a [u8] },
 }
 
 /// How far a group has come in one partition.
@@ -114,6 +120,16 @@ impl<'a> Record<'a> {
                 put_text(out, id);
                 offset.encode(out);
             }
+            Self::Generation(generation) => {
+                out.push(GENERATION);
+                put_text(out, generation.group);
+                generation.encode(out);
+            }
+            Self::UnreadableGeneration { group, content } => {
+                out.push(GENERATION);
+                put_text(out, group);
+                put_bytes(out, content);
+            }
         }
     }
 
@@ -136,6 +152,11 @@ impl<'a> Record<'a> {
             TRANSACTION_REMOVED => Self::TransactionRemoved { id: reader.text()? },
             PENDING_OFFSET => {
                 Self::PendingOffset { id: reader.text()?, offset: OffsetRecord::decode(&mut reader)? }
+            }
+            GENERATION => {
+                let (group, content) = (reader.text()?, reader.bytes()?);
+                let generation = GenerationRecord::decode(group, content);
+                generation.map_or(Self::UnreadableGeneration { group, content }, Self::Generation)
             }
             _ => return None,
         };
@@ -212,7 +233,7 @@ impl<'a> TransactionRecord<'a> {
 }
 
 /// What is left of a record.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take<const LENGTH: usize>(&mut self) -> Option<[u8; LENGTH]> {
@@ -221,7 +242,7 @@ impl<'a> Reader<'a> {
         Some(*bytes)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
         self.take().map(|[byte]| byte)
     }
 
@@ -229,11 +250,11 @@ impl<'a> Reader<'a> {
         self.take().map(i16::from_le_bytes)
     }
 
-    fn i32(&mut self) -> Option<i32> {
+    pub(super) fn i32(&mut self) -> Option<i32> {
         self.take().map(i32::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
@@ -241,20 +262,28 @@ impl<'a> Reader<'a> {
         self.take().map(i64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
-        let (text, rest) = self.0.split_at_checked(length as usize)?;
+        let (bytes, rest) = self.0.split_at_checked(length as usize)?;
         self.0 = rest;
-        str::from_utf8(text).ok()
+        Some(bytes)
+    }
+
+    pub(super) fn text(&mut self) -> Option<&'a str> {
+        str::from_utf8(self.bytes()?).ok()
     }
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    put_count(out, text.len());
-    out.extend_from_slice(text.as_bytes());
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
 }
 
-fn put_count(out: &mut Vec<u8>, count: usize) {
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_count(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+pub(super) fn put_count(out: &mut Vec<u8>, count: usize) {
     let count = u32::try_from(count).expect("texts and lists come in requests, which are shorter");
     out.extend_from_slice(&count.to_le_bytes());
 }
@@ -267,10 +296,25 @@ const TOPIC_REMOVED: u8 = 5;
 const TRANSACTION: u8 = 6;
 const TRANSACTION_REMOVED: u8 = 7;
 const PENDING_OFFSET: u8 = 8;
+const GENERATION: u8 = 9;
 
 #[cfg(test)]
 mod tests {
+    use super::super::generation::{GenerationState, MemberRecord};
     use super::*;
+
+    fn generation(state: GenerationState, members: Vec<MemberRecord<'static>>) -> Record<'static> {
+        let leader = members.first().map(|member| member.member_id);
+        Record::Generation(GenerationRecord {
+            group: "group",
+            state,
+            generation: 7,
+            protocol_type: "consumer",
+            protocol: "range",
+            leader,
+            members,
+        })
+    }
 
     fn all() -> Vec<Record<'static>> {
         let offset = OffsetRecord {
@@ -295,6 +339,17 @@ mod tests {
             partitions: vec![("topic", 0), ("", -1)],
             groups: vec!["group", ""],
         };
+        let member = MemberRecord {
+            member_id: "member",
+            instance_id: None,
+            client_id: "client",
+            host: "/127.0.0.1",
+            session_timeout_ms: 6_000,
+            rebalance_timeout_ms: -1,
+            protocols: vec![("range", b"topics"), ("sticky", b"")],
+            assignment: b"partitions",
+        };
+        let unnamed = MemberRecord { instance_id: Some(""), protocols: vec![], ..member.clone() };
         vec![
             Record::Group { group: "group", protocol_type: "consumer", emptied_at: None },
             Record::Group { group: "group", protocol_type: "", emptied_at: Some(0) },
@@ -306,6 +361,10 @@ mod tests {
             Record::Transaction(transaction),
             Record::TransactionRemoved { id: "id" },
             Record::PendingOffset { id: "id", offset },
+            generation(GenerationState::Empty, vec![]),
+            generation(GenerationState::Stable, vec![member.clone(), unnamed]),
+            generation(GenerationState::Rebalancing, vec![member]),
+            Record::UnreadableGeneration { group: "group", content: &[3] },
         ]
     }
 
@@ -322,13 +381,13 @@ mod tests {
             assert_eq!(Record::decode(&bytes), None, "one byte more");
         }
         assert_eq!(Record::decode(&[0]), None);
-        assert_eq!(Record::decode(&[9, 0, 0, 0, 0]), None, "of a version to come");
+        assert_eq!(Record::decode(&[10, 0, 0, 0, 0]), None, "of a version to come");
         assert_eq!(Record::decode(&[GROUP_REMOVED, 0xff, 0xff, 0xff, 0xff]), None);
     }
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_a_record_or_none(bytes: Vec<u8>, kind in 0_u8..12) {
+        fn any_bytes_are_a_record_or_none(bytes: Vec<u8>, kind in 0_u8..14) {
             let _ = Record::decode(&[&[kind][..], &bytes].concat());
         }
     }

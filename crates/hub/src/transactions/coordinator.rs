@@ -138,7 +138,9 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
             Record::Group { .. }
             | Record::GroupRemoved { .. }
             | Record::Offset(_)
-            | Record::OffsetRemoved { .. } => {}
+            | Record::OffsetRemoved { .. }
+            | Record::Generation(_)
+            | Record::UnreadableGeneration { .. } => {}
         }
     }
 

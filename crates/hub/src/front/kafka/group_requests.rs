@@ -22,6 +22,7 @@ use kafka::messages::offset_fetch::{AskedGroup, OffsetFetchRequest};
 use kafka::messages::sync_group::{SyncGroupRequest, write_sync_response};
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
+use partition_log::disk::{CommitState, CommitWatch};
 use tokio::sync::oneshot;
 
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
@@ -42,13 +43,13 @@ pub(super) struct GroupRequests<'a> {
     pub(super) peer: IpAddr,
 }
 
-/// A request that is answered when the group has come so far.
+/// A request that is answered when the group has come so far, and what the answer tells is on disk.
 #[derive(Debug)]
 pub(super) struct Membership {
     version: i16,
     correlation_id: i32,
-    receiver: oneshot::Receiver<Reply>,
-    reply: Option<Reply>,
+    receiver: oneshot::Receiver<Changed<Reply>>,
+    reply: Option<Changed<Reply>>,
 }
 
 /// What an answer waits for.
@@ -234,18 +235,28 @@ impl Topics for GroupRequests<'_> {
 }
 
 impl Membership {
-    /// Whether the reply is there.
-    pub(super) fn is_ready(&mut self) -> bool {
+    /// Whether the reply is there, and what it depends on is settled. If that is not on disk, the reply is an error.
+    pub(super) fn is_ready(&mut self, commits: Option<&CommitWatch>) -> bool {
         if self.reply.is_none() {
             self.reply = self.receiver.try_recv().ok();
         }
-        self.reply.is_some()
+        let Some(Changed { results, commit }) = &mut self.reply else {
+            return false;
+        };
+        match commits.map_or(CommitState::Done, |commits| commits.state_of(*commit)) {
+            CommitState::Waiting => false,
+            CommitState::Done => true,
+            CommitState::Failed => {
+                results.refuse(ErrorCode::CoordinatorNotAvailable);
+                true
+            }
+        }
     }
 
-    /// Ready when the reply is there.
+    /// Ready when it is worth asking [`is_ready`](Self::is_ready), apart from commits, which the connection watches.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.reply.is_some() {
-            return Poll::Ready(());
+            return Poll::Pending;
         }
         match Pin::new(&mut self.receiver).poll(cx) {
             Poll::Ready(Ok(reply)) => {
@@ -257,10 +268,15 @@ impl Membership {
         }
     }
 
+    /// Whether it waits for a commit.
+    pub(super) const fn awaits_commit(&self) -> bool {
+        self.reply.is_some()
+    }
+
     /// Writes the answer.
     pub(super) fn answer(self, output: &mut Output) {
         let Self { version, correlation_id, reply, .. } = self;
-        match reply {
+        match reply.map(|reply| reply.results) {
             Some(Reply::Join(error, response)) => {
                 output.answer(ApiKey::JoinGroup, version, correlation_id, |writer| {
                     write_join_response(writer, version, error, &response, 0);

@@ -7,6 +7,7 @@ use kafka::messages::join_group::JoinGroupRequest;
 use tokio::time::Instant;
 
 use crate::groups::group::{Client, Ticket};
+use crate::journal::MemberRecord;
 
 /// See the module.
 #[derive(Debug)]
@@ -74,6 +75,52 @@ impl Member {
         self.may_skip = client.version >= FIRST_WITH_SKIPPING;
     }
 
+    /// Restores a member. Its session begins at `now`.
+    pub(super) fn of_record(now: Instant, record: &MemberRecord<'_>, order: u64) -> Self {
+        let session_timeout = milliseconds(record.session_timeout_ms);
+        let protocols = record.protocols.iter();
+        Self {
+            instance_id: record.instance_id.map(str::to_owned),
+            client_id: record.client_id.to_owned(),
+            host: record.host.to_owned(),
+            session_timeout,
+            rebalance_timeout: milliseconds(record.rebalance_timeout_ms),
+            protocols: protocols.map(|(name, metadata)| ((*name).to_owned(), metadata.to_vec())).collect(),
+            assignment: record.assignment.to_vec(),
+            gone_at: now + session_timeout,
+            join: None,
+            sync: None,
+            may_skip: false,
+            order,
+        }
+    }
+
+    /// Returns the record of this member.
+    pub(super) fn record<'a>(&'a self, member_id: &'a str) -> MemberRecord<'a> {
+        let to_milliseconds = |time: Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+        MemberRecord {
+            member_id,
+            instance_id: self.instance_id.as_deref(),
+            client_id: &self.client_id,
+            host: &self.host,
+            session_timeout_ms: to_milliseconds(self.session_timeout),
+            rebalance_timeout_ms: to_milliseconds(self.rebalance_timeout),
+            protocols: self
+                .protocols
+                .iter()
+                .map(|(name, metadata)| (name.as_str(), metadata.as_slice()))
+                .collect(),
+            assignment: &self.assignment,
+        }
+    }
+
+    /// Returns the number of bytes that the member says of itself.
+    pub(super) fn metadata_bytes(&self) -> usize {
+        self.protocols.iter().map(|(name, metadata)| name.len() + metadata.len()).sum::<usize>()
+            + self.client_id.len()
+            + self.instance_id.as_ref().map_or(0, String::len)
+    }
+
     pub(super) fn protocols_are(&self, request: &JoinGroupRequest<'_>) -> bool {
         let own = self.protocols.iter().map(|(name, metadata)| (name.as_str(), metadata.as_slice()));
         own.eq(request.protocols.iter().copied())
@@ -94,6 +141,13 @@ impl Member {
     pub(super) const fn is_waiting(&self) -> bool {
         self.join.is_some() || self.sync.is_some()
     }
+}
+
+/// Returns the same for a member that joins.
+pub(super) fn metadata_bytes(request: &JoinGroupRequest<'_>, client: Client<'_>) -> usize {
+    request.protocols.iter().map(|(name, metadata)| name.len() + metadata.len()).sum::<usize>()
+        + client.id.len()
+        + request.instance_id.map_or(0, str::len)
 }
 
 pub(super) fn milliseconds(milliseconds: i32) -> Duration {

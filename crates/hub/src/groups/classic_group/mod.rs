@@ -12,6 +12,7 @@
 //! KIP-394 (member ids).
 
 mod member;
+mod storing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 
 use super::group::{Client, Ticket};
 use member::{Member, milliseconds};
+use storing::Stored;
 
 /// A group of consumers who share the partitions of topics.
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub(super) struct ClassicGroup {
     joined: u64,
     /// Since when it has no member.
     emptied_at: Instant,
+    stored: Stored,
     replies: Vec<(Ticket, Reply)>,
 }
 
@@ -82,6 +85,7 @@ impl ClassicGroup {
             leader: None,
             joined: 0,
             emptied_at: now,
+            stored: Stored::Never,
             replies: Vec::new(),
         }
     }
@@ -105,7 +109,7 @@ impl ClassicGroup {
         client: Client<'_>,
         new_id: impl FnOnce() -> String,
     ) {
-        if let Err(error) = self.check_join(request) {
+        if let Err(error) = self.check_join(request, client) {
             return self.refuse_join(ticket, error, request.member_id);
         }
         let instance = request.instance_id.and_then(|instance| self.instances.get(instance).cloned());
@@ -130,7 +134,7 @@ impl ClassicGroup {
     }
 
     /// Whether it may be a member of this group at all.
-    fn check_join(&self, request: &JoinGroupRequest<'_>) -> Result<(), ErrorCode> {
+    fn check_join(&self, request: &JoinGroupRequest<'_>, client: Client<'_>) -> Result<(), ErrorCode> {
         if !SESSION_TIMEOUTS.contains(&request.session_timeout_ms) {
             return Err(ErrorCode::InvalidSessionTimeout);
         }
@@ -141,6 +145,10 @@ impl ClassicGroup {
             return Err(ErrorCode::GroupMaxSizeReached);
         }
         let others = || self.members.iter().filter(|(id, _)| *id != request.member_id).map(|(_, it)| it);
+        let metadata_bytes: usize = others().map(Member::metadata_bytes).sum();
+        if metadata_bytes.saturating_add(member::metadata_bytes(request, client)) > METADATA_BYTES_MAX {
+            return Err(ErrorCode::GroupMaxSizeReached);
+        }
         if others().next().is_none() {
             return Ok(());
         }
@@ -223,6 +231,7 @@ impl ClassicGroup {
         }
         match self.state {
             State::Stable if is_as_before => {
+                self.stored = Stored::Outdated;
                 self.answer_join(&id);
                 // A leader of an older version would assign anew. The reply names another leader.
                 if was_leader
@@ -381,6 +390,7 @@ impl ClassicGroup {
                 }
             }
             self.state = State::Stable;
+            self.stored = Stored::Outdated;
         }
         if self.state == State::Stable {
             self.answer_syncs(now);
@@ -536,6 +546,9 @@ impl ClassicGroup {
             self.generation = self.generation.checked_add(1).unwrap_or(1);
         }
         self.state = State::Empty;
+        if self.stored != Stored::Never {
+            self.stored = Stored::Outdated;
+        }
         self.protocol.clear();
         self.leader = None;
         self.emptied_at = now;
@@ -544,6 +557,11 @@ impl ClassicGroup {
     /// Since when it has no member, and no one is about to become one.
     pub(super) fn empty_since(&self) -> Option<Instant> {
         (self.state == State::Empty && self.pending.is_empty()).then_some(self.emptied_at)
+    }
+
+    /// Whether the members have their assignments.
+    pub(super) fn is_stable(&self) -> bool {
+        self.state == State::Stable
     }
 
     /// What operators call its state.
@@ -598,6 +616,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 /// Members of one group, and those about to become one.
 const MEMBERS_MAX: usize = 10_000;
+
+/// What the members of one group say of themselves together, in bytes. With their assignments, which come in one request, it
+/// makes one batch of the journal.
+const METADATA_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// From this version of JoinGroup on a member is given its id before it joins.
 const FIRST_WITH_PENDING: i16 = 4;

@@ -277,7 +277,7 @@ impl<'f> ConnectionTask<'f> {
 
     fn answer_member(&mut self) {
         if let Some(mut membership) = self.membership.take() {
-            match membership.is_ready() {
+            match membership.is_ready(self.commits.as_ref()) {
                 true => membership.answer(&mut self.output),
                 false => self.membership = Some(membership),
             }
@@ -378,7 +378,8 @@ impl<'f> ConnectionTask<'f> {
             let answerable = produced
                 .front()
                 .is_some_and(|first| first.poll_answerable(commits.as_mut(), timer, cx).is_ready());
-            let awaits = kept.as_ref().is_some_and(KeptAnswer::awaits_commit);
+            let awaits = kept.as_ref().is_some_and(KeptAnswer::awaits_commit)
+                || membership.as_ref().is_some_and(Membership::awaits_commit);
             let committed = awaits && poll_commits(commits.as_mut(), cx).is_ready();
             let told = kept.as_mut().is_some_and(|kept| kept.poll(cx).is_ready());
             let found = fetch.is_some() && subscriber.poll_ready(cx, &mut Vec::new()).is_ready();

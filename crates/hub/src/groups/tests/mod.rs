@@ -1,5 +1,7 @@
 //! One group, step by step, and many histories of it by chance.
 
+mod restarts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kafka::messages::join_group::JoinGroupResponse;
@@ -19,6 +21,8 @@ const REBALANCE_MS: i32 = 10_000;
 /// A group with the time and its members' tickets.
 struct World {
     group: ClassicGroup,
+    /// The group that the journal would restore.
+    stored: Option<ClassicGroup>,
     now: Instant,
     tickets: Ticket,
     ids: u32,
@@ -27,7 +31,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let now = Instant::now();
-        Self { group: ClassicGroup::new(now), now, tickets: 0, ids: 0 }
+        Self { group: ClassicGroup::new(now), stored: None, now, tickets: 0, ids: 0 }
     }
 
     fn join_as(
@@ -51,6 +55,7 @@ impl World {
         };
         let client = Client { id: "client", host: "/127.0.0.1", version };
         self.group.join(self.now, ticket, &request, client, || format!("member-{ids}"));
+        self.store();
         ticket
     }
 
@@ -71,6 +76,7 @@ impl World {
         let assignments = assignments.to_vec();
         let request = SyncGroupRequest { member, protocol_type: None, protocol: None, assignments };
         self.group.sync(self.now, self.tickets, &request);
+        self.store();
         self.tickets
     }
 
@@ -80,6 +86,7 @@ impl World {
     }
 
     fn replies(&mut self) -> Vec<(Ticket, Reply)> {
+        self.store();
         self.group.take_replies()
     }
 
@@ -89,6 +96,7 @@ impl World {
         while let Some(next) = self.group.next_deadline().filter(|next| *next <= end) {
             self.now = self.now.max(next);
             self.group.expire(self.now);
+            self.store();
         }
         self.now = end;
     }
@@ -304,12 +312,12 @@ struct Player {
 
 /// What can happen: to which player, and what.
 fn steps() -> impl Strategy<Value = Vec<(usize, u8, u16)>> {
-    proptest::collection::vec((0_usize..4, 0_u8..8, 0_u16..4_000), 1..120)
+    proptest::collection::vec((0_usize..4, 0_u8..10, 0_u16..4_000), 1..120)
 }
 
 proptest! {
-    /// Members join, leave, die and are slow, in any order. Whatever happens: within a generation no part has two owners, and once
-    /// nothing disturbs the group any longer, all who are alive have their part.
+    /// Members join, leave, die and are slow, and the service restarts, in any order. Whatever happens: within a generation no part
+    /// has two owners, and once nothing disturbs the group any longer, all who are alive have their part.
     #[test]
     fn in_every_history_each_part_has_one_owner_and_every_join_ends(steps in steps()) {
         let mut world = World::new();
@@ -339,8 +347,15 @@ proptest! {
     }
 }
 
-/// A player does something. 0 to 4 is what a client does next.
+/// A player does something. 0 to 4 is what a client does next, 8 and 9 are restarts, which every client notices.
 fn act(world: &mut World, players: &mut [Player], number: usize, what: u8) {
+    if what >= 8 {
+        world.store();
+        let is_after_account = what == 9;
+        world.restart(is_after_account);
+        players.iter_mut().for_each(|player| player.waits_for = None);
+        return;
+    }
     let player = &mut players[number];
     match what {
         5 => {
@@ -434,7 +449,7 @@ fn a_group_that_was_kept_is_forgotten_when_its_time_is_over_whatever_was_in_betw
         }));
     }
     let groups =
-        Groups::new(7, Arc::new(Journal::in_memory()), Arc::default(), kept, |topic| topic == "topic");
+        Groups::new(7, Arc::new(Journal::in_memory()), None, Arc::default(), kept, |topic| topic == "topic");
     groups.act();
     let listed = groups.list(&ListGroupsRequest { states: vec![], types: vec![] });
     let listed: Vec<_> = listed.iter().map(|it| (&*it.group_id, it.state, &*it.protocol_type)).collect();
