@@ -13,11 +13,14 @@ use super::classic_group::{ClassicGroup, Reply};
 use super::consumer_group::ConsumerGroup;
 use super::keeping::Changed;
 use super::offsets::Offsets;
+use crate::namespace::Principal;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Group {
     agreement: Agreement,
+    /// The principal that created it; `None` if a restart was in between.
+    pub(super) creator: Option<Principal>,
     /// The commit of the last record of its members.
     pub(super) members_commit: CommitNumber,
     pub(super) offsets: Offsets,
@@ -55,7 +58,8 @@ impl Group {
     }
 
     const fn of(group: ClassicGroup, offsets: Offsets) -> Self {
-        Self { agreement: Agreement::Classic(group), members_commit: CommitNumber::DONE, offsets }
+        let agreement = Agreement::Classic(group);
+        Self { agreement, creator: None, members_commit: CommitNumber::DONE, offsets }
     }
 
     /// The group as one whose members agree among themselves; `None` if it has members that do not.

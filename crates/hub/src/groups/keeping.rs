@@ -19,6 +19,7 @@ use super::group::{CONSUMER, Group};
 use super::offsets::{self, KeptGroup, Offsets};
 use super::{Groups, Registry, is_group_id};
 use crate::journal::{Journal, OffsetRecord, Record, Refused};
+use crate::namespace::Principal;
 
 /// What a journal tells of groups.
 #[derive(Debug, Default)]
@@ -116,6 +117,7 @@ impl Groups {
     pub(crate) fn commit(
         &self,
         request: &OffsetCommitRequest<'_>,
+        principal: &Principal,
         exists: impl Fn(&str, i32) -> Result<(), ErrorCode>,
     ) -> Changed<Vec<ErrorCode>> {
         let now = Instant::now();
@@ -133,10 +135,10 @@ impl Groups {
         if !registry.groups.contains_key(group_id) && request.member.generation >= 0 {
             return all(ErrorCode::IllegalGeneration);
         }
-        if !registry.has_room_for(group_id) {
+        if !registry.has_room_for(group_id, principal) {
             return all(ErrorCode::CoordinatorNotAvailable);
         }
-        let group = registry.groups.entry(group_id.to_owned()).or_insert_with(|| Group::new(now));
+        let group = registry.get_or_create(group_id, Some(principal), now);
         if let Err(error) = group.check_commit(now, &request.member, places(&request.partitions)) {
             return all(error);
         }
@@ -148,7 +150,7 @@ impl Groups {
         let committed_at = self.clock.unix_time().milliseconds();
         let taken = request.partitions.iter().zip(&errors).filter(|(_, error)| **error == ErrorCode::None);
         let taken: Vec<OffsetRecord<'_>> = taken.map(|(it, _)| record(group_id, it, committed_at)).collect();
-        match registry.put(&self.journal, &taken, &[]) {
+        match registry.put(&self.journal, &taken, &[], Some(principal)) {
             Ok(commit) => Changed { results: errors, commit },
             Err(refused) => {
                 tracing::warn!(%refused, group = group_id, "offsets of a consumer group can't be stored");
@@ -165,12 +167,13 @@ impl Groups {
         &self,
         member: &MemberRef<'_>,
         offsets: &[CommittedOffset<'_>],
+        principal: &Principal,
     ) -> Result<(), ErrorCode> {
         if !is_group_id(member.group_id) {
             return Err(ErrorCode::InvalidGroupId);
         }
         let mut registry = self.lock();
-        if !registry.has_room_for(member.group_id) {
+        if !registry.has_room_for(member.group_id, principal) {
             return Err(ErrorCode::CoordinatorNotAvailable);
         }
         match registry.groups.get_mut(member.group_id) {
@@ -180,13 +183,15 @@ impl Groups {
         }
     }
 
-    /// Takes offsets that a transaction has brought with it, as one with the record that ends it.
+    /// Takes offsets that a transaction has brought with it, as one with the record that ends it. Groups that this creates are
+    /// those of `creator`.
     pub(crate) fn complete_transaction(
         &self,
         offsets: &[OffsetRecord<'_>],
         end: Record<'_>,
+        creator: Option<&Principal>,
     ) -> Result<CommitNumber, Refused> {
-        self.lock().put(&self.journal, offsets, &[end])
+        self.lock().put(&self.journal, offsets, &[end], creator)
     }
 
     /// Deletes offsets of a group without members, or of topics to which no member has subscribed.
@@ -247,7 +252,7 @@ impl Groups {
                 {
                     Ok(commit) => {
                         last = last.max(commit);
-                        registry.groups.remove(*group_id);
+                        registry.remove(group_id);
                         ErrorCode::None
                     }
                     Err(refused) => {
@@ -308,12 +313,13 @@ impl Registry {
         journal: &Journal,
         offsets: &[OffsetRecord<'_>],
         further: &[Record<'_>],
+        creator: Option<&Principal>,
     ) -> Result<CommitNumber, Refused> {
         let (now, wall) = (Instant::now(), self.clock.unix_time());
         let groups: BTreeSet<&str> = offsets.iter().map(|offset| offset.group).collect();
         let mut notes = Vec::new();
         for group_id in groups {
-            let group = self.groups.entry(group_id.to_owned()).or_insert_with(|| Group::new(now));
+            let group = self.get_or_create(group_id, creator, now);
             let mut kept = KeptGroup::of(group, wall);
             // The time begins anew with what is committed.
             let now = wall.milliseconds();
@@ -378,7 +384,7 @@ impl Registry {
         }
         for note in notes {
             match (note.is_over, note.kept) {
-                (true, _) => drop(self.groups.remove(&note.group_id)),
+                (true, _) => self.remove(&note.group_id),
                 (false, Some(kept)) => {
                     if let Some(group) = self.groups.get_mut(&note.group_id) {
                         group.offsets.kept = kept;

@@ -4,11 +4,13 @@
 //! of the namespace.
 //!
 //! * `group` is one group, which is a state machine of one of two kinds: `classic_group` or `consumer_group`.
+//! * `creators` limits the number of groups.
 //! * `offsets` are what it has committed, `keeping` is the part that outlives the process, and `members` stores its members.
 //! * [`Groups`] are all of them: it gives each request its turn, has the machines do what is due, and wakes requests that wait.
 
 mod classic_group;
 mod consumer_group;
+mod creators;
 mod group;
 mod keeping;
 mod members;
@@ -42,6 +44,8 @@ pub(crate) use offsets::check as check_offset;
 
 use crate::clock::ServiceClock;
 use crate::journal::Journal;
+use crate::namespace::Principal;
+use creators::Creators;
 use group::{Group, Ticket};
 
 /// All groups of a namespace.
@@ -60,6 +64,7 @@ pub(crate) struct Groups {
 #[derive(Debug)]
 struct Registry {
     groups: BTreeMap<String, Group>,
+    creators: Creators,
     waiting: HashMap<Ticket, oneshot::Sender<Changed<Reply>>>,
     next_ticket: Ticket,
     ids: Random,
@@ -71,6 +76,8 @@ struct Registry {
 pub(crate) struct GroupCounts {
     pub(crate) groups: u64,
     pub(crate) members: u64,
+    /// Requests refused because they would create more groups than there may be.
+    pub(crate) refused: u64,
 }
 
 /// How far a group has come.
@@ -97,6 +104,7 @@ impl Groups {
     ) -> Arc<Self> {
         let registry = Registry {
             groups: kept.restored(exists),
+            creators: Creators::default(),
             waiting: HashMap::new(),
             next_ticket: 0,
             ids: Random::from_seed(seed),
@@ -129,11 +137,12 @@ impl Groups {
         &self,
         request: &JoinGroupRequest<'_>,
         client: Client<'_>,
+        principal: &Principal,
     ) -> oneshot::Receiver<Changed<Reply>> {
         let now = Instant::now();
         let mut registry = self.lock();
         let (ticket, receiver) = registry.ticket();
-        if !is_group_id(request.group_id) || !registry.has_room_for(request.group_id) {
+        if !is_group_id(request.group_id) || !registry.ensure(request.group_id, principal, now) {
             let error = match is_group_id(request.group_id) {
                 true => ErrorCode::CoordinatorNotAvailable,
                 false => ErrorCode::InvalidGroupId,
@@ -142,7 +151,9 @@ impl Groups {
             return receiver;
         }
         let Registry { groups, ids, .. } = &mut *registry;
-        let group = groups.entry(request.group_id.to_owned()).or_insert_with(|| Group::new(now));
+        let Some(group) = groups.get_mut(request.group_id) else {
+            return receiver;
+        };
         let prefix = request.instance_id.unwrap_or(client.id);
         let new_id = || format!("{prefix}-{:016x}{:016x}", ids.next_u64(), ids.next_u64());
         match group.classic(now) {
@@ -190,6 +201,7 @@ impl Groups {
         &self,
         request: &ConsumerGroupHeartbeatRequest<'_>,
         client: Client<'_>,
+        principal: &Principal,
         topics: &impl Topics,
     ) -> Result<ConsumerGroupHeartbeatResponse, (ErrorCode, String)> {
         let now = Instant::now();
@@ -198,15 +210,14 @@ impl Groups {
         if !is_group_id(request.group_id) {
             return refused(ErrorCode::InvalidGroupId, "a group has a name of up to 256 bytes");
         }
-        if !registry.has_room_for(request.group_id) {
+        if request.member_epoch != JOIN && !registry.groups.contains_key(request.group_id) {
+            return refused(ErrorCode::UnknownMemberId, "there is no such group");
+        }
+        if !registry.ensure(request.group_id, principal, now) {
             return refused(ErrorCode::CoordinatorNotAvailable, "there are as many groups as there may be");
         }
         let Registry { groups, ids, .. } = &mut *registry;
-        if request.member_epoch != JOIN && !groups.contains_key(request.group_id) {
-            return refused(ErrorCode::UnknownMemberId, "there is no such group");
-        }
-        let group = groups.entry(request.group_id.to_owned()).or_insert_with(|| Group::new(now));
-        let Some(group) = group.consumer(now) else {
+        let Some(group) = groups.get_mut(request.group_id).and_then(|group| group.consumer(now)) else {
             return refused(ErrorCode::GroupIdNotFound, "the group has members of the classic protocol");
         };
         let new_id = || format!("{:016x}{:016x}", ids.next_u64(), ids.next_u64());
@@ -306,7 +317,7 @@ impl Groups {
     pub(crate) fn counts(&self) -> GroupCounts {
         let registry = self.lock();
         let members = registry.groups.values().map(|group| group.member_count() as u64).sum();
-        GroupCounts { groups: registry.groups.len() as u64, members }
+        GroupCounts { groups: registry.groups.len() as u64, members, refused: registry.creators.refused }
     }
 
     /// Stores and hands out what a group has decided.
@@ -344,8 +355,36 @@ impl Registry {
         }
     }
 
-    fn has_room_for(&self, group_id: &str) -> bool {
-        self.groups.len() < GROUPS_MAX || self.groups.contains_key(group_id)
+    /// Returns whether there is this group, or there may be.
+    fn has_room_for(&mut self, group_id: &str, principal: &Principal) -> bool {
+        self.groups.contains_key(group_id) || self.creators.has_room(self.groups.len(), principal)
+    }
+
+    /// Creates a group unless it is there. Returns false if there is no room for it.
+    fn ensure(&mut self, group_id: &str, principal: &Principal, now: Instant) -> bool {
+        let has_room = self.has_room_for(group_id, principal);
+        if has_room {
+            self.get_or_create(group_id, Some(principal), now);
+        }
+        has_room
+    }
+
+    fn get_or_create(&mut self, group_id: &str, creator: Option<&Principal>, now: Instant) -> &mut Group {
+        let Self { groups, creators, .. } = self;
+        groups.entry(group_id.to_owned()).or_insert_with(|| {
+            if let Some(creator) = creator {
+                creators.add(creator);
+            }
+            let mut group = Group::new(now);
+            group.creator = creator.cloned();
+            group
+        })
+    }
+
+    fn remove(&mut self, group_id: &str) {
+        if let Some(creator) = self.groups.remove(group_id).and_then(|group| group.creator) {
+            self.creators.remove(&creator);
+        }
     }
 
     /// Does what is due, and says when there is more.
@@ -375,9 +414,6 @@ fn is_group_id(group_id: &str) -> bool {
 
 /// The longest name of a group, as the service has it.
 const GROUP_ID_MAX: usize = 256;
-
-/// Groups that there may be.
-const GROUPS_MAX: usize = 100_000;
 
 /// How often it is looked for groups that are to be forgotten.
 const FORGETTING_PERIOD: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@
 //! *signed*, not for the audience it was presented for: clients sign a hub and then name single partitions. A bearer token
 //! signs no resource: its claims are for the scopes of its principal's roles.
 
-use super::{Namespace, SignaturePolicy};
+use super::{Namespace, Principal, SignaturePolicy};
 use crate::identity::{Identity, TokenService};
 use access::token::TokenError;
 use access::{Resource, Right, Rights, SharedAccessSignature, SignatureError, VerificationError};
@@ -82,7 +82,7 @@ impl Namespace {
         let audience = Resource::parse(audience);
         let claims = match (self.signatures(), self.bearer(token)) {
             (SignaturePolicy::AcceptAny, _) => vec![self.unlimited_claim()],
-            (SignaturePolicy::Verify, Some((identity, token))) => self.bearer_claims(identity, token, now)?,
+            (SignaturePolicy::Verify, Some((identity, token))) => self.bearer_claims(identity, token, now)?.1,
             (SignaturePolicy::Verify, None) => {
                 let (text, token) = (token, SharedAccessSignature::parse(token)?);
                 let time = self.clock().time_of_signature(text.as_bytes(), token.expires_at());
@@ -105,14 +105,21 @@ impl Namespace {
         Ok(claims)
     }
 
-    /// The claims of whoever presents a bearer token at `now`, by whatever means.
+    /// Returns the principal of a bearer token and its claims at `now`.
     ///
     /// # Errors
     /// It is not accepted, or none is.
-    pub fn authorize_bearer(&self, token: &str, now: SystemTime) -> Result<Vec<Claim>, AuthorizationError> {
+    pub fn authorize_bearer(
+        &self,
+        token: &str,
+        now: SystemTime,
+    ) -> Result<(Principal, Vec<Claim>), AuthorizationError> {
         match (self.signatures(), &self.identity) {
-            (SignaturePolicy::AcceptAny, _) => Ok(vec![self.unlimited_claim()]),
-            (SignaturePolicy::Verify, Some(identity)) => self.bearer_claims(identity, token, now),
+            (SignaturePolicy::AcceptAny, _) => Ok((Principal::Anyone, vec![self.unlimited_claim()])),
+            (SignaturePolicy::Verify, Some(identity)) => {
+                let (principal, claims) = self.bearer_claims(identity, token, now)?;
+                Ok((Principal::Token(principal.into()), claims))
+            }
             (SignaturePolicy::Verify, None) => Err(AuthorizationError::Malformed(SignatureError::Prefix)),
         }
     }
@@ -129,7 +136,7 @@ impl Namespace {
             return Ok(self.unlimited_claim());
         }
         if let Some((identity, token)) = self.bearer(token) {
-            let claims = self.bearer_claims(identity, token, now)?;
+            let (_, claims) = self.bearer_claims(identity, token, now)?;
             let expires_at = claims.first().and_then(|claim| claim.expires_at);
             let here = claims.iter().filter(|claim| claim.resource.covers_path(path));
             let rights = here.flat_map(|claim| claim.rights.iter()).collect();
@@ -180,13 +187,13 @@ impl Namespace {
         Some((identity, token))
     }
 
-    /// A claim for each scope of a bearer token.
+    /// Returns the principal of a bearer token, and a claim for each of its scopes.
     fn bearer_claims(
         &self,
         identity: &Identity,
         token: &str,
         now: SystemTime,
-    ) -> Result<Vec<Claim>, AuthorizationError> {
+    ) -> Result<(String, Vec<Claim>), AuthorizationError> {
         let time = self.clock().time_of_token(token.as_bytes());
         let verified = identity.verify(token, TokenService::Messaging, time.of_client(now))?;
         let expires_at = Some(time.of_service(verified.expires_at));
@@ -199,7 +206,15 @@ impl Namespace {
                 None => claims.push(Claim { resource, rights, expires_at }),
             }
         }
-        Ok(claims)
+        Ok((verified.principal, claims))
+    }
+
+    /// Returns the identity of a client that knows the key of this name.
+    pub(crate) fn principal_of_key(&self, name: &str) -> Principal {
+        match self.signatures() {
+            SignaturePolicy::AcceptAny => Principal::Anyone,
+            SignaturePolicy::Verify => Principal::Key(name.into()),
+        }
     }
 
     fn unlimited_claim(&self) -> Claim {

@@ -14,6 +14,7 @@ mod error;
 mod facts;
 mod hub;
 mod metrics;
+mod principal;
 mod queue_config;
 mod queue_metrics;
 mod queues;
@@ -36,6 +37,7 @@ pub use error::NamespaceError;
 pub use facts::{EntityFacts, KeptKey, Wishes};
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
 pub(crate) use metrics::NamespaceMetrics;
+pub use principal::Principal;
 pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
 pub use receivers::{
     Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverDescription, ReceiverRefused, Receivers,

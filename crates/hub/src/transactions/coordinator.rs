@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kafka::ErrorCode;
 
+use super::owners::{Owner, Owners, Room};
 use super::pending::{PendingOffsets, Place};
 use super::state::TransactionState;
 use super::transaction::{Producer, TopicPartition, Transaction};
@@ -27,8 +28,13 @@ pub(super) trait World {
     fn keep(&mut self, records: &[Record<'_>]) -> Result<Self::Commit, NotDone>;
 
     /// Keeps the record that a transaction is complete, and has groups take its offsets, as one.
-    fn complete(&mut self, offsets: &[OffsetRecord<'_>], record: Record<'_>)
-    -> Result<Self::Commit, NotDone>;
+    /// Groups that these offsets create are `owner`'s.
+    fn complete(
+        &mut self,
+        offsets: &[OffsetRecord<'_>],
+        record: Record<'_>,
+        owner: &Owner,
+    ) -> Result<Self::Commit, NotDone>;
 
     /// Writes a marker, unless nothing is open there or there is no such partition any longer.
     fn mark(
@@ -62,6 +68,7 @@ pub(super) type Reply<T, C> = Result<(T, Option<C>), ErrorCode>;
 #[derive(Debug)]
 pub(super) struct Coordinator<C> {
     ids: BTreeMap<String, Entry<C>>,
+    owners: Owners,
     /// Those that are ending.
     ending: BTreeSet<String>,
     /// Those that are open, by when they are aborted.
@@ -81,10 +88,22 @@ pub(crate) struct Totals {
     pub(crate) aborted: u64,
     /// Of those aborted: because their time was over.
     pub(crate) timed_out: u64,
+    /// Idle ids forgotten to make room for others.
+    pub(crate) forgotten: u64,
+    /// New ids refused because there was no room.
+    pub(crate) refused: u64,
+}
+
+/// A transactional id, and the principal that names it.
+#[derive(Clone, Debug)]
+pub(super) struct Known<'a> {
+    pub(super) id: &'a str,
+    pub(super) owner: Owner,
 }
 
 #[derive(Debug)]
 struct Entry<C> {
+    owner: Owner,
     transaction: Transaction,
     pending: PendingOffsets,
     step: Step<C>,
@@ -107,6 +126,7 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
     pub(super) fn new() -> Self {
         Self {
             ids: BTreeMap::new(),
+            owners: Owners::default(),
             ending: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             unstable: HashMap::new(),
@@ -127,7 +147,7 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
                 if !is_open {
                     self.forget_pending(&id);
                 }
-                self.set(id, transaction);
+                self.set(id, transaction, &None);
             }
             Record::TransactionRemoved { id } => {
                 self.forget_pending(id);
@@ -163,12 +183,13 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
     pub(super) fn begin_producer<W: World<Commit = C>>(
         &mut self,
         now: i64,
-        id: &str,
+        known_as: Known<'_>,
         timeout_ms: i32,
         claimed: Producer,
         new_id: impl FnOnce() -> i64,
         world: &mut W,
     ) -> Reply<Producer, C> {
+        let Known { id, owner } = known_as;
         if !is_transactional_id(id) {
             return Err(ErrorCode::InvalidRequest);
         }
@@ -176,11 +197,26 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
             return Err(ErrorCode::InvalidTransactionTimeout);
         }
         let Some(entry) = self.ids.get(id) else {
-            if self.ids.len() >= IDS_MAX {
-                return Err(ErrorCode::CoordinatorNotAvailable);
-            }
+            let forgotten = match self.owners.room(&owner) {
+                Room::Free => None,
+                Room::Forget(forgotten) => Some(forgotten),
+                Room::None => {
+                    self.totals.refused += 1;
+                    return Err(ErrorCode::CoordinatorNotAvailable);
+                }
+            };
             let transaction = Transaction::new(now, Producer { id: new_id(), epoch: 0 }, timeout_ms);
-            return self.keep(id, transaction, world).map(|(producer, commit)| (producer, Some(commit)));
+            let removed = forgotten.iter().map(|id| Record::TransactionRemoved { id });
+            let added = Record::Transaction(transaction.record(id));
+            let records: Vec<Record<'_>> = removed.chain([added]).collect();
+            let commit = world.keep(&records).map_err(|NotDone| ErrorCode::CoordinatorNotAvailable)?;
+            if let Some(forgotten) = forgotten {
+                self.remove(&forgotten);
+                self.totals.forgotten += 1;
+            }
+            let producer = transaction.producer;
+            self.set(id.to_owned(), transaction, &owner);
+            return Ok((producer, Some(commit)));
         };
         entry.transaction.check_begin(claimed)?;
         if entry.transaction.state == TransactionState::Ongoing {
@@ -325,9 +361,7 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
     /// Forgets ids that have not been used for long.
     pub(super) fn expire<W: World<Commit = C>>(&mut self, now: i64, world: &mut W) {
         let is_over = |transaction: &Transaction| {
-            let is_at_rest =
-                transaction.state != TransactionState::Ongoing && !transaction.state.is_prepared();
-            is_at_rest && now.saturating_sub(transaction.updated_at) >= EXPIRATION_MS
+            transaction.idle_since().is_some_and(|since| now.saturating_sub(since) >= EXPIRATION_MS)
         };
         let over = self.ids.iter().filter(|(_, entry)| is_over(&entry.transaction));
         let over: Vec<String> = over.map(|(id, _)| id.clone()).take(EXPIRED_AT_ONCE).collect();
@@ -352,6 +386,11 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
     /// The ids whose transactions have ended, or whose end is not certain, since the last time: whether they have ended.
     pub(super) fn take_ended(&mut self) -> Vec<(String, bool)> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// How many ids there are.
+    pub(super) fn id_count(&self) -> usize {
+        self.ids.len()
     }
 
     /// How many transactions are open.
@@ -389,7 +428,7 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
         let kept = world.keep(&[Record::Transaction(next.record(id))]);
         let commit = kept.map_err(|NotDone| ErrorCode::CoordinatorNotAvailable)?;
         let producer = next.producer;
-        self.set(id.to_owned(), next);
+        self.set(id.to_owned(), next, &None);
         Ok((producer, commit))
     }
 
@@ -469,13 +508,13 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
             false => Vec::new(),
         };
         // Should this not stay on disk, a restart does the last two steps again, to the same end.
-        if world.complete(&offsets, Record::Transaction(complete.record(id))).is_err() {
+        if world.complete(&offsets, Record::Transaction(complete.record(id)), &entry.owner).is_err() {
             return self.retry(now);
         }
         entry.step = Step::None;
         self.ending.remove(id);
         self.forget_pending(id);
-        self.set(id.to_owned(), complete);
+        self.set(id.to_owned(), complete, &None);
         match commits {
             true => self.totals.committed += 1,
             false => self.totals.aborted += 1,
@@ -487,7 +526,8 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
         self.retry_at = Some(now + RETRY_MS);
     }
 
-    fn set(&mut self, id: String, transaction: Transaction) {
+    /// Has an id be as it is told. A new one is `owner`'s.
+    fn set(&mut self, id: String, transaction: Transaction, owner: &Owner) {
         if let Some(deadline) = self.ids.get(&id).and_then(|entry| entry.transaction.deadline()) {
             self.deadlines.remove(&(deadline, id.clone()));
         }
@@ -495,19 +535,30 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
             self.deadlines.insert((deadline, id.clone()));
         }
         match self.ids.get_mut(&id) {
-            Some(entry) => entry.transaction = transaction,
+            Some(entry) => {
+                let (before, since) = (entry.transaction.idle_since(), transaction.idle_since());
+                self.owners.change(&entry.owner, &id, before, since);
+                entry.transaction = transaction;
+            }
             None => {
-                let entry = Entry { transaction, pending: PendingOffsets::default(), step: Step::None };
+                self.owners.add(owner, &id, transaction.idle_since());
+                let entry = Entry {
+                    owner: owner.clone(),
+                    transaction,
+                    pending: PendingOffsets::default(),
+                    step: Step::None,
+                };
                 self.ids.insert(id, entry);
             }
         }
     }
 
     fn remove(&mut self, id: &str) {
-        if let Some(entry) = self.ids.remove(id)
-            && let Some(deadline) = entry.transaction.deadline()
-        {
-            self.deadlines.remove(&(deadline, id.to_owned()));
+        if let Some(entry) = self.ids.remove(id) {
+            self.owners.remove(&entry.owner, id, entry.transaction.idle_since());
+            if let Some(deadline) = entry.transaction.deadline() {
+                self.deadlines.remove(&(deadline, id.to_owned()));
+            }
         }
         self.ending.remove(id);
     }
@@ -554,9 +605,6 @@ pub(super) fn is_transactional_id(id: &str) -> bool {
 
 /// The longest transactional id, in bytes. Kafka has no bound; Kafka Streams makes them of names and numbers.
 const ID_MAX: usize = 1_024;
-
-/// Transactional ids that there may be.
-const IDS_MAX: usize = 100_000;
 
 /// The longest that a producer may have its transactions open (`transaction.max.timeout.ms`).
 const TIMEOUT_MAX_MS: i32 = 15 * 60 * 1_000;

@@ -13,6 +13,7 @@
 //! Locks are taken in this order: those of hubs, this one, that of groups, that of a log.
 
 mod coordinator;
+mod owners;
 mod pending;
 mod producer_ids;
 mod state;
@@ -41,8 +42,8 @@ pub(crate) use transaction::Producer;
 
 use crate::groups::{Changed, Groups, check_offset};
 use crate::journal::{Journal, OffsetRecord, Record, Refused};
-use crate::namespace::Namespace;
-use coordinator::Coordinator;
+use crate::namespace::{Namespace, Principal};
+use coordinator::{Coordinator, Known};
 use producer_ids::ProducerIds;
 use world::Service;
 
@@ -64,6 +65,14 @@ struct State {
     coordinator: Coordinator<CommitNumber>,
     /// Who waits for the end of the transaction of an id.
     waiting: HashMap<String, Vec<oneshot::Sender<bool>>>,
+}
+
+/// Numbers of transactional ids and their transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TransactionCounts {
+    pub(crate) ids: u64,
+    pub(crate) open: u64,
+    pub(crate) totals: Totals,
 }
 
 /// What the journal tells of transactions.
@@ -172,6 +181,7 @@ impl Transactions {
     pub(crate) fn begin_producer(
         &self,
         request: &InitProducerIdRequest<'_>,
+        principal: &Principal,
     ) -> Changed<Result<Producer, ErrorCode>> {
         let claimed = Producer { id: request.producer_id, epoch: request.producer_epoch };
         let Some(id) = request.transactional_id else {
@@ -181,7 +191,8 @@ impl Transactions {
         let timeout_ms = request.transaction_timeout_ms;
         let new_id = || self.producer_ids.next();
         self.change(|coordinator, now, world| {
-            coordinator.begin_producer(now, id, timeout_ms, claimed, new_id, world)
+            let known_as = Known { id, owner: Some(principal.clone()) };
+            coordinator.begin_producer(now, known_as, timeout_ms, claimed, new_id, world)
         })
     }
 
@@ -214,11 +225,12 @@ impl Transactions {
     pub(crate) fn add_offsets(
         &self,
         request: &TransactionalOffsetsRequest<'_>,
+        principal: &Principal,
         exists: impl Fn(&str, i32) -> Result<(), ErrorCode>,
     ) -> Changed<Vec<ErrorCode>> {
         let all =
             |error| Changed { results: vec![error; request.partitions.len()], commit: CommitNumber::DONE };
-        if let Err(error) = self.groups.check_transactional(&request.member, &request.partitions) {
+        if let Err(error) = self.groups.check_transactional(&request.member, &request.partitions, principal) {
             return all(error);
         }
         let check = |committed: &CommittedOffset<'_>| {
@@ -324,10 +336,14 @@ impl Transactions {
         listed.collect()
     }
 
-    /// How many transactions are open, and how many have ended how.
-    pub(crate) fn counts(&self) -> (u64, Totals) {
+    /// How many transactional ids there are, how many transactions are open, and how many have ended how.
+    pub(crate) fn counts(&self) -> TransactionCounts {
         let state = self.read();
-        (state.coordinator.open_count() as u64, state.coordinator.totals)
+        TransactionCounts {
+            ids: state.coordinator.id_count() as u64,
+            open: state.coordinator.open_count() as u64,
+            totals: state.coordinator.totals,
+        }
     }
 
     /// Writes all that holds of transactions.

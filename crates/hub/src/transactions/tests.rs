@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::coordinator::{Coordinator, NotDone, Progress, World};
+use super::coordinator::{Coordinator, Known, NotDone, Progress, World};
+use super::owners::{Owner, PER_PRINCIPAL_MAX};
 use super::state::TransactionState;
 use super::transaction::{Producer, TopicPartition};
 use super::*;
@@ -97,7 +98,12 @@ impl World for Simulated {
         self.write(records)
     }
 
-    fn complete(&mut self, offsets: &[OffsetRecord<'_>], record: Record<'_>) -> Result<usize, NotDone> {
+    fn complete(
+        &mut self,
+        offsets: &[OffsetRecord<'_>],
+        record: Record<'_>,
+        _owner: &Owner,
+    ) -> Result<usize, NotDone> {
         let records: Vec<_> = offsets.iter().map(|it| Record::Offset(*it)).chain([record]).collect();
         let commit = self.write(&records)?;
         for offset in offsets {
@@ -173,7 +179,8 @@ impl Scene {
             *ids
         };
         let (coordinator, world) = (&mut self.coordinator, &mut self.world);
-        let begun = coordinator.begin_producer(self.now, ID, TIMEOUT_MS, claimed, new_id, world);
+        let known_as = Known { id: ID, owner: None };
+        let begun = coordinator.begin_producer(self.now, known_as, TIMEOUT_MS, claimed, new_id, world);
         begun.map(|(producer, _)| producer)
     }
 
@@ -247,7 +254,7 @@ fn a_transaction_ends_when_its_decision_and_its_markers_are_on_disk() {
     scene.sync();
     assert_eq!(scene.world.ended.last(), Some(&(partition(0), 2, false)));
     assert_eq!(scene.world.offsets[&place()], 5, "what is aborted brings no offsets");
-    assert_eq!(scene.coordinator.totals, Totals { committed: 1, aborted: 1, timed_out: 0 });
+    assert_eq!(scene.coordinator.totals, Totals { committed: 1, aborted: 1, ..Totals::default() });
 }
 
 #[test]
@@ -289,7 +296,8 @@ fn a_transaction_is_aborted_when_its_time_is_over_and_forgotten_when_nobody_come
     let mut scene = Scene::new();
     for timeout_ms in [0, -1, 15 * 60 * 1_000 + 1] {
         let (coordinator, world) = (&mut scene.coordinator, &mut scene.world);
-        let begun = coordinator.begin_producer(0, ID, timeout_ms, Producer::NONE, || 1, world);
+        let known_as = Known { id: ID, owner: None };
+        let begun = coordinator.begin_producer(0, known_as, timeout_ms, Producer::NONE, || 1, world);
         assert_eq!(begun.map(drop), Err(ErrorCode::InvalidTransactionTimeout));
     }
     let producer = scene.begin(Producer::NONE).unwrap();
@@ -305,7 +313,7 @@ fn a_transaction_is_aborted_when_its_time_is_over_and_forgotten_when_nobody_come
     assert_eq!(scene.end(producer, true), Err(ErrorCode::ProducerFenced));
     scene.sync();
     assert_eq!(scene.world.ended, [(partition(0), 1, false)]);
-    assert_eq!(scene.coordinator.totals, Totals { committed: 0, aborted: 1, timed_out: 1 });
+    assert_eq!(scene.coordinator.totals, Totals { aborted: 1, timed_out: 1, ..Totals::default() });
     assert_eq!(scene.coordinator.next_deadline(), None);
 
     scene.now += 7 * 24 * 60 * 60 * 1_000 - 1_000;
@@ -316,6 +324,57 @@ fn a_transaction_is_aborted_when_its_time_is_over_and_forgotten_when_nobody_come
     assert!(scene.coordinator.find(ID).is_none());
     scene.sync();
     assert!(scene.world.restart().find(ID).is_none());
+}
+
+#[test]
+fn principal_has_so_many_ids_and_then_its_own_longest_idle_one_makes_room() {
+    let mut scene = Scene::new();
+    let key = |name: &str| Some(Principal::Key(name.into()));
+    let begin = |scene: &mut Scene, id: &str, owner: &Owner| {
+        scene.now += 1;
+        scene.ids += 1;
+        let (ids, known_as) = (scene.ids, Known { id, owner: owner.clone() });
+        let (coordinator, world) = (&mut scene.coordinator, &mut scene.world);
+        coordinator.begin_producer(scene.now, known_as, TIMEOUT_MS, Producer::NONE, || ids, world)
+    };
+    let (weak, other) = (key("weak"), key("other"));
+    begin(&mut scene, "other", &other).unwrap();
+    let (used, _) = begin(&mut scene, "used", &weak).unwrap();
+    scene.coordinator.add(scene.now, "used", used, [partition(0)], None, &mut scene.world).unwrap();
+    for number in 1..PER_PRINCIPAL_MAX {
+        begin(&mut scene, &format!("idle{number}"), &weak).unwrap();
+    }
+    begin(&mut scene, "idle1", &weak).unwrap();
+    assert_eq!(scene.coordinator.totals.forgotten, 0, "so many there may be");
+    begin(&mut scene, "new", &weak).unwrap();
+    assert_eq!(scene.coordinator.totals.forgotten, 1);
+    let is_known = |scene: &Scene, id| scene.coordinator.find(id).is_some();
+    assert!(!is_known(&scene, "idle2"), "it was idle for longest");
+    for kept in ["used", "idle1", "idle3", "new", "other"] {
+        assert!(is_known(&scene, kept), "{kept}");
+    }
+    begin(&mut scene, "another", &other).unwrap();
+    assert_eq!(scene.coordinator.totals.forgotten, 1, "others have room of their own");
+    assert_eq!(scene.coordinator.id_count(), PER_PRINCIPAL_MAX + 2);
+    scene.world.on_disk = scene.world.journal.len();
+    assert!(scene.world.restart().find("idle2").is_none(), "a restart does not bring it back");
+}
+
+#[test]
+fn ids_that_are_all_in_use_refuse_a_new_one() {
+    let mut scene = Scene::new();
+    let owner = Some(Principal::Key("weak".into()));
+    let mut begin = |number: usize| {
+        let (coordinator, world) = (&mut scene.coordinator, &mut scene.world);
+        let id = format!("id{number}");
+        let known_as = Known { id: &id, owner: owner.clone() };
+        let (producer, _) =
+            coordinator.begin_producer(1, known_as, TIMEOUT_MS, Producer::NONE, || number as i64, world)?;
+        coordinator.add(1, &id, producer, [partition(0)], None, world).map(drop)
+    };
+    assert!((0..PER_PRINCIPAL_MAX).all(|number| begin(number).is_ok()));
+    assert_eq!(begin(PER_PRINCIPAL_MAX), Err(ErrorCode::CoordinatorNotAvailable));
+    assert_eq!(scene.coordinator.totals.refused, 1);
 }
 
 #[test]

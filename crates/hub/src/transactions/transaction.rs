@@ -63,6 +63,12 @@ impl Transaction {
         }
     }
 
+    /// Returns since when nothing is open or ending, in milliseconds since 1970; `None` if something is.
+    pub(super) fn idle_since(&self) -> Option<i64> {
+        let is_idle = self.state != TransactionState::Ongoing && !self.state.is_prepared();
+        is_idle.then_some(self.updated_at)
+    }
+
     /// Whether a producer that begins anew may do so, having said who it was: no one, or the one it is, or was last.
     pub(super) fn check_begin(&self, claimed: Producer) -> Result<(), ErrorCode> {
         let is_known = claimed.id < 0 || claimed == self.producer || claimed == self.last;

@@ -5,6 +5,7 @@ use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use partition_log::{PartitionLog, UnixTime};
 
 use super::coordinator::{NotDone, Progress, World};
+use super::owners::Owner;
 use super::transaction::{Producer, TopicPartition};
 use crate::groups::Groups;
 use crate::journal::{Journal, OffsetRecord, Record, Refused};
@@ -31,8 +32,9 @@ impl World for Service<'_> {
         &mut self,
         offsets: &[OffsetRecord<'_>],
         record: Record<'_>,
+        owner: &Owner,
     ) -> Result<CommitNumber, NotDone> {
-        self.groups.complete_transaction(offsets, record).map_err(not_done)
+        self.groups.complete_transaction(offsets, record, owner.as_ref()).map_err(not_done)
     }
 
     fn mark(

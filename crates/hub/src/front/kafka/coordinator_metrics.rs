@@ -7,6 +7,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 
 use crate::namespace::Namespace;
 use crate::service::Coordinators;
+use crate::transactions::TransactionCounts;
 
 /// Which group, and where.
 #[derive(Clone, Debug, EncodeLabelSet)]
@@ -38,7 +39,23 @@ pub(super) fn encode(
         "Events between the offset that a consumer group has committed and the end of the partition.",
         lags,
     )?;
-    let (open, totals) = coordinators.transactions.counts();
+    metrics.counter(
+        "parshall_kafka_groups_refused",
+        "Requests refused because they would create more consumer groups than there may be.",
+        groups.refused,
+    )?;
+    let TransactionCounts { ids, open, totals } = coordinators.transactions.counts();
+    metrics.gauge("parshall_kafka_transactional_ids", "Transactional ids.", ids)?;
+    metrics.counter(
+        "parshall_kafka_transactional_ids_forgotten",
+        "Idle transactional ids forgotten to make room for new ones.",
+        totals.forgotten,
+    )?;
+    metrics.counter(
+        "parshall_kafka_transactional_ids_refused",
+        "New transactional ids refused because all that there may be are in use.",
+        totals.refused,
+    )?;
     metrics.gauge("parshall_kafka_transactions_open", "Transactions that are open.", open)?;
     metrics.counter("parshall_kafka_transactions_committed", "Transactions committed.", totals.committed)?;
     metrics.counter("parshall_kafka_transactions_aborted", "Transactions aborted.", totals.aborted)?;

@@ -88,7 +88,7 @@ impl GroupRequests<'_> {
                 let request = JoinGroupRequest::read(body, version)?;
                 let host = self.client_host();
                 let client = Client { id: header.client_id.unwrap_or_default(), host: &host, version };
-                return waits(groups.join(&request, client));
+                return waits(groups.join(&request, client, self.session.principal()));
             }
             ApiKey::SyncGroup => return waits(groups.sync(&SyncGroupRequest::read(body, version)?)),
             _ => {}
@@ -120,7 +120,8 @@ impl GroupRequests<'_> {
             ApiKey::OffsetCommit => {
                 let request = OffsetCommitRequest::read(body, version)?;
                 let Changed { results, commit } =
-                    groups.commit(&request, |topic, index| self.exists(topic, index));
+                    groups
+                        .commit(&request, self.session.principal(), |topic, index| self.exists(topic, index));
                 let until = Until::Commit(commit);
                 return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
                     request.write_response(writer, version, &unless_kept(&results, is_kept), 0);
@@ -205,7 +206,7 @@ impl GroupRequests<'_> {
         }
         let (id, host) = (header.client_id.unwrap_or_default(), self.client_host());
         let client = Client { id, host: &host, version: header.version };
-        self.coordinators.groups.consumer_heartbeat(request, client, self)
+        self.coordinators.groups.consumer_heartbeat(request, client, self.session.principal(), self)
     }
 
     /// Where the client is, as operators see it.

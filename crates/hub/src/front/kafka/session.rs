@@ -18,13 +18,14 @@ use access::token::TokenError;
 use access::{ConnectionString, Credential, Resource, Right};
 
 use crate::clock::ServiceClock;
-use crate::namespace::{AuthorizationError, Claims, Namespace};
+use crate::namespace::{AuthorizationError, Claims, Namespace, Principal};
 
 /// What a connection has shown of itself.
 #[derive(Debug)]
 pub(super) struct Session {
     claims: Claims,
     clock: Arc<ServiceClock>,
+    principal: Principal,
     state: State,
     /// When the token ends that the client has shown, if it was one.
     ends_at: Option<SystemTime>,
@@ -83,6 +84,7 @@ impl Session {
         Self {
             claims: Claims::new(namespace.signatures()),
             clock,
+            principal: Principal::Anyone,
             state: State::New,
             ends_at: None,
             refusal: None,
@@ -91,6 +93,11 @@ impl Session {
 
     pub(super) const fn state(&self) -> State {
         self.state
+    }
+
+    /// The identity that the client has proven.
+    pub(super) const fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     pub(super) const fn handshaken(&mut self, mechanism: Mechanism, in_requests: bool) {
@@ -133,8 +140,8 @@ impl Session {
     fn log_in_with_token(&mut self, namespace: &Namespace, message: &[u8]) -> Result<LoggedIn, LoginError> {
         let token = bearer_token(message).ok_or(LoginError::BearerForm)?;
         let now = namespace.clock().now();
-        let claims = match namespace.authorize_bearer(token, now) {
-            Ok(claims) => claims,
+        let (principal, claims) = match namespace.authorize_bearer(token, now) {
+            Ok(accepted) => accepted,
             Err(AuthorizationError::Bearer(TokenError::KeysPending)) => return Err(LoginError::NotYet),
             Err(error) => {
                 self.state = State::Refused;
@@ -150,6 +157,7 @@ impl Session {
         // What an earlier token allowed counts no longer.
         self.claims = Claims::new(namespace.signatures());
         claims.iter().try_for_each(|claim| self.claims.add(claim, now))?;
+        self.principal = principal;
         self.ends_at = claims.iter().filter_map(|claim| claim.expires_at).min();
         self.state = State::Proven;
         Ok(LoggedIn::Until(self.ends_at))
@@ -160,7 +168,7 @@ impl Session {
         let text = str::from_utf8(message).map_err(|_not_utf8| LoginError::Form)?;
         let mut parts = text.splitn(3, '\0').skip(1);
         let (user, password) = parts.next().zip(parts.next()).ok_or(LoginError::Form)?;
-        let claim = match user {
+        let (claim, name) = match user {
             CONNECTION_STRING => {
                 let string: ConnectionString =
                     password.parse().map_err(|error: access::ConnectionStringError| {
@@ -173,11 +181,12 @@ impl Session {
                 if let Some(entity) = &string.entity_path {
                     claim.resource = Resource::parse(&format!("sb://{}/{entity}", namespace.host()));
                 }
-                claim
+                (claim, key.name().to_owned())
             }
-            name => namespace.authorize_key(name, password)?,
+            name => (namespace.authorize_key(name, password)?, name.to_owned()),
         };
         self.claims.add(&claim, self.clock.now())?;
+        self.principal = namespace.principal_of_key(&name);
         self.ends_at = None;
         self.state = State::Proven;
         Ok(())

@@ -57,9 +57,10 @@ impl TransactionRequests<'_> {
             }
             ApiKey::TxnOffsetCommit => {
                 let request = TransactionalOffsetsRequest::read(body, version)?;
+                let principal = self.session.principal();
                 let exists = |topic: &str, index| self.exists(topic, index, Right::Listen);
                 let Changed { results, commit } = match self.may_have_transactions() {
-                    true => self.coordinators.transactions.add_offsets(&request, exists),
+                    true => self.coordinators.transactions.add_offsets(&request, principal, exists),
                     false => {
                         let error = ErrorCode::TransactionalIdAuthorizationFailed;
                         Changed { results: vec![error; request.partitions.len()], commit: CommitNumber::DONE }
@@ -111,7 +112,7 @@ impl TransactionRequests<'_> {
         let request = InitProducerIdRequest::read(body, header.version)?;
         let is_allowed = request.transactional_id.is_none() || self.may_have_transactions();
         let Changed { results, commit } = match is_allowed {
-            true => self.coordinators.transactions.begin_producer(&request),
+            true => self.coordinators.transactions.begin_producer(&request, self.session.principal()),
             false => refused(),
         };
         let results = results

@@ -117,7 +117,7 @@ impl ClassicGroup {
             ("", Some(_), Some(known)) => self.replace(now, ticket, request, client, &known, new_id()),
             ("", None, _) if client.version >= FIRST_WITH_PENDING => {
                 let id = new_id();
-                let timeout = milliseconds(request.session_timeout_ms);
+                let timeout = milliseconds(request.session_timeout_ms).min(PENDING_MAX);
                 self.pending.insert(id.clone(), now + timeout);
                 self.refuse_join(ticket, ErrorCode::MemberIdRequired, &id);
             }
@@ -613,6 +613,9 @@ const SESSION_TIMEOUTS: std::ops::RangeInclusive<i32> = 6_000..=1_800_000;
 /// How long a group waits for more members when the first has come. Kafka waits for three seconds, in a cluster where
 /// members start one after the other.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
+
+/// Longest time between a client's first request to join, which gives it an id, and its second one.
+const PENDING_MAX: Duration = Duration::from_secs(60);
 
 /// Members of one group, and those about to become one.
 const MEMBERS_MAX: usize = 10_000;

@@ -5,7 +5,7 @@ mod restarts;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kafka::messages::join_group::JoinGroupResponse;
-use kafka::messages::offset_commit::CommittedOffset;
+use kafka::messages::offset_commit::{CommittedOffset, OffsetCommitRequest};
 use kafka::messages::sync_group::SyncGroupResponse;
 use proptest::prelude::*;
 
@@ -479,4 +479,57 @@ fn offsets_of_a_topic_are_deleted_unless_a_member_has_subscribed_to_it() {
     let client = Client { id: "client", host: "/127.0.0.1", version: 3 };
     world.group.join(world.now, world.tickets, &request, client, || "member".to_owned());
     assert_eq!((world.group.is_subscribed_to("topic"), world.group.is_subscribed_to("other")), (true, false));
+}
+
+#[test]
+fn principal_creates_so_many_groups_and_leaves_room_for_others() {
+    let groups =
+        Groups::new(7, Arc::new(Journal::in_memory()), None, Arc::default(), KeptGroups::default(), |_| true);
+    let commit = |group_id: &str, principal: &Principal| {
+        let request = OffsetCommitRequest {
+            member: MemberRef { group_id, generation: -1, member_id: "", instance_id: None },
+            partitions: vec![CommittedOffset {
+                topic: "topic",
+                index: 0,
+                offset: 1,
+                leader_epoch: 0,
+                metadata: "",
+            }],
+        };
+        groups.commit(&request, principal, |_, _| Ok(())).results[0]
+    };
+    let key = |name: &str| Principal::Key(name.into());
+    let (weak, other) = (key("weak"), key("other"));
+    for number in 0..creators::PER_PRINCIPAL_MAX {
+        assert_eq!(commit(&format!("group{number}"), &weak), ErrorCode::None);
+    }
+    assert_eq!(commit("beyond", &weak), ErrorCode::CoordinatorNotAvailable);
+    assert_eq!(commit("group0", &weak), ErrorCode::None, "what is there is served");
+    assert_eq!(commit("beyond", &other), ErrorCode::None);
+    assert_eq!(groups.counts().refused, 1);
+    // What the principal deletes makes room for it.
+    assert_eq!(groups.delete(&["group0"]).results, [ErrorCode::None]);
+    assert_eq!(commit("again", &weak), ErrorCode::None);
+    assert_eq!(commit("more", &weak), ErrorCode::CoordinatorNotAvailable);
+}
+
+#[test]
+fn id_that_never_joins_is_forgotten_after_a_minute() {
+    let now = Instant::now();
+    let mut group = ClassicGroup::new(now);
+    let request = JoinGroupRequest {
+        group_id: "group",
+        session_timeout_ms: 1_800_000,
+        rebalance_timeout_ms: 1_800_000,
+        member_id: "",
+        instance_id: None,
+        protocol_type: "consumer",
+        protocols: vec![("range", b"")],
+    };
+    let client = Client { id: "client", host: "/127.0.0.1", version: 9 };
+    group.join(now, 1, &request, client, || "member".to_owned());
+    group.expire(now + Duration::from_secs(59));
+    assert_eq!(group.empty_since(), None);
+    group.expire(now + Duration::from_secs(60));
+    assert_eq!(group.empty_since(), Some(now + Duration::from_secs(60)));
 }

@@ -263,7 +263,7 @@ impl Controlled {
             happened.events_removed += oldest.sum::<u64>();
         }
         if let Some(coordinators) = &self.coordinators {
-            let (_, totals) = coordinators.transactions.counts();
+            let totals = coordinators.transactions.counts().totals;
             happened.transactions_aborted = totals.timed_out;
         }
         happened.transactions_aborted += self.namespace.transaction_counters().values().expired;
