@@ -276,13 +276,21 @@ def test_what_is_acknowledged_survives_a_crash_once(tmp_path):
     assert service.stop() == 0
 
 
-@pytest.mark.parametrize("instance", [{}, {"group.instance.id": "one"}], ids=["dynamic", "static"])
-def test_a_member_goes_on_over_a_crash_without_a_rebalance(tmp_path, instance):
+@pytest.mark.parametrize(
+    "membership",
+    [
+        {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 200},
+        {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 200, "group.instance.id": "one"},
+        {"group.protocol": "consumer"},
+    ],
+    ids=["dynamic", "static", "new-protocol"],
+)
+def test_a_member_goes_on_over_a_crash_without_a_rebalance(tmp_path, membership):
     arguments = ("--kafka", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
     service = Service(tmp_path, 1, arguments=arguments)
     topic, changes, read = service.unused_hub(), [], []
-    options = {"group.id": "workers", "auto.offset.reset": "earliest", "enable.auto.commit": False, **instance}
-    consumer = Consumer(settings(service, **options, **{"session.timeout.ms": 45_000, "heartbeat.interval.ms": 200}))
+    options = {"group.id": "workers", "auto.offset.reset": "earliest", "enable.auto.commit": False, **membership}
+    consumer = Consumer(settings(service, **options))
     consumer.subscribe(
         [topic],
         on_assign=lambda _, partitions: changes.append(("assign", len(partitions))),

@@ -13,6 +13,7 @@ use super::classic_group::{ClassicGroup, Reply};
 use super::consumer_group::ConsumerGroup;
 use super::keeping::Changed;
 use super::offsets::Offsets;
+use crate::journal::Record;
 use crate::namespace::Principal;
 
 /// See the module.
@@ -28,6 +29,14 @@ pub(super) struct Group {
 
 #[derive(Debug)]
 enum Agreement {
+    Classic(ClassicGroup),
+    Consumer(ConsumerGroup),
+}
+
+/// The members that the journal has of a group.
+#[derive(Debug)]
+pub(super) enum RestoredMembers {
+    None,
     Classic(ClassicGroup),
     Consumer(ConsumerGroup),
 }
@@ -52,9 +61,16 @@ impl Group {
     }
 
     /// Restores a group with its members, if the journal has any.
-    pub(super) fn restored(now: Instant, members: Option<ClassicGroup>, offsets: Offsets) -> Self {
+    pub(super) fn restored(now: Instant, members: RestoredMembers, offsets: Offsets) -> Self {
         let protocol_type = offsets.kept.as_ref().map(|kept| kept.protocol_type.clone()).unwrap_or_default();
-        Self::of(members.unwrap_or_else(|| ClassicGroup::restored(now, protocol_type)), offsets)
+        match members {
+            RestoredMembers::None => Self::of(ClassicGroup::restored(now, protocol_type), offsets),
+            RestoredMembers::Classic(group) => Self::of(group, offsets),
+            RestoredMembers::Consumer(group) => {
+                let agreement = Agreement::Consumer(group);
+                Self { agreement, ..Self::of(ClassicGroup::new(now), offsets) }
+            }
+        }
     }
 
     const fn of(group: ClassicGroup, offsets: Offsets) -> Self {
@@ -115,17 +131,58 @@ impl Group {
         group.take_replies().into_iter().map(with_commit).collect()
     }
 
-    /// Returns the group as one of the classic protocol, to look at.
-    pub(super) const fn as_classic(&self) -> Option<&ClassicGroup> {
+    /// Whether the journal has members of this group, or is to have them.
+    pub(super) fn has_stored_members(&self) -> bool {
         match &self.agreement {
-            Agreement::Classic(group) => Some(group),
-            Agreement::Consumer(_) => None,
+            Agreement::Classic(group) => group.is_stored(),
+            Agreement::Consumer(group) => group.is_stored(),
         }
     }
 
-    /// Whether the journal has members of this group, or is to have them.
-    pub(super) fn has_stored_members(&self) -> bool {
-        self.as_classic().is_some_and(ClassicGroup::is_stored)
+    /// Returns the records to write before replies are sent.
+    pub(super) fn unstored<'a>(&'a self, group_id: &'a str) -> Vec<Record<'a>> {
+        match &self.agreement {
+            Agreement::Classic(group) => {
+                group.unstored(group_id).map(Record::Generation).into_iter().collect()
+            }
+            Agreement::Consumer(group) => group.unstored(group_id),
+        }
+    }
+
+    /// Returns the records of all members, if the journal has any.
+    pub(super) fn account_of_members<'a>(&'a self, group_id: &'a str) -> Vec<Record<'a>> {
+        match &self.agreement {
+            Agreement::Classic(group) => {
+                group.account(group_id).map(Record::Generation).into_iter().collect()
+            }
+            Agreement::Consumer(group) => group.account(group_id),
+        }
+    }
+
+    /// Notes that the records of members are written.
+    pub(super) fn note_stored(&mut self, commit: CommitNumber) {
+        self.members_commit = commit;
+        match &mut self.agreement {
+            Agreement::Classic(group) => group.note_stored(),
+            Agreement::Consumer(group) => group.note_stored(),
+        }
+    }
+
+    /// Notes that what was written of members did not reach the disk.
+    pub(super) fn note_lost(&mut self) {
+        match &mut self.agreement {
+            Agreement::Classic(group) => group.note_lost(),
+            Agreement::Consumer(group) => group.note_lost(),
+        }
+    }
+
+    /// Takes back replies that depend on records that could not be written.
+    pub(super) fn refuse_unstored(&mut self, now: Instant) {
+        match &mut self.agreement {
+            Agreement::Classic(group) => group.refuse_unstored(now),
+            // Its replies are not taken down, but returned: the caller refuses them.
+            Agreement::Consumer(_) => {}
+        }
     }
 
     /// Checks who commits offsets of these partitions: a member of this generation or epoch, or, where there is no member, any client

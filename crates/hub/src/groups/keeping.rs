@@ -1,8 +1,6 @@
-//! The part of groups that outlives the process: their offsets, their members of the classic protocol, and since when they
-//! have none.
+//! The part of groups that outlives the process: their offsets, their members, and since when they have none.
 //!
-//! A group is in the journal as long as it has offsets or has had members there (`members` writes and restores these). Members of
-//! groups whose partitions the broker assigns are not stored: they join again after a start.
+//! A group is in the journal as long as it has offsets or has had members there. `members` writes these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,10 +13,11 @@ use partition_log::disk::CommitNumber;
 use tokio::time::Instant;
 
 use super::classic_group::ClassicGroup;
-use super::group::{CONSUMER, Group};
+use super::consumer_group::StoredConsumers;
+use super::group::{CONSUMER, Group, RestoredMembers};
 use super::offsets::{self, KeptGroup, Offsets};
 use super::{Groups, Registry, is_group_id};
-use crate::journal::{Journal, OffsetRecord, Record, Refused};
+use crate::journal::{ConsumerGroupRecord, ConsumerMemberRecord, Journal, OffsetRecord, Record, Refused};
 use crate::namespace::Principal;
 
 /// What a journal tells of groups.
@@ -31,7 +30,8 @@ pub(crate) struct KeptGroups {
 #[derive(Debug, Default)]
 struct KeptState {
     offsets: Offsets,
-    members: Option<ClassicGroup>,
+    classic: Option<ClassicGroup>,
+    consumers: StoredConsumers,
 }
 
 /// The results of a change, which count when it is on disk.
@@ -59,26 +59,30 @@ impl KeptGroups {
                 }
             }
             Record::Generation(record) => {
-                let members = ClassicGroup::of_record(Instant::now(), record);
-                if members.is_none() {
-                    self.note_unreadable(record.group);
+                let classic = ClassicGroup::of_record(Instant::now(), record);
+                if classic.is_none() {
+                    warn_of_unreadable(record.group);
                 }
-                self.of(record.group).members = members;
+                let state = self.of(record.group);
+                state.classic = classic;
+                // Members of one kind take the place of those of the other.
+                if !record.members.is_empty() {
+                    state.consumers = StoredConsumers::default();
+                }
             }
-            Record::UnreadableGeneration { group, .. } => {
-                self.note_unreadable(group);
-                self.of(group).members = None;
+            Record::ConsumerGroup(ConsumerGroupRecord { group, .. })
+            | Record::ConsumerMember(ConsumerMemberRecord { group, .. })
+            | Record::ConsumerMemberRemoved { group, .. } => {
+                self.of(group).consumers.apply(Instant::now(), record);
+            }
+            Record::UnreadableMembers { group, .. } => {
+                warn_of_unreadable(group);
+                let state = self.of(group);
+                state.classic = None;
+                state.consumers.note_unreadable();
             }
             Record::Transaction(_) | Record::TransactionRemoved { .. } | Record::PendingOffset { .. } => {}
         }
-    }
-
-    /// The offsets of the group hold: its members join again.
-    fn note_unreadable(&self, group: &str) {
-        tracing::warn!(
-            group,
-            "the stored members of a consumer group can't be read: they have to join again"
-        );
     }
 
     fn of(&mut self, group: &str) -> &mut KeptState {
@@ -93,7 +97,7 @@ impl KeptGroups {
         let now = Instant::now();
         let mut known: BTreeMap<String, bool> = BTreeMap::new();
         let mut restored = BTreeMap::new();
-        for (group, KeptState { mut offsets, mut members }) in self.groups {
+        for (group, KeptState { mut offsets, classic, consumers }) in self.groups {
             let topics: BTreeSet<String> = offsets.topics().map(str::to_owned).collect();
             for topic in topics {
                 // A hub may have been deleted while nobody served Kafka.
@@ -102,9 +106,20 @@ impl KeptGroups {
                 }
             }
             // Reading may have taken long: sessions begin when the service does.
-            if let Some(members) = &mut members {
-                members.renew_sessions(now);
-            }
+            let members = match classic {
+                _ if !consumers.is_empty() => consumers.restored(now).map_or_else(
+                    || {
+                        warn_of_unreadable(&group);
+                        RestoredMembers::None
+                    },
+                    RestoredMembers::Consumer,
+                ),
+                Some(mut classic) => {
+                    classic.renew_sessions(now);
+                    RestoredMembers::Classic(classic)
+                }
+                None => RestoredMembers::None,
+            };
             // One without offsets stays until it is noticed that it has none, which is then kept as well.
             restored.insert(group, Group::restored(now, members, offsets));
         }
@@ -290,9 +305,8 @@ impl Groups {
             .iter()
             .filter_map(|(group_id, group)| Some((group_id, group, group.offsets.kept.as_ref()?)))
             .flat_map(|(group_id, group, kept)| {
-                let members = group.as_classic().and_then(|group| group.account(group_id));
                 let offsets = group.offsets.records(group_id).map(Record::Offset);
-                [kept.record(group_id)].into_iter().chain(members.map(Record::Generation)).chain(offsets)
+                [kept.record(group_id)].into_iter().chain(group.account_of_members(group_id)).chain(offsets)
             })
             .collect();
         self.journal.append_each(self.clock.unix_time(), &records)
@@ -394,6 +408,11 @@ impl Registry {
             }
         }
     }
+}
+
+/// The offsets of such a group hold.
+fn warn_of_unreadable(group: &str) {
+    tracing::warn!(group, "the stored members of a consumer group can't be read: they have to join again");
 }
 
 /// What is to be kept of a group from now on.

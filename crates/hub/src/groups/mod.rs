@@ -31,7 +31,7 @@ use kafka::messages::group_admin::{DescribedGroup, ListGroupsRequest, ListedGrou
 use kafka::messages::join_group::JoinGroupRequest;
 use kafka::messages::offset_fetch::{AskedGroup, FetchedOffset};
 use kafka::messages::sync_group::SyncGroupRequest;
-use partition_log::disk::{CommitNumber, CommitWatch};
+use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use units::Random;
@@ -43,7 +43,7 @@ pub(crate) use keeping::{Changed, KeptGroups};
 pub(crate) use offsets::check as check_offset;
 
 use crate::clock::ServiceClock;
-use crate::journal::Journal;
+use crate::journal::{Journal, Refused};
 use crate::namespace::Principal;
 use creators::Creators;
 use group::{Group, Ticket};
@@ -163,7 +163,8 @@ impl Groups {
                 registry.answer(ticket, at_once(reply));
             }
         }
-        self.settle(registry, request.group_id);
+        // Replies that depend on it are refused as well.
+        let _stored = self.settle(registry, request.group_id);
         receiver
     }
 
@@ -185,7 +186,7 @@ impl Groups {
                 registry.answer(ticket, at_once(reply));
             }
         }
-        self.settle(registry, request.member.group_id);
+        let _stored = self.settle(registry, request.member.group_id);
         receiver
     }
 
@@ -203,9 +204,16 @@ impl Groups {
         client: Client<'_>,
         principal: &Principal,
         topics: &impl Topics,
-    ) -> Result<ConsumerGroupHeartbeatResponse, (ErrorCode, String)> {
+    ) -> Changed<Result<ConsumerGroupHeartbeatResponse, (ErrorCode, String)>> {
         let now = Instant::now();
-        let refused = |error, text: &str| Err((error, text.to_owned()));
+        let refused = |error, text: &str| Changed {
+            results: Err((error, text.to_owned())),
+            commit: CommitNumber::DONE,
+        };
+        if let Err(refusal) = self.journal.admit() {
+            tracing::error!(refused = %refusal, "members of consumer groups can't be stored");
+            return refused(ErrorCode::CoordinatorNotAvailable, NOT_STORED);
+        }
         let mut registry = self.lock();
         if !is_group_id(request.group_id) {
             return refused(ErrorCode::InvalidGroupId, "a group has a name of up to 256 bytes");
@@ -222,8 +230,12 @@ impl Groups {
         };
         let new_id = || format!("{:016x}{:016x}", ids.next_u64(), ids.next_u64());
         let result = group.heartbeat(now, request, client, topics, new_id);
-        self.settle(registry, request.group_id);
-        result
+        let stored = self.settle(registry, request.group_id);
+        match (result, stored) {
+            (Ok(_), Err(_)) => refused(ErrorCode::CoordinatorNotAvailable, NOT_STORED),
+            (Ok(response), Ok(commit)) => Changed { results: Ok(response), commit },
+            (Err((error, text)), _) => refused(error, &text),
+        }
     }
 
     /// What there is to say of groups whose partitions the broker assigns.
@@ -251,7 +263,8 @@ impl Groups {
             return vec![ErrorCode::UnknownMemberId; request.members.len()];
         };
         let errors = request.members.iter().map(|(id, instance)| group.leave(now, id, *instance)).collect();
-        self.settle(registry, request.group_id);
+        // Replies that depend on it are refused as well.
+        let _stored = self.settle(registry, request.group_id);
         errors
     }
 
@@ -320,17 +333,28 @@ impl Groups {
         GroupCounts { groups: registry.groups.len() as u64, members, refused: registry.creators.refused }
     }
 
-    /// Stores and hands out what a group has decided.
-    fn settle(&self, mut registry: MutexGuard<'_, Registry>, group_id: &str) {
+    /// Stores and hands out what a group has decided. Returns the commit that answers have to wait for.
+    fn settle(
+        &self,
+        mut registry: MutexGuard<'_, Registry>,
+        group_id: &str,
+    ) -> Result<CommitNumber, Refused> {
         let times = (Instant::now(), self.clock.unix_time());
-        if let Some(group) = registry.groups.get_mut(group_id) {
-            members::store(&self.journal, self.commits.as_ref(), group_id, group, times);
-        }
+        let commits = self.commits.as_ref();
+        let stored = match registry.groups.get_mut(group_id) {
+            None => Ok(CommitNumber::DONE),
+            Some(group) => members::store(&self.journal, commits, group_id, group, times).map(|()| {
+                let last = group.members_commit;
+                let is_done = commits.is_none_or(|commits| commits.state_of(last) == CommitState::Done);
+                if is_done { CommitNumber::DONE } else { last }
+            }),
+        };
         let replies = registry.groups.get_mut(group_id).map(Group::take_replies).unwrap_or_default();
         replies.into_iter().for_each(|(ticket, reply)| registry.answer(ticket, reply));
         registry.note(&self.journal, group_id);
         drop(registry);
         self.changed.notify_one();
+        stored
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -393,7 +417,7 @@ impl Registry {
         let wall = self.clock.unix_time();
         for (group_id, group) in &mut self.groups {
             group.expire(now);
-            members::store(journal, commits, group_id, group, (now, wall));
+            let _tried_again = members::store(journal, commits, group_id, group, (now, wall));
             replies.append(&mut group.take_replies());
         }
         replies.into_iter().for_each(|(ticket, reply)| self.answer(ticket, reply));
@@ -401,6 +425,8 @@ impl Registry {
         self.groups.values().filter_map(Group::next_deadline).min()
     }
 }
+
+const NOT_STORED: &str = "the members of the group can't be stored";
 
 /// A reply that depends on nothing.
 const fn at_once(reply: Reply) -> Changed<Reply> {

@@ -1,4 +1,4 @@
-//! The journal of the coordinators of groups and transactions: offsets, members of classic groups, and transactions.
+//! The journal of the coordinators of groups and transactions: offsets, members, and transactions.
 //!
 //! ```text
 //!  groups ────────┐  records   ┌─────────────┐
@@ -14,6 +14,7 @@
 //! give an account: they write again all that holds. As each record stands for itself, a crash in between is harmless. What
 //! comes before the account is dropped when the account is on disk. Where nothing is kept on disk, nothing is written.
 
+mod consumer_group;
 mod generation;
 mod reading;
 mod record;
@@ -29,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use partition_log::disk::{CommitNumber, Unavailable};
 use partition_log::{AppendError, NewRecord, PartitionLog, UnixTime};
 
+pub(crate) use consumer_group::{ConsumerGroupRecord, ConsumerMemberRecord, MemberProgress};
 pub(crate) use generation::{GenerationRecord, GenerationState, MemberRecord};
 pub(crate) use reading::JournalError;
 pub(crate) use record::{OffsetRecord, Record, TransactionRecord};
@@ -151,7 +153,8 @@ impl Journal {
 
     /// Writes these records in batches of a bounded size: for those that need not stand or fall together.
     pub(crate) fn append_each(&self, now: UnixTime, records: &[Record<'_>]) -> Result<(), Refused> {
-        let is_alone = |record: &Record<'_>| matches!(record, Record::Generation(_));
+        let is_alone =
+            |record: &Record<'_>| matches!(record, Record::Generation(_) | Record::ConsumerMember(_));
         records
             .chunk_by(|a, b| !is_alone(a) && !is_alone(b))
             .flat_map(|records| records.chunks(RECORDS_AT_ONCE))

@@ -11,12 +11,14 @@
 //!  transaction removed   7 │ id
 //!  pending offset        8 │ id, and what an offset has from its group on
 //!  generation            9 │ group │ members of a classic group: see `generation`
+//!  consumer group, its members, and one that is gone: 10, 11 and 12, see `consumer_group`
 //! ```
 //!
 //! Numbers are little-endian, texts are their length as u32 and their bytes, times milliseconds since 1970. Each record stands
 //! for itself: what it says replaces what was said before of the same thing, so that a record may be told twice, and the journal
 //! read from any of them on to the end. Reading is total: any bytes give a record or `None`.
 
+use super::consumer_group::{ConsumerGroupRecord, ConsumerMemberRecord};
 use super::generation::GenerationRecord;
 use crate::transactions::TransactionState;
 
@@ -46,8 +48,14 @@ pub(crate) enum Record<'a> {
     PendingOffset { id: &'a str, offset: OffsetRecord<'a> },
     /// The members of a classic group, and their assignments.
     Generation(GenerationRecord<'a>),
-    /// A generation whose content can't be read. It replaces the group's last one.
-    UnreadableGeneration { group: &'a str, content: &'a [u8] },
+    /// The state of a group whose partitions the broker assigns.
+    ConsumerGroup(ConsumerGroupRecord<'a>),
+    /// A member of such a group.
+    ConsumerMember(ConsumerMemberRecord<'a>),
+    /// Such a member is gone.
+    ConsumerMemberRemoved { group: &'a str, member_id: &'a str },
+    /// A record of a group's members whose content can't be read, with its kind.
+    UnreadableMembers { kind: u8, group: &'a str, content: &'a [u8] },
 }
 
 /// How far a group has come in one partition.
@@ -125,8 +133,23 @@ impl<'a> Record<'a> {
                 put_text(out, generation.group);
                 generation.encode(out);
             }
-            Self::UnreadableGeneration { group, content } => {
-                out.push(GENERATION);
+            Self::ConsumerGroup(record) => {
+                out.push(CONSUMER_GROUP);
+                put_text(out, record.group);
+                record.encode(out);
+            }
+            Self::ConsumerMember(record) => {
+                out.push(CONSUMER_MEMBER);
+                put_text(out, record.group);
+                record.encode(out);
+            }
+            Self::ConsumerMemberRemoved { group, member_id } => {
+                out.push(CONSUMER_MEMBER_REMOVED);
+                put_text(out, group);
+                put_text(out, member_id);
+            }
+            Self::UnreadableMembers { kind, group, content } => {
+                out.push(*kind);
                 put_text(out, group);
                 put_bytes(out, content);
             }
@@ -153,14 +176,36 @@ impl<'a> Record<'a> {
             PENDING_OFFSET => {
                 Self::PendingOffset { id: reader.text()?, offset: OffsetRecord::decode(&mut reader)? }
             }
-            GENERATION => {
+            kind @ (GENERATION | CONSUMER_GROUP | CONSUMER_MEMBER) => {
                 let (group, content) = (reader.text()?, reader.bytes()?);
-                let generation = GenerationRecord::decode(group, content);
-                generation.map_or(Self::UnreadableGeneration { group, content }, Self::Generation)
+                let record = match kind {
+                    GENERATION => GenerationRecord::decode(group, content).map(Self::Generation),
+                    CONSUMER_GROUP => ConsumerGroupRecord::decode(group, content).map(Self::ConsumerGroup),
+                    _ => ConsumerMemberRecord::decode(group, content).map(Self::ConsumerMember),
+                };
+                record.unwrap_or(Self::UnreadableMembers { kind, group, content })
+            }
+            CONSUMER_MEMBER_REMOVED => {
+                Self::ConsumerMemberRemoved { group: reader.text()?, member_id: reader.text()? }
             }
             _ => return None,
         };
         reader.0.is_empty().then_some(record)
+    }
+}
+
+#[cfg(test)]
+impl<'a> Record<'a> {
+    /// Returns the bytes of this record.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        bytes
+    }
+
+    /// Returns the record of these bytes.
+    pub(crate) fn of_bytes(bytes: &'a [u8]) -> Option<Self> {
+        Self::decode(bytes)
     }
 }
 
@@ -236,7 +281,7 @@ impl<'a> TransactionRecord<'a> {
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take<const LENGTH: usize>(&mut self) -> Option<[u8; LENGTH]> {
+    pub(super) fn take<const LENGTH: usize>(&mut self) -> Option<[u8; LENGTH]> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*bytes)
@@ -297,9 +342,13 @@ const TRANSACTION: u8 = 6;
 const TRANSACTION_REMOVED: u8 = 7;
 const PENDING_OFFSET: u8 = 8;
 const GENERATION: u8 = 9;
+const CONSUMER_GROUP: u8 = 10;
+const CONSUMER_MEMBER: u8 = 11;
+const CONSUMER_MEMBER_REMOVED: u8 = 12;
 
 #[cfg(test)]
 mod tests {
+    use super::super::consumer_group::MemberProgress;
     use super::super::generation::{GenerationState, MemberRecord};
     use super::*;
 
@@ -349,6 +398,25 @@ mod tests {
             protocols: vec![("range", b"topics"), ("sticky", b"")],
             assignment: b"partitions",
         };
+        let consumer = ConsumerMemberRecord {
+            group: "group",
+            member_id: "member",
+            instance_id: Some("instance"),
+            rack_id: None,
+            client_id: "client",
+            host: "/127.0.0.1",
+            epoch: -2,
+            previous_epoch: 1,
+            progress: MemberProgress::Unreleased,
+            rebalance_timeout_ms: 10_000,
+            assignor: Some("range"),
+            pattern: Some("orders.*"),
+            topics: vec!["a", ""],
+            assigned: vec![([1; 16], 0), ([2; 16], 7)],
+            revoked: vec![([1; 16], 1)],
+            target: vec![([2; 16], 7)],
+            assignment_epochs: vec![([2; 16], 7, 1)],
+        };
         let unnamed = MemberRecord { instance_id: Some(""), protocols: vec![], ..member.clone() };
         vec![
             Record::Group { group: "group", protocol_type: "consumer", emptied_at: None },
@@ -364,7 +432,24 @@ mod tests {
             generation(GenerationState::Empty, vec![]),
             generation(GenerationState::Stable, vec![member.clone(), unnamed]),
             generation(GenerationState::Rebalancing, vec![member]),
-            Record::UnreadableGeneration { group: "group", content: &[3] },
+            Record::ConsumerGroup(ConsumerGroupRecord {
+                group: "group",
+                epoch: 3,
+                target_epoch: 2,
+                assignor: "uniform",
+                topics: vec![("topic", [1; 16], 4)],
+            }),
+            Record::ConsumerMember(consumer.clone()),
+            Record::ConsumerMember(ConsumerMemberRecord {
+                instance_id: None,
+                pattern: None,
+                topics: vec![],
+                assigned: vec![],
+                ..consumer
+            }),
+            Record::ConsumerMemberRemoved { group: "group", member_id: "member" },
+            Record::UnreadableMembers { kind: GENERATION, group: "group", content: &[3] },
+            Record::UnreadableMembers { kind: CONSUMER_MEMBER, group: "group", content: &[] },
         ]
     }
 
@@ -381,13 +466,13 @@ mod tests {
             assert_eq!(Record::decode(&bytes), None, "one byte more");
         }
         assert_eq!(Record::decode(&[0]), None);
-        assert_eq!(Record::decode(&[10, 0, 0, 0, 0]), None, "of a version to come");
+        assert_eq!(Record::decode(&[13, 0, 0, 0, 0]), None, "of a version to come");
         assert_eq!(Record::decode(&[GROUP_REMOVED, 0xff, 0xff, 0xff, 0xff]), None);
     }
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_a_record_or_none(bytes: Vec<u8>, kind in 0_u8..14) {
+        fn any_bytes_are_a_record_or_none(bytes: Vec<u8>, kind in 0_u8..16) {
             let _ = Record::decode(&[&[kind][..], &bytes].concat());
         }
     }

@@ -160,7 +160,10 @@ impl<C: Copy + std::fmt::Debug> Coordinator<C> {
             | Record::Offset(_)
             | Record::OffsetRemoved { .. }
             | Record::Generation(_)
-            | Record::UnreadableGeneration { .. } => {}
+            | Record::ConsumerGroup(_)
+            | Record::ConsumerMember(_)
+            | Record::ConsumerMemberRemoved { .. }
+            | Record::UnreadableMembers { .. } => {}
         }
     }
 

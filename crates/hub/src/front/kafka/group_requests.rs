@@ -22,7 +22,7 @@ use kafka::messages::offset_fetch::{AskedGroup, OffsetFetchRequest};
 use kafka::messages::sync_group::{SyncGroupRequest, write_sync_response};
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
-use partition_log::disk::{CommitState, CommitWatch};
+use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use tokio::sync::oneshot;
 
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
@@ -163,10 +163,15 @@ impl GroupRequests<'_> {
             }
             ApiKey::ConsumerGroupHeartbeat => {
                 let request = ConsumerGroupHeartbeatRequest::read(body, version)?;
-                let result = self.consumer_heartbeat(header, &request);
-                output.answer(key, version, header.correlation_id, |writer| {
-                    consumer_group::write_heartbeat_response(writer, &result, 0)
-                });
+                let Changed { results, commit } = self.consumer_heartbeat(header, &request);
+                let lost = "the members of the group can't be stored".to_owned();
+                let lost = Err((ErrorCode::CoordinatorNotAvailable, lost));
+                let until = Until::Commit(commit);
+                return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
+                    let result = if is_kept { &results } else { &lost };
+                    consumer_group::write_heartbeat_response(writer, result, 0);
+                })
+                .into());
             }
             ApiKey::ConsumerGroupDescribe => {
                 let described = groups.describe_consumers(&consumer_group::read_describe(body)?);
@@ -199,10 +204,12 @@ impl GroupRequests<'_> {
         &self,
         header: &RequestHeader<'_>,
         request: &ConsumerGroupHeartbeatRequest<'_>,
-    ) -> Result<ConsumerGroupHeartbeatResponse, (ErrorCode, String)> {
+    ) -> Changed<Result<ConsumerGroupHeartbeatResponse, (ErrorCode, String)>> {
         let mut names = request.topic_names.iter().flatten();
         if let Some(name) = names.find(|name| !self.session.allows(name, Right::Listen)) {
-            return Err((ErrorCode::TopicAuthorizationFailed, format!("the topic {name} can't be read")));
+            let results =
+                Err((ErrorCode::TopicAuthorizationFailed, format!("the topic {name} can't be read")));
+            return Changed { results, commit: CommitNumber::DONE };
         }
         let (id, host) = (header.client_id.unwrap_or_default(), self.client_host());
         let client = Client { id, host: &host, version: header.version };

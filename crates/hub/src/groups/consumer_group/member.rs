@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::assignment::{Assignor, PartitionSet, TopicPartition};
 use super::{Refusal, SESSION_TIMEOUT, Topics, partitions_of};
 use crate::groups::group::Client;
+use crate::journal::{ConsumerMemberRecord, MemberProgress};
 
 /// See the module.
 #[derive(Debug)]
@@ -94,6 +95,93 @@ impl Member {
             assignment_epochs: BTreeMap::new(),
             gone_at: now + SESSION_TIMEOUT,
         }
+    }
+
+    /// Restores a member; `None` if its pattern or assignor is none. Its session begins at `now`.
+    pub(super) fn of_record(now: Instant, record: &ConsumerMemberRecord<'_>) -> Option<Self> {
+        let pattern = record.pattern.map(Pattern::compile).transpose().ok()?;
+        let assignor = match record.assignor {
+            None => None,
+            Some(name) => Some(Assignor::named(name)?),
+        };
+        let rebalance_timeout = Duration::from_millis(record.rebalance_timeout_ms.unsigned_abs().into());
+        let epochs = record.assignment_epochs.iter();
+        Some(Self {
+            instance_id: record.instance_id.map(str::to_owned),
+            rack_id: record.rack_id.map(str::to_owned),
+            client_id: record.client_id.to_owned(),
+            host: record.host.to_owned(),
+            epoch: record.epoch,
+            previous_epoch: record.previous_epoch,
+            progress: match record.progress {
+                MemberProgress::Stable => Progress::Stable,
+                MemberProgress::Unrevoked => Progress::Unrevoked { until: now + rebalance_timeout },
+                MemberProgress::Unreleased => Progress::Unreleased,
+            },
+            topic_names: record.topics.iter().map(|name| (*name).to_owned()).collect(),
+            pattern,
+            assignor,
+            rebalance_timeout,
+            assigned: record.assigned.iter().copied().collect(),
+            revoked: record.revoked.iter().copied().collect(),
+            assignment_epochs: epochs.map(|(topic, index, epoch)| ((*topic, *index), *epoch)).collect(),
+            gone_at: now + SESSION_TIMEOUT,
+        })
+    }
+
+    /// Returns the record of this member, but for its target.
+    pub(super) fn record<'a>(&'a self, group: &'a str, member_id: &'a str) -> ConsumerMemberRecord<'a> {
+        let epochs = self.assignment_epochs.iter();
+        ConsumerMemberRecord {
+            group,
+            member_id,
+            instance_id: self.instance_id.as_deref(),
+            rack_id: self.rack_id.as_deref(),
+            client_id: &self.client_id,
+            host: &self.host,
+            epoch: self.epoch,
+            previous_epoch: self.previous_epoch,
+            progress: self.position().1,
+            rebalance_timeout_ms: i32::try_from(self.rebalance_timeout.as_millis()).unwrap_or(i32::MAX),
+            assignor: self.assignor.map(Assignor::name),
+            pattern: self.pattern.as_ref().map(|pattern| pattern.source.as_str()),
+            topics: self.topic_names.iter().map(String::as_str).collect(),
+            assigned: self.assigned.iter().copied().collect(),
+            revoked: self.revoked.iter().copied().collect(),
+            target: Vec::new(),
+            assignment_epochs: epochs.map(|((topic, index), epoch)| (*topic, *index, *epoch)).collect(),
+        }
+    }
+
+    /// Returns the epoch and the progress of the member.
+    pub(super) const fn position(&self) -> (i32, MemberProgress) {
+        let progress = match self.progress {
+            Progress::Stable => MemberProgress::Stable,
+            Progress::Unrevoked { .. } => MemberProgress::Unrevoked,
+            Progress::Unreleased => MemberProgress::Unreleased,
+        };
+        (self.epoch, progress)
+    }
+
+    /// Finds the topics among these that the pattern matches, until the next heartbeat does.
+    pub(super) fn match_topics<'t>(&mut self, names: impl Iterator<Item = &'t String>) {
+        if let Some(Pattern { regex, matching, .. }) = &mut self.pattern {
+            *matching = names.filter(|name| regex.is_match(name)).cloned().collect();
+        }
+    }
+
+    /// Has the session begin at `now`, and with it the time to give partitions back.
+    pub(super) fn renew_session(&mut self, now: Instant) {
+        self.gone_at = now + SESSION_TIMEOUT;
+        if let Progress::Unrevoked { until } = &mut self.progress {
+            *until = now + self.rebalance_timeout;
+        }
+    }
+
+    /// Returns the number of bytes that the member says of itself.
+    pub(super) fn metadata_bytes(&self) -> usize {
+        let optional = [&self.instance_id, &self.rack_id].into_iter().flatten();
+        self.topic_names.iter().chain(optional).chain([&self.client_id]).map(String::len).sum()
     }
 
     /// It shows that it is there.

@@ -19,6 +19,7 @@
 
 mod assignment;
 mod member;
+mod storing;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,8 @@ use tokio::time::Instant;
 use super::group::Client;
 use assignment::{Assignor, PartitionSet, Subscriber, TopicPartition};
 use member::{Asked, Member, Reconciliation};
+pub(super) use storing::StoredConsumers;
+use storing::Unstored;
 
 /// See the module.
 #[derive(Debug)]
@@ -55,6 +58,7 @@ pub(super) struct ConsumerGroup {
     assignor: Assignor,
     /// Since when it has no member.
     emptied_at: Instant,
+    unstored: Unstored,
 }
 
 /// A topic, as groups see it.
@@ -88,6 +92,7 @@ impl ConsumerGroup {
             topics: BTreeMap::new(),
             assignor: Assignor::default(),
             emptied_at: now,
+            unstored: Unstored::default(),
         }
     }
 
@@ -105,6 +110,8 @@ impl ConsumerGroup {
             return self.leave(now, request);
         }
         let asked = Asked::of(request)?;
+        self.check_size(request, client)?;
+        let before = (self.epoch, self.target_epoch);
         let members = self.members.len();
         let id = match request.member_epoch {
             JOIN => self.admit(now, request, new_id)?,
@@ -114,12 +121,18 @@ impl ConsumerGroup {
         let member = self.members.get_mut(&id).ok_or_else(|| unknown_member(&id))?;
         member.seen(now, client);
         let wants_other = member.subscribe(request, asked, topics);
+        if is_new || wants_other || request.member_epoch == JOIN {
+            self.unstored.mark(&id);
+        }
         self.epoch += i32::from(is_new | wants_other | self.refresh_topics(topics));
         if self.epoch > self.target_epoch {
             self.assign();
         }
         let is_whole = request.member_epoch == JOIN || is_full(request);
         let may_hold_other = self.reconcile(now, &id, request);
+        if (self.epoch, self.target_epoch) != before {
+            self.unstored.mark_group();
+        }
         let member = &self.members[&id];
         Ok(ConsumerGroupHeartbeatResponse {
             member_id: id,
@@ -127,6 +140,25 @@ impl ConsumerGroup {
             heartbeat_interval_ms: HEARTBEAT_INTERVAL_MS,
             assignment: (is_whole || may_hold_other).then(|| by_topic(&member.assigned)),
         })
+    }
+
+    /// Checks that what members say of themselves together is within its bound.
+    fn check_size(
+        &self,
+        request: &ConsumerGroupHeartbeatRequest<'_>,
+        client: Client<'_>,
+    ) -> Result<(), Refusal> {
+        let Some(names) = &request.topic_names else {
+            return Ok(());
+        };
+        let others = self.members.iter().filter(|(id, _)| *id != request.member_id);
+        let others: usize = others.map(|(_, member)| member.metadata_bytes()).sum();
+        let optional = [request.instance_id, request.rack_id].into_iter().flatten();
+        let own: usize = names.iter().copied().chain(optional).chain([client.id]).map(str::len).sum();
+        match others + own > METADATA_BYTES_MAX {
+            true => Err((ErrorCode::GroupMaxSizeReached, "the members want too many topics".to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// The member that joins: one that is known already, or a new one.
@@ -173,6 +205,8 @@ impl ConsumerGroup {
         if let Some(member) = self.members.remove(old) {
             self.members.insert(new.to_owned(), member);
         }
+        self.unstored.mark(old);
+        self.unstored.mark(new);
         if let Some(target) = self.target.remove(old) {
             self.target.insert(new.to_owned(), target);
         }
@@ -216,6 +250,7 @@ impl ConsumerGroup {
         let member = self.members.get_mut(id).ok_or_else(|| unknown_member(id))?;
         match request.member_epoch {
             LEAVE_FOR_A_WHILE => {
+                self.unstored.mark(id);
                 for partition in member.leave_for_a_while(now) {
                     self.held.remove(&partition);
                 }
@@ -240,6 +275,8 @@ impl ConsumerGroup {
             self.instances.remove(instance);
         }
         self.epoch += 1;
+        self.unstored.mark(id);
+        self.unstored.mark_group();
         if self.members.is_empty() {
             self.emptied_at = now;
             self.topics.clear();
@@ -286,7 +323,13 @@ impl ConsumerGroup {
             .collect();
         let topics = self.topics.values().map(|topic| (topic.id, topic.partitions)).collect();
         let assigned = self.assignor.assign(&subscribers, &topics);
-        self.target = self.members.keys().cloned().zip(assigned).collect();
+        let target: HashMap<String, PartitionSet> = self.members.keys().cloned().zip(assigned).collect();
+        for (id, partitions) in &target {
+            if self.target.get(id) != Some(partitions) {
+                self.unstored.mark(id);
+            }
+        }
+        self.target = target;
         self.target_epoch = self.epoch;
     }
 
@@ -315,6 +358,7 @@ impl ConsumerGroup {
         for partition in member.held() {
             self.held.remove(partition);
         }
+        let before = member.position();
         let is_new = member.go_on(
             now,
             Reconciliation {
@@ -325,6 +369,9 @@ impl ConsumerGroup {
             },
         );
         self.held.extend(member.held());
+        if is_new || member.position() != before {
+            self.unstored.mark(id);
+        }
         is_new
     }
 
@@ -480,3 +527,6 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Members of one group.
 const MEMBERS_MAX: usize = 10_000;
+
+/// What the members of one group say of themselves together, in bytes: with their partitions, it makes one batch of the journal.
+const METADATA_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::journal::{ConsumerMemberRecord, Record};
 
 /// Topics by name, and which of them the member may know of: all.
 struct Known(BTreeMap<String, Topic>);
@@ -34,6 +35,8 @@ struct Consumer {
 
 struct World {
     group: ConsumerGroup,
+    /// What the journal has, in which all records are applied one after the other.
+    journal: Vec<Vec<u8>>,
     topics: Known,
     now: Instant,
     ids: u32,
@@ -80,7 +83,7 @@ impl World {
             let id = [known.0.len() as u8 + 1; 16];
             known.0.insert((*name).to_owned(), Topic { id, partitions: *partitions });
         }
-        Self { group: ConsumerGroup::new(now), topics: known, now, ids: 0 }
+        Self { group: ConsumerGroup::new(now), journal: Vec::new(), topics: known, now, ids: 0 }
     }
 
     fn send(
@@ -90,7 +93,31 @@ impl World {
     ) -> Result<ConsumerGroupHeartbeatResponse, Refusal> {
         self.ids += 1;
         let new_id = || format!("member-{}", self.ids);
-        self.group.heartbeat(self.now, request, Client { version, ..CLIENT }, &self.topics, new_id)
+        let client = Client { version, ..CLIENT };
+        let result = self.group.heartbeat(self.now, request, client, &self.topics, new_id);
+        self.store();
+        result
+    }
+
+    /// Does what the service does before it answers.
+    fn store(&mut self) {
+        self.journal.extend(self.group.unstored("group").iter().map(Record::to_bytes));
+        self.group.note_stored();
+    }
+
+    /// Restores the group from the journal, which may have been written again as a whole.
+    fn restart(&mut self, is_after_account: bool) {
+        if is_after_account {
+            self.journal = self.group.account("group").iter().map(Record::to_bytes).collect();
+        }
+        let mut stored = StoredConsumers::default();
+        for bytes in &self.journal {
+            stored.apply(self.now, &Record::of_bytes(bytes).unwrap());
+        }
+        let is_empty = stored.is_empty();
+        let restored = stored.restored(self.now);
+        assert!(is_empty || restored.is_some(), "what is written is sound");
+        self.group = restored.unwrap_or_else(|| ConsumerGroup::new(self.now));
     }
 
     /// One heartbeat of a client, whose answer it may miss.
@@ -348,6 +375,67 @@ fn member_commits_in_an_earlier_epoch_what_it_has_held_since() {
     assert_eq!(check(&world, "b", second.epoch, 1 - kept), Ok(()));
 }
 
+#[test]
+fn members_go_on_in_their_epochs_after_a_restart() {
+    let mut world = World::new(&[("orders", 4), ("orders-eu", 2)]);
+    let pattern = Consumer { pattern: Some("orders-.*"), ..Consumer::new("b", &[]) };
+    let mut consumers = [
+        Consumer { instance: Some("one"), ..Consumer::new("a", &["orders"]) },
+        pattern,
+        Consumer::new("c", &["orders"]),
+    ];
+    world.settle(&mut consumers);
+    assert_eq!(counts(&consumers), [2, 2, 2]);
+    let described = world.group.describe("group");
+    for is_after_account in [false, true] {
+        world.restart(is_after_account);
+        assert_eq!(world.group.describe("group"), described);
+        for consumer in &mut consumers {
+            let before = consumer.clone();
+            world.beat(consumer, true).unwrap();
+            assert_eq!(
+                (consumer.epoch, &consumer.told),
+                (before.epoch, &before.owned),
+                "nothing has changed"
+            );
+        }
+        let mut other = Consumer { epoch: consumers[2].epoch + 1, ..consumers[2].clone() };
+        assert_eq!(world.beat(&mut other, true), Err(ErrorCode::FencedMemberEpoch));
+        world.settle(&mut consumers);
+    }
+    // Sessions began with the service, and end as ever.
+    world.now += SESSION_TIMEOUT;
+    world.group.expire(world.now);
+    assert_eq!(world.group.member_count(), 0);
+}
+
+#[test]
+fn records_that_contradict_each_other_restore_no_member() {
+    let mut world = World::new(&[("orders", 1)]);
+    world.settle(&mut [Consumer::new("a", &["orders"])]);
+    let records: Vec<Vec<u8>> = world.journal.clone();
+    let restored = |change: &dyn Fn(ConsumerMemberRecord<'_>) -> Vec<u8>| {
+        let mut stored = StoredConsumers::default();
+        for bytes in &records {
+            let record = Record::of_bytes(bytes).unwrap();
+            stored.apply(world.now, &record);
+            if let Record::ConsumerMember(member) = record {
+                stored.apply(world.now, &Record::of_bytes(&change(member)).unwrap());
+            }
+        }
+        stored.restored(world.now).is_some()
+    };
+    assert!(restored(&|member: ConsumerMemberRecord<'_>| Record::ConsumerMember(member).to_bytes()));
+    let twice = |member: ConsumerMemberRecord<'_>| {
+        Record::ConsumerMember(ConsumerMemberRecord { member_id: "b", ..member }).to_bytes()
+    };
+    assert!(!restored(&twice), "two members hold one partition");
+    let pattern = |member: ConsumerMemberRecord<'_>| {
+        Record::ConsumerMember(ConsumerMemberRecord { pattern: Some("("), ..member }).to_bytes()
+    };
+    assert!(!restored(&pattern));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A client sends a heartbeat; the answer may be lost.
@@ -372,6 +460,10 @@ enum Step {
         wants: Vec<&'static str>,
     },
     Grow,
+    /// The service restarts.
+    Restart {
+        is_after_account: bool,
+    },
     Wait {
         seconds: u64,
     },
@@ -387,6 +479,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => consumer.clone().prop_map(|consumer| Step::Leave { consumer }),
         1 => (consumer, wants).prop_map(|(consumer, wants)| Step::Subscribe { consumer, wants }),
         1 => Just(Step::Grow),
+        1 => any::<bool>().prop_map(|is_after_account| Step::Restart { is_after_account }),
         1 => (0u64..30).prop_map(|seconds| Step::Wait { seconds }),
     ]
 }
@@ -421,9 +514,11 @@ proptest! {
                     let topic = world.topics.0.get_mut("returns").unwrap();
                     topic.partitions = (topic.partitions + 1).min(12);
                 }
+                Step::Restart { is_after_account } => world.restart(is_after_account),
                 Step::Wait { seconds } => {
                     world.now += Duration::from_secs(seconds);
                     world.group.expire(world.now);
+                    world.store();
                     // Who is out of the group learns it with the next heartbeat; it stops on its own when its time is over.
                     for consumer in consumers.iter_mut().filter(|it| !world.group.members.contains_key(&it.id)) {
                         consumer.is_fenced();
@@ -447,6 +542,7 @@ proptest! {
             world.now += SESSION_TIMEOUT / 2 + Duration::from_secs(1);
             world.settle(&mut consumers);
             world.group.expire(world.now);
+            world.store();
         }
         world.settle(&mut consumers);
         prop_assert_eq!(world.group.state_name(), "Stable");

@@ -215,5 +215,8 @@ fn members_that_break_a_rule_are_not_restored_and_offsets_are() {
     for record in broken {
         assert_eq!(restored(Record::Generation(record.clone())), ("Empty", 0, 1), "{record:?}");
     }
-    assert_eq!(restored(Record::UnreadableGeneration { group: "group", content: &[] }), ("Empty", 0, 1));
+    assert_eq!(
+        restored(Record::UnreadableMembers { kind: 9, group: "group", content: &[] }),
+        ("Empty", 0, 1)
+    );
 }
