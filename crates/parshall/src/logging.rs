@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-use crate::bounded_log::{self, Bounded};
+use crate::bounded_log::{self, Bounded, Counted};
 use crate::exit::CommandError;
 use crate::terminal::Terminal;
 
@@ -52,7 +52,7 @@ pub(crate) fn start(quiet: bool) -> Result<(), CommandError> {
         message: format!("the environment variable {VARIABLE} can't be `{wanted}`: {error}"),
         advice: Some(format!("such as {VARIABLE}=debug or {VARIABLE}=warn,hub=debug")),
     })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Counted(io::stderr()));
     match is_json() {
         true => {
             let log = log.json().flatten_event(true).with_current_span(false).with_span_list(false);
