@@ -74,11 +74,22 @@ pub enum BlobError {
     /// The disk does not take it, or does not give it. Trying again may help.
     #[error("{0}")]
     Unavailable(#[from] Unavailable),
+    /// The change is made, and a power cut may undo it: the disk failed after it.
+    #[error("the change was made, and may be undone if the machine loses power: {0}")]
+    OutcomeUnknown(Unavailable),
 }
 
 impl From<std::io::Error> for BlobError {
     fn from(error: std::io::Error) -> Self {
         tracing::error!(%error, "a blob can't be read from or written to the disk");
         Self::Unavailable(Unavailable::from(&error))
+    }
+}
+
+impl BlobError {
+    /// The error of a change that is made and could not be made to last.
+    pub(crate) fn unknown(error: &std::io::Error) -> Self {
+        tracing::error!(%error, "a change of a blob can't be synced to the disk");
+        Self::OutcomeUnknown(Unavailable::from(error))
     }
 }

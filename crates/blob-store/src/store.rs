@@ -156,22 +156,36 @@ impl BlobStore {
             return Err(BlobError::ContainerAlreadyExists);
         }
         let properties = NewProperties { version: self.shared.next_version(now), metadata, lease: None };
-        let folder = match &self.kept {
-            None => None,
-            Some(kept) => {
-                let folder = Folder::new(kept.directory.join(name), Arc::clone(&kept.disk));
-                owner_only::create_directories(&folder.path)?;
-                folder.write_container(&properties.kept())?;
-                folder.sync_names()?;
-                durable_file::sync_folder(&kept.directory)?;
-                Some(folder)
-            }
-        };
-        let shared = Arc::clone(&self.shared);
-        let container = Container::new(name.to_owned(), properties, shared, folder)?;
-        let container = Arc::new(container);
+        let folder =
+            self.kept.as_ref().map(|kept| Folder::new(kept.directory.join(name), Arc::clone(&kept.disk)));
+        let new_folder = folder.clone().filter(|folder| !folder.path.exists());
+        let made = self.make_container(name, properties, folder);
+        if made.is_err()
+            && let Some(Folder { path, .. }) = new_folder
+            && let Err(error) = fs::remove_dir_all(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::error!(directory = %path.display(), %error, "the container was not created, and the next start finds it");
+        }
+        let container = Arc::new(made?);
         self.write().insert(name.to_owned(), Arc::clone(&container));
         Ok(container)
+    }
+
+    /// Makes a container, first in its `folder` if it has one.
+    fn make_container(
+        &self,
+        name: &str,
+        properties: NewProperties,
+        folder: Option<Folder>,
+    ) -> Result<Container, BlobError> {
+        if let (Some(folder), Some(kept)) = (&folder, &self.kept) {
+            owner_only::create_directories(&folder.path)?;
+            folder.write_container(&properties.kept())?;
+            folder.sync_names()?;
+            durable_file::sync_folder(&kept.directory)?;
+        }
+        Container::new(name.to_owned(), properties, Arc::clone(&self.shared), folder)
     }
 
     /// Deletes a container with all its blobs.
@@ -204,7 +218,12 @@ impl BlobStore {
         {
             tracing::warn!(directory = %path.display(), %error, "a deleted container can't be removed; the next start tries again");
         }
-        Ok(())
+        match &self.kept {
+            Some(kept) => {
+                kept.disk.sync_directory(&kept.directory).map_err(|error| BlobError::unknown(&error))
+            }
+            None => Ok(()),
+        }
     }
 
     /// What it holds and has done.

@@ -90,6 +90,14 @@ impl Disk {
         self.damaged.load(Ordering::Relaxed)
     }
 
+    /// Brings the names in a directory to the device, where that is wished at once.
+    pub(super) fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        match self.safety {
+            Safety::Now => self.counted(self.files.sync_directory(path)),
+            Safety::Later => Ok(()),
+        }
+    }
+
     fn counted<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.failures.fetch_add(1, Ordering::Relaxed);
@@ -153,10 +161,7 @@ impl Folder {
     /// Brings names that were given and taken away to the device, where that is wished at once. They are given and taken
     /// away even if this fails; only whether a power cut would undo it is not known then.
     pub(super) fn sync_names(&self) -> io::Result<()> {
-        match self.disk.safety {
-            Safety::Now => self.disk.counted(self.disk.files.sync_directory(&self.path)),
-            Safety::Later => Ok(()),
-        }
+        self.disk.sync_directory(&self.path)
     }
 
     fn piece_path(&self, number: u64) -> PathBuf {

@@ -60,14 +60,14 @@ impl FileOperations for FullAfter {
     }
 }
 
-/// One change of each kind; the first that fails ends it.
-fn changes(container: &Container, marker: &str) -> Result<(), BlobError> {
+/// One change of each kind; the first that fails ends it. Returns how many were made before, and its error.
+fn changes(container: &Container, marker: &str) -> Result<(), (usize, BlobError)> {
     let metadata: Metadata = vec![("marker".to_owned(), marker.to_owned())];
-    container.put("a", put(marker.as_bytes()), now())?;
-    container.set_metadata("a", metadata, &Conditions::default(), now())?;
-    append(container, b"+")?;
+    container.put("a", put(marker.as_bytes()), now()).map_err(|error| (0, error))?;
+    container.set_metadata("a", metadata, &Conditions::default(), now()).map_err(|error| (1, error))?;
+    append(container, b"+").map_err(|error| (2, error))?;
     let block = Bytes::copy_from_slice(marker.as_bytes());
-    container.put_block("b", "QUE=", block, None, now())
+    container.put_block("b", "QUE=", block, None, now()).map_err(|error| (3, error))
 }
 
 #[test]
@@ -86,12 +86,10 @@ fn whenever_the_disk_is_full_each_blob_is_the_one_before_or_the_one_after() {
         changes(&container, "old").unwrap();
         left.store(operations, Ordering::Relaxed);
         let changed = changes(&container, "new");
-        match changed {
-            Ok(()) => assert!(operations > 10, "{operations}"),
-            Err(error) => {
-                assert_eq!(error, BlobError::Unavailable(Unavailable::DiskFull));
-                assert!(store.figures().storage_failures > 0);
-            }
+        if changed.is_ok() {
+            assert!(operations > 10, "{operations}");
+        } else {
+            assert!(store.figures().storage_failures > 0);
         }
         let seen = |container: &Container| {
             let blob = container.blob("a").unwrap();
@@ -101,8 +99,19 @@ fn whenever_the_disk_is_full_each_blob_is_the_one_before_or_the_one_after() {
             (text, marker, log)
         };
         let (text, marker, log) = seen(&container);
-        assert!(text == b"old" || text == b"new", "{operations}");
-        assert!(log == b"+" || log == b"++", "{operations}");
+        let is_made = [text == b"new", marker == Some(("marker".to_owned(), "new".to_owned())), log == b"++"];
+        for (change, is_made) in is_made.into_iter().enumerate() {
+            let is_answered = match &changed {
+                Err((failed, error)) if *failed == change => match error {
+                    BlobError::Unavailable(Unavailable::DiskFull) => !is_made,
+                    BlobError::OutcomeUnknown(Unavailable::DiskFull) => true,
+                    _ => false,
+                },
+                Err((failed, _)) => is_made == (change < *failed),
+                Ok(()) => is_made,
+            };
+            assert!(is_answered, "{operations}: {change} is made: {is_made}, {changed:?}");
+        }
         // The process ends here; what was to be seen is there.
         drop((store, container));
         let store = open(&directory);
@@ -112,6 +121,24 @@ fn whenever_the_disk_is_full_each_blob_is_the_one_before_or_the_one_after() {
         // There is room again.
         changes(&container, "newest").unwrap();
         assert_eq!(content(&container, "a").unwrap(), b"newest");
+    }
+}
+
+#[test]
+fn a_container_that_was_refused_is_not_there_after_a_restart() {
+    for operations in 0..3 {
+        let directory = tempfile::tempdir().unwrap();
+        let left = Arc::new(AtomicI64::new(operations));
+        let files = FullAfter { left: Arc::clone(&left) };
+        let store =
+            BlobStore::open_with(Box::new(files), directory.path(), SyncPolicy::Always, MEMORY, LIMITS)
+                .unwrap();
+        let refused = store.create_container("box", Vec::new(), now()).unwrap_err();
+        assert_eq!(refused, BlobError::Unavailable(Unavailable::DiskFull), "{operations}");
+        drop(store);
+        let store = open(&directory);
+        assert!(store.container("box").is_err(), "{operations}");
+        store.create_container("box", Vec::new(), now()).unwrap();
     }
 }
 

@@ -194,6 +194,8 @@ const fn code_of(error: &BlobError) -> (StatusCode, &'static str) {
         BlobError::Lease(error) => code_of_lease(error),
         BlobError::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         BlobError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
+        // In the service's words: the operation may or may not have succeeded.
+        BlobError::OutcomeUnknown(_) => (StatusCode::INTERNAL_SERVER_ERROR, "OperationTimedOut"),
     }
 }
 
