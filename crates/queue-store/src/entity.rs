@@ -68,7 +68,8 @@ impl Entity {
         Arc::new(Self { state: Mutex::new(state), deadlines, notifies_forwarder: AtomicBool::new(true) })
     }
 
-    /// Does what is due, then `work`, and makes it whole. The commit is that of all of it.
+    /// Does what is due, then `work`, and completes it. An error means that nothing was done. Whether what was done is stored
+    /// is for the commit to say.
     pub(super) fn operate<R>(
         &self,
         now: UnixTime,
@@ -81,18 +82,26 @@ impl Entity {
         let (commit, news) = self.finish(state, now);
         drop(guard);
         self.report(news);
-        Ok((result?, commit?))
+        Ok((result?, commit))
+    }
+
+    /// Does `work` even if the disk takes nothing at present: what it changes is stored elsewhere already.
+    pub(super) fn administer(&self, now: UnixTime, work: impl FnOnce(&mut EntityState)) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let now = state.begin(now);
+        work(state);
+        let (_commit, news) = self.finish(state, now);
+        drop(guard);
+        self.report(news);
     }
 
     /// Makes whole and writes what was done to the state, which is this entity's.
     #[inline]
-    pub(super) fn finish(
-        &self,
-        state: &mut EntityState,
-        now: i64,
-    ) -> (Result<CommitNumber, QueueError>, News) {
+    pub(super) fn finish(&self, state: &mut EntityState, now: i64) -> (CommitNumber, News) {
         state.complete(now);
-        let commit = state.write(now);
+        // What the disk does not take now is written with the next change.
+        let commit = state.write(now).unwrap_or(CommitNumber::FAILED);
         let wakers = std::mem::take(&mut state.effects.wakers);
         let mut next_deadline = state.next_deadline;
         if state.has_something_to_forward() && self.notifies_forwarder.load(Ordering::Relaxed) {

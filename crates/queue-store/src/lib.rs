@@ -52,7 +52,7 @@ pub use message::{Deliveries, Delivery, Forwarded, Lock, MessageState, NewMessag
 pub use operator::{Purged, Removed, SessionDescription};
 pub use options::{EntityStatus, MESSAGE_OVERHEAD, QueueOptions, TopicOptions};
 pub use queue::{Enqueued, Queue, QueueCounts, Scheduled, Settled};
-pub use queue_store::{CreateError, Entity, NewSubscription, QueueStore};
+pub use queue_store::{CheckedOptions, CreateError, Entity, NewSubscription, QueueStore};
 pub use requests::{ReceiveMode, ReceiveRequest, Settlement};
 pub use session_lock::SessionLock;
 pub use topic::{RuleChangeError, Subscription, Topic};

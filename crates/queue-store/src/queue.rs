@@ -444,16 +444,13 @@ impl Queue {
         Waiter::new(Arc::clone(self), slot)
     }
 
-    /// Gives it other options. Whether it can have them was looked at.
-    pub(super) fn set_options(&self, now: UnixTime, options: QueueOptions) -> Result<(), QueueError> {
-        let ((), _commit) = self.entity.operate(now, |state, _now| match self.is_deleted() {
-            true => Err(QueueError::Deleted),
-            false => {
+    /// Replaces its options with others that were checked. Does nothing if it was deleted.
+    pub(super) fn set_options(&self, now: UnixTime, options: QueueOptions) {
+        self.entity.administer(now, |state| {
+            if !self.is_deleted() {
                 state.set_options(self.place, options);
-                Ok(())
             }
-        })?;
-        Ok(())
+        });
     }
 
     /// Marks it and its dead-letter queues as deleted. The lock of the entity is held.

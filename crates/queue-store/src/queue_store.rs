@@ -69,6 +69,10 @@ pub struct NewSubscription {
     pub rules: RuleSet,
 }
 
+/// Options that a queue, topic or subscription can have in place of those that it has.
+#[derive(Clone, Debug)]
+pub struct CheckedOptions(QueueOptions);
+
 /// Why an entity was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
@@ -264,62 +268,49 @@ impl QueueStore {
         Ok(made)
     }
 
-    /// Removes the subscription of this name, whatever the letter case, with its messages; `None` if there is none. Whoever
-    /// receives from it gets [`Deleted`](QueueError::Deleted).
-    ///
-    /// # Errors
-    /// The disk does not take it at present.
-    pub fn delete_subscription(
-        &self,
-        topic: &Topic,
-        name: &str,
-        now: UnixTime,
-    ) -> Result<Option<Arc<Subscription>>, QueueError> {
+    /// Removes a subscription from a topic, with its messages. Its receivers get [`Deleted`](QueueError::Deleted). Returns `None`
+    /// if there is none of that name, whatever the letter case. Whether the disk takes writes makes no difference: the caller has
+    /// stored the deletion.
+    pub fn delete_subscription(&self, topic: &Topic, name: &str, now: UnixTime) -> Option<Arc<Subscription>> {
         let mut subscriptions = topic.subscriptions.write().unwrap_or_else(PoisonError::into_inner);
-        let place = subscriptions.iter().position(|each| each.name.eq_ignore_ascii_case(name));
-        let Some(place) = place else {
-            return Ok(None);
-        };
-        let found = Arc::clone(&subscriptions[place]);
+        let place = subscriptions.iter().position(|each| each.name.eq_ignore_ascii_case(name))?;
+        let found = Arc::make_mut(&mut subscriptions).remove(place);
         let name = found.name.to_ascii_lowercase();
-        topic.queue.operate(now, |state, _now| {
+        topic.queue.entity.administer(now, |state| {
             found.queue.mark_deleted();
             state.remove_subscription(found.place, &name);
-            Ok(())
-        })?;
-        Arc::make_mut(&mut subscriptions).remove(place);
-        Ok(Some(found))
+        });
+        Some(found)
     }
 
-    /// Gives a queue, or that of a subscription, other options, which hold at once; everyone who waits there looks again. What is
-    /// locked or waits keeps its end.
+    /// Checks whether a queue, or that of a subscription, can have other options, and changes nothing.
     ///
     /// # Errors
-    /// An option makes no sense, or can't be changed; or the queue was deleted, or its disk takes nothing at present.
-    pub fn update_queue(
-        &self,
-        queue: &Arc<Queue>,
-        options: QueueOptions,
-        now: UnixTime,
-    ) -> Result<(), CreateError> {
+    /// An option makes no sense, or can't be changed.
+    pub fn check_update(queue: &Queue, options: QueueOptions) -> Result<CheckedOptions, CreateError> {
         check_options(&options)?;
         check_change(&queue.options(), &options)?;
-        queue.set_options(now, options)?;
-        self.forward_from(queue);
-        Ok(())
+        Ok(CheckedOptions(options))
     }
 
     /// The same for a topic.
     ///
     /// # Errors
-    /// As those of [`update_queue`](Self::update_queue).
-    pub fn update_topic(
-        &self,
-        topic: &Topic,
-        options: &TopicOptions,
-        now: UnixTime,
-    ) -> Result<(), CreateError> {
-        self.update_queue(&topic.queue, own_options(options), now)
+    /// As those of [`check_update`](Self::check_update).
+    pub fn check_topic_update(topic: &Topic, options: &TopicOptions) -> Result<CheckedOptions, CreateError> {
+        Self::check_update(&topic.queue, own_options(options))
+    }
+
+    /// Replaces the options of a queue, or of that of a subscription. They apply at once, and waiting receivers look again. What
+    /// is locked or waits keeps its end. Whether the disk takes writes makes no difference: the caller has stored the options.
+    pub fn update_queue(&self, queue: &Arc<Queue>, options: CheckedOptions, now: UnixTime) {
+        queue.set_options(now, options.0);
+        self.forward_from(queue);
+    }
+
+    /// The same for a topic.
+    pub fn update_topic(&self, topic: &Topic, options: CheckedOptions, now: UnixTime) {
+        self.update_queue(&topic.queue, options, now);
     }
 
     /// Removes the entity of this name, whatever the letter case, with its messages; `None` if there is none. Whoever holds it gets

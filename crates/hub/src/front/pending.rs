@@ -3,7 +3,8 @@
 //! An answer is usually given in the turn in which something was stored. Two things make it wait:
 //!
 //! * A durable log says when it has kept its promise ([`CommitNumber`]): commits are numbered, and those of all logs
-//!   of a service come in order. A commit that fails turns the answer into a refusal that makes clients try again.
+//!   of a service come in order. What a failed commit was to store is in memory, and is stored once the disk takes writes again.
+//!   So the answer says that the outcome is unknown, in the protocol's own words, and clients try again as after a timeout.
 //! * A service profile says at which instant the answer of a slower service would come.
 //!
 //! ```text
@@ -40,10 +41,10 @@ pub(crate) struct Until {
     pub(crate) instant: Option<Instant>,
 }
 
-/// An answer that can turn into a refusal.
+/// An answer to a change that may fail to be stored.
 pub(crate) trait Answer {
-    /// What it answers could not be kept.
-    fn refuse(&mut self);
+    /// Makes it say that the outcome is unknown: the change could not be stored yet.
+    fn set_unknown(&mut self);
 }
 
 #[derive(Debug)]
@@ -123,7 +124,7 @@ impl<T: Answer> Pending<T> {
             }
             let Waiting { mut answer, until } = self.uncommitted.pop_front()?;
             if state == CommitState::Failed {
-                answer.refuse();
+                answer.set_unknown();
             }
             match until.instant {
                 Some(at) => self.timed.push(answer, at),
@@ -194,6 +195,10 @@ impl<T> Ord for TimedAnswer<T> {
     }
 }
 
+/// The description of an unknown outcome, for whoever reads what a client reports.
+pub(crate) const OUTCOME_UNKNOWN: &str = "The service could not write the change to its storage in time. It may take effect \
+    later, when the storage takes writes again.";
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -206,8 +211,8 @@ mod tests {
     use partition_log::{NewRecord, UnixTime};
 
     impl Answer for &'static str {
-        fn refuse(&mut self) {
-            *self = "refused";
+        fn set_unknown(&mut self) {
+            *self = "unknown";
         }
     }
 

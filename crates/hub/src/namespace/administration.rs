@@ -1,8 +1,9 @@
 //! Queues, topics and subscriptions that clients create, change and delete while the service runs.
 //!
 //! Changes are made one at a time, under the same lock as those of hubs, so that no name is given twice. Where there is a data
-//! directory it is changed first: after a crash in between an entity is there and empty, or gone for good. While that waits for the
-//! device the name of what is new is reserved and the lock free, so that those who create at the same time wait together.
+//! directory it is changed first, and memory only once it has the change: what is answered with an error was not done. After a crash
+//! in between an entity is there and empty, or gone permanently. While a creation waits for the device, the new name is reserved and
+//! the lock free, so that concurrent creations wait together.
 
 use std::io;
 use std::sync::{Arc, MutexGuard};
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use partition_log::UnixTime;
 use queue_store::{
-    CreateError, Entity, NewSubscription, Queue, QueueError, QueueOptions, RuleChangeError, Subscription,
-    Topic, TopicOptions,
+    CreateError, Entity, NewSubscription, Queue, QueueError, QueueOptions, QueueStore, RuleChangeError,
+    Subscription, Topic, TopicOptions,
 };
 
 use super::facts::subscription_path;
@@ -173,16 +174,13 @@ impl Namespace {
             return Err(not_found(name));
         };
         self.check_options(queue.name(), &options)?;
-        let before = queue.options();
-        self.queues.update_queue(&queue, options.clone(), now)?;
+        let checked = QueueStore::check_update(&queue, options.clone())?;
         let facts = touched(facts, now);
         if let Some(storage) = &mut *storage {
             let config = QueueConfig { name: queue.name().to_owned(), options };
-            if let Err(error) = storage.keep_queue_options(config, &facts) {
-                self.queues.update_queue(&queue, QueueOptions::clone(&before), now)?;
-                return Err(error.into());
-            }
+            storage.keep_queue_options(config, &facts)?;
         }
+        self.queues.update_queue(&queue, checked, now);
         self.know(queue.name(), facts);
         Ok(queue)
     }
@@ -200,15 +198,12 @@ impl Namespace {
     ) -> Result<Arc<Topic>> {
         let mut storage = self.entities.begin_change();
         let topic = self.topic(name)?;
-        let before = topic.options();
-        self.queues.update_topic(&topic, options, now)?;
+        let checked = QueueStore::check_topic_update(&topic, options)?;
         let facts = touched(facts, now);
-        if let Some(storage) = &mut *storage
-            && let Err(error) = storage.keep_topic_options(topic.name(), options, &facts)
-        {
-            self.queues.update_topic(&topic, &before, now)?;
-            return Err(error.into());
+        if let Some(storage) = &mut *storage {
+            storage.keep_topic_options(topic.name(), options, &facts)?;
         }
+        self.queues.update_topic(&topic, checked, now);
         self.know(topic.name(), facts);
         Ok(topic)
     }
@@ -229,16 +224,12 @@ impl Namespace {
         let (topic, subscription) = self.subscription(topic, name)?;
         let queue = subscription.queue();
         self.check_options(queue.name(), &options)?;
-        let before = queue.options();
-        self.queues.update_queue(queue, options.clone(), now)?;
+        let checked = QueueStore::check_update(queue, options.clone())?;
         let facts = touched(facts, now);
         if let Some(storage) = &mut *storage {
-            let kept = storage.keep_subscription_options(topic.name(), subscription.name(), &options, &facts);
-            if let Err(error) = kept {
-                self.queues.update_queue(queue, QueueOptions::clone(&before), now)?;
-                return Err(error.into());
-            }
+            storage.keep_subscription_options(topic.name(), subscription.name(), &options, &facts)?;
         }
+        self.queues.update_queue(queue, checked, now);
         self.know(queue.name(), facts);
         Ok(subscription)
     }
@@ -274,11 +265,10 @@ impl Namespace {
     pub fn delete_subscription(&self, topic: &str, name: &str, now: UnixTime) -> Result<()> {
         let mut storage = self.entities.begin_change();
         let (topic, subscription) = self.subscription(topic, name)?;
-        self.queues.delete_subscription(&topic, subscription.name(), now)?;
         if let Some(storage) = &mut *storage {
-            // Without this it is there again after the next start, empty.
             storage.forget_subscription(topic.name(), subscription.name())?;
         }
+        self.queues.delete_subscription(&topic, subscription.name(), now);
         self.facts.forget(subscription.queue().name(), std::iter::empty());
         Ok(())
     }

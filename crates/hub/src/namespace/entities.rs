@@ -305,19 +305,16 @@ impl Entities {
         let mut storage = self.begin_change();
         let hubs = self.snapshot();
         let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
-        let group = hub.create_consumer_group(name).map_err(|error| match error {
+        hub.check_consumer_group(name).map_err(|error| match error {
             HubError::RepeatedConsumerGroup { name } => {
                 EntityError::ConsumerGroupExists { hub: hub.name().to_owned(), name }
             }
             error => EntityError::Invalid(error),
         })?;
-        if let Some(storage) = &mut *storage
-            && let Err(error) = storage.keep_consumer_groups(hub)
-        {
-            hub.delete_consumer_group(name);
-            return Err(EntityError::Storage(error));
+        if let Some(storage) = &mut *storage {
+            storage.keep_consumer_group(hub.name(), name).map_err(EntityError::Storage)?;
         }
-        Ok(group)
+        hub.create_consumer_group(name).map_err(EntityError::Invalid)
     }
 
     pub(super) fn delete_consumer_group(&self, hub: &str, name: &str) -> Result<(), EntityError> {

@@ -22,7 +22,7 @@ use partition_log::{
     Produced, ProducerStamp,
 };
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use units::md5::md5;
@@ -312,6 +312,14 @@ impl Hub {
     }
 
     /// Adds a consumer group. Whether it is there or not must not change in the meantime, which is the caller's care.
+    /// Checks whether [`create_consumer_group`](Self::create_consumer_group) would create one of this name.
+    ///
+    /// # Errors
+    /// The name is invalid or taken.
+    pub(super) fn check_consumer_group(&self, name: &str) -> Result<(), HubError> {
+        check_consumer_group(&self.consumer_groups.read().unwrap_or_else(PoisonError::into_inner), name)
+    }
+
     pub(super) fn create_consumer_group(&self, name: &str) -> Result<Arc<ConsumerGroup>, HubError> {
         insert_consumer_group(&mut self.write_consumer_groups(), name)
     }
@@ -322,13 +330,6 @@ impl Hub {
         group.mark_deleted();
         self.wake_subscribers();
         Some(group)
-    }
-
-    /// The names of the consumer groups besides the one that every hub has.
-    pub(super) fn declared_consumer_groups(&self) -> Vec<String> {
-        let groups = self.consumer_groups();
-        let names = groups.iter().map(|group| group.name());
-        names.filter(|name| *name != DEFAULT_CONSUMER_GROUP).map(str::to_owned).collect()
     }
 
     /// Marks the hub as deleted, with its partitions and consumer groups, and has everyone look who holds them. Nothing
@@ -598,13 +599,20 @@ fn insert_consumer_group(
     groups: &mut BTreeMap<String, Arc<ConsumerGroup>>,
     name: &str,
 ) -> Result<Arc<ConsumerGroup>, HubError> {
+    check_consumer_group(groups, name)?;
+    let group = Arc::new(ConsumerGroup::new(name));
+    groups.insert(name.to_ascii_lowercase(), Arc::clone(&group));
+    Ok(group)
+}
+
+fn check_consumer_group(groups: &BTreeMap<String, Arc<ConsumerGroup>>, name: &str) -> Result<(), HubError> {
     let is_default = name.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP);
     if !is_default && !is_name(name, b"_.-") {
         return Err(HubError::ConsumerGroup { name: name.into() });
     }
-    match groups.entry(name.to_ascii_lowercase()) {
-        Entry::Occupied(_) => Err(HubError::RepeatedConsumerGroup { name: name.into() }),
-        Entry::Vacant(place) => Ok(Arc::clone(place.insert(Arc::new(ConsumerGroup::new(name))))),
+    match groups.contains_key(&name.to_ascii_lowercase()) {
+        true => Err(HubError::RepeatedConsumerGroup { name: name.into() }),
+        false => Ok(()),
     }
 }
 

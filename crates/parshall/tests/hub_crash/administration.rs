@@ -6,15 +6,12 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
-use access::{Credential, SharedAccessKey};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use units::Random;
 
 use crate::hub_crash::PATIENCE;
+use crate::hub_crash::rest_client::{Address, Connection};
 use crate::hub_crash::rig::Serving;
 
 /// Connections that create and delete.
@@ -84,10 +81,11 @@ async fn check(serving: &Serving, ledger: &Ledger) {
     let names: Vec<(String, Known)> =
         ledger.lock().unwrap().iter().map(|(name, known)| (name.clone(), *known)).collect();
     for (name, known) in names {
-        let found = match connection.ask("GET", &name, "").await {
-            Some(200) => Known::There,
-            Some(404) => Known::Gone,
-            other => panic!("{name}: {other:?}"),
+        let answer = connection.ask("GET", &name, &[], "").await.expect("the service runs");
+        let found = match answer.status {
+            200 => Known::There,
+            404 => Known::Gone,
+            _ => panic!("{name}: {answer:?}"),
         };
         assert!(known == Known::Unanswered || known == found, "{name} is {found:?} and was {known:?}");
         ledger.lock().unwrap().insert(name, found);
@@ -96,14 +94,14 @@ async fn check(serving: &Serving, ledger: &Ledger) {
 
 struct Client {
     number: u64,
-    address: (u16, String),
+    address: Address,
     ledger: Ledger,
     answers: Arc<watch::Sender<u64>>,
 }
 
 impl Client {
     fn of(serving: &Serving, number: u64, ledger: &Ledger, answers: &Arc<watch::Sender<u64>>) -> Self {
-        let address = address(serving);
+        let address = Address::of(serving);
         Self { number, address, ledger: Arc::clone(ledger), answers: Arc::clone(answers) }
     }
 
@@ -120,65 +118,13 @@ impl Client {
                 Known::Gone | Known::Unanswered => ("PUT", BODY, 201, Known::There),
             };
             self.ledger.lock().unwrap().insert(name.clone(), Known::Unanswered);
-            let Some(status) = connection.ask(method, &name, body).await else {
+            let Some(answer) = connection.ask(method, &name, &[], body).await else {
                 return;
             };
-            assert_eq!(status, expected, "{method} {name}");
+            assert_eq!(answer.status, expected, "{method} {name}");
             self.ledger.lock().unwrap().insert(name, after);
             self.answers.send_modify(|answers| *answers += 1);
         }
-    }
-}
-
-struct Connection {
-    socket: TcpStream,
-    token: String,
-    received: Vec<u8>,
-}
-
-fn address(serving: &Serving) -> (u16, String) {
-    let Credential::Key(key) = &serving.connection_string.credential else { panic!("services have keys") };
-    let key: &SharedAccessKey = key;
-    let token = key.sign("http://localhost/", SystemTime::now() + Duration::from_secs(3_600));
-    (serving.connection_string.endpoint.port().unwrap(), token)
-}
-
-impl Connection {
-    async fn open(serving: &Serving) -> Option<Self> {
-        Self::to(&address(serving)).await
-    }
-
-    async fn to((port, token): &(u16, String)) -> Option<Self> {
-        let socket = TcpStream::connect(("127.0.0.1", *port)).await.ok()?;
-        Some(Self { socket, token: token.clone(), received: Vec::new() })
-    }
-
-    /// The status of the reply; `None` if the service is gone.
-    async fn ask(&mut self, method: &str, name: &str, body: &str) -> Option<u16> {
-        let Self { socket, token, received } = self;
-        let length = body.len();
-        let request = format!(
-            "{method} /{name} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        socket.write_all(request.as_bytes()).await.ok()?;
-        received.clear();
-        let head = loop {
-            if socket.read_buf(received).await.ok()? == 0 {
-                return None;
-            }
-            if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
-                break end + 4;
-            }
-        };
-        let text = String::from_utf8(received[..head].to_vec()).unwrap();
-        let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-        let end = head + length.parse::<usize>().unwrap();
-        while received.len() < end {
-            if socket.read_buf(received).await.ok()? == 0 {
-                return None;
-            }
-        }
-        Some(text.split(' ').nth(1).unwrap().parse().unwrap())
     }
 }
 

@@ -1,13 +1,16 @@
 //! The durable service under `kill -9`, while events stream in: whatever was acknowledged is there afterwards, once, in
 //! order, and numbered without a gap. `producers` does the same to idempotent producers, `queues` to queues and topics,
-//! `transactions` to what is carried between queues as a whole, `administration` to queues that come and go.
+//! `transactions` to what is carried between queues as a whole, `administration` to queues that come and go. `disk_errors` has the disk
+//! fail first.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod administration;
+mod disk_errors;
 mod producers;
 mod queue_ledger;
 mod queues;
+mod rest_client;
 mod rig;
 mod transactions;
 

@@ -97,12 +97,18 @@ impl Rig {
 impl Serving {
     /// Serves what is in the folder `data` of `folder`, and is ready.
     pub(crate) async fn start(folder: &Path, arguments: &[String]) -> Self {
+        Self::start_in(folder, arguments, &[]).await
+    }
+
+    /// The same with an environment.
+    pub(crate) async fn start_in(folder: &Path, arguments: &[String], environment: &[(&str, &Path)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
             .args(["serve", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"])
             .arg("--data-dir")
             .arg(folder.join("data"))
             .args(arguments)
             .env_clear()
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

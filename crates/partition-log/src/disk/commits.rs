@@ -20,7 +20,7 @@ pub enum CommitState {
     Waiting,
     /// What the policy promises has happened.
     Done,
-    /// It has not, and the sender must be told to try again. The events may yet become durable.
+    /// It has not happened, and the events may yet become durable. So the sender must be told that the outcome is unknown.
     Failed,
 }
 
@@ -58,6 +58,10 @@ struct Waiting {
 impl CommitNumber {
     /// The number of what needs no commit: it is done from the beginning.
     pub const DONE: Self = Self(0);
+
+    /// The number of a change that was made in memory and could not be appended. It counts as failed from the beginning, and is
+    /// greater than all others, so that it remains if several are waited for.
+    pub const FAILED: Self = Self(u64::MAX);
 
     /// Whether this is [`DONE`](Self::DONE), so that nobody need be asked.
     #[must_use]
@@ -128,7 +132,10 @@ impl Commits {
     #[inline]
     pub(super) fn state_of(&self, number: CommitNumber) -> CommitState {
         if number > self.settled() {
-            return CommitState::Waiting;
+            return match number {
+                CommitNumber::FAILED => CommitState::Failed,
+                _ => CommitState::Waiting,
+            };
         }
         if self.any_failed.load(Ordering::Acquire) && self.failed().contains(number.0) {
             return CommitState::Failed;

@@ -21,8 +21,8 @@
 //! # Waiting for a commit
 //!
 //! Each append returns a [`CommitNumber`]. [`CommitNumber::DONE`] needs no waiting; a log in memory gives no other.
-//! Otherwise the event may be acknowledged as soon as [`CommitWatch::state_of`] says [`CommitState::Done`], and must be
-//! refused, with an error after which the sender tries again, when it says [`CommitState::Failed`]. A connection keeps its
+//! Otherwise the event may be acknowledged as soon as [`CommitWatch::state_of`] says [`CommitState::Done`]. When it says
+//! [`CommitState::Failed`], the event may yet be stored, so the answer says that the outcome is unknown. A connection keeps its
 //! unacknowledged deliveries in order with their numbers and does this:
 //!
 //! ```text

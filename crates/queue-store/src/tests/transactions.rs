@@ -173,7 +173,7 @@ fn a_transaction_with_something_that_was_deleted_fails_as_a_whole() {
     store.delete("second").unwrap();
     let new = store.create_queue("second", QueueOptions::default()).unwrap();
     // Another one has its place from then on.
-    store.delete_subscription(&topic, "a", at(0)).unwrap().unwrap();
+    store.delete_subscription(&topic, "a", at(0)).unwrap();
     store.create_subscription(&topic, subscription, at(0)).unwrap();
     let of_first = complete(&first, &locked);
     for refused in [

@@ -117,7 +117,7 @@ impl QueueStore {
                 Ok(commit)
             }
             // Of one, or of several in memory: there is one commit to wait for at most.
-            None => finished.commit,
+            None => Ok(finished.commit),
         }
     }
 
@@ -161,15 +161,15 @@ fn apply_all(locked: &mut [Locked<'_>], admitted: Vec<Admitted>, transaction: Op
 /// Makes whole and writes what was done, frees the entities, and tells everyone who waits.
 fn finish(locked: Vec<Locked<'_>>) -> Finished {
     let mut news = Vec::with_capacity(locked.len());
-    let mut finished = Finished { commit: Ok(CommitNumber::DONE), parts: Vec::new() };
+    let mut finished = Finished { commit: CommitNumber::DONE, parts: Vec::new() };
     let mut states = Vec::with_capacity(locked.len());
     for Locked { part, mut state, now } in locked {
         let (commit, of_entity) = part.entity.finish(&mut state, now);
         news.push((part.entity, of_entity));
-        finished
-            .parts
-            .extend(state.journal.as_ref().map(|journal| WrittenPart::new(journal, commit.is_ok())));
-        finished.commit = finished.commit.and_then(|last| commit.map(|commit| last.max(commit)));
+        finished.parts.extend(
+            state.journal.as_ref().map(|journal| WrittenPart::new(journal, commit != CommitNumber::FAILED)),
+        );
+        finished.commit = finished.commit.max(commit);
         states.push(state);
     }
     // All of them at once: nobody is to see the work on one and not that on another.
@@ -182,7 +182,7 @@ fn finish(locked: Vec<Locked<'_>>) -> Finished {
 
 /// What has become of the work on all entities.
 struct Finished {
-    commit: Result<CommitNumber, QueueError>,
+    commit: CommitNumber,
     parts: Vec<WrittenPart>,
 }
 

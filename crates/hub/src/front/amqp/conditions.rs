@@ -2,6 +2,8 @@
 
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
+use crate::front::pending::OUTCOME_UNKNOWN;
+
 /// The outcome of what is not stored.
 #[cold]
 pub(crate) fn rejected(condition: ErrorCondition, description: impl Into<String>) -> DeliveryState {
@@ -15,6 +17,12 @@ pub(crate) fn server_busy(reason: &str) -> DeliveryState {
         ErrorCondition::SERVER_BUSY,
         format!("{reason} Please wait 4 seconds and try again. Error code : 50002."),
     )
+}
+
+/// The outcome of what may or may not be stored. Clients try again as after a timeout, and know that it may be a second time.
+#[cold]
+pub(crate) fn unknown_outcome() -> DeliveryState {
+    rejected(ErrorCondition::TIMEOUT, OUTCOME_UNKNOWN)
 }
 
 /// The outcome of a send for which the throughput units of the namespace `host` do not suffice. Clients look for the

@@ -17,6 +17,7 @@ use super::KafkaFront;
 use super::session::Session;
 use super::topics::{self, Topics};
 use crate::convert::UNPACKED_MAX;
+use crate::front::pending::OUTCOME_UNKNOWN;
 use crate::namespace::{Hub, Partition, TimestampType, TopicSettings};
 use crate::transactions::{Producer, Producing};
 
@@ -157,7 +158,11 @@ impl Outcomes {
                 error_message: None,
                 record_error: None,
             },
-            Ok(_) => refused(topic, *index, &Refusal::of(ErrorCode::KafkaStorageError)),
+            // It may yet be stored, which is what this says. Idempotent producers send it again without a duplicate.
+            Ok(_) => {
+                let message = Some(OUTCOME_UNKNOWN.to_owned());
+                refused(topic, *index, &Refusal { message, ..Refusal::of(ErrorCode::RequestTimedOut) })
+            }
             Err(refusal) => refused(topic, *index, refusal),
         };
         self.outcomes.iter().zip(request).map(result).collect()

@@ -13,12 +13,13 @@
 //! out, and overwritten by the next change. Nobody was told of it. Such a line with whole ones behind it is damage, and refuses the
 //! start.
 //!
-//! Who waits for the disk does so together with others: whoever comes first syncs what all of them have appended.
+//! Concurrent changes wait for the disk together: the first one syncs what all of them have appended. If that fails, all of them are
+//! answered with an error, and the log is cut back to what was synced before, so that a restart does not find them. After a power cut
+//! in the moment before the manifest is written again, they may be there.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::manifest::EntityChange;
@@ -54,15 +55,24 @@ pub(super) struct ReadChanges {
 /// How far the log is on the device.
 #[derive(Debug, Default)]
 struct Progress {
-    /// The number of the last change that was written.
-    written: AtomicU64,
+    /// The end of what was written.
+    written: Mutex<End>,
     synced: Mutex<Synced>,
+}
+
+/// An end of the log.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    /// The number of the last change before it.
+    number: u64,
+    /// Bytes before it.
+    length: u64,
 }
 
 #[derive(Debug, Default)]
 struct Synced {
-    /// Changes up to this number are on the device, by the log or by the manifest.
-    number: u64,
+    /// The end of what is on the device. Changes up to its number are there by the log or by the manifest.
+    end: End,
     /// What the system said when it could not bring some there. It can't be known what of the log is there then, so nothing is
     /// appended to it until the manifest was written.
     failure: Option<io::ErrorKind>,
@@ -160,8 +170,9 @@ fn line(number: u64, change: &EntityChange) -> serde_json::Result<Vec<u8>> {
 impl ChangeLog {
     /// The log of a directory, which makes sense up to `length`, and whose last change has the number `last`.
     pub(super) fn new(directory: &Path, length: u64, last: u64) -> Self {
-        let synced = Synced { number: last, failure: None };
-        let progress = Progress { written: AtomicU64::new(last), synced: Mutex::new(synced) };
+        let end = End { number: last, length };
+        let synced = Synced { end, failure: None };
+        let progress = Progress { written: Mutex::new(end), synced: Mutex::new(synced) };
         let path = directory.join(FILE);
         Self { path, length, last, file: None, progress: Arc::new(progress) }
     }
@@ -186,6 +197,26 @@ impl ChangeLog {
         self.progress.synced().failure = Some(kind);
     }
 
+    /// Removes the changes that could not be synced. Nothing is appended after that until the manifest was written.
+    ///
+    /// # Errors
+    /// What the system said. A restart may find them then.
+    pub(super) fn cut_back(&mut self) -> io::Result<()> {
+        let synced = self.progress.synced();
+        let length = synced.end.length;
+        if synced.failure.is_some() && length < self.length {
+            if let Some(file) = &self.file {
+                reset(file, length)?;
+            }
+            self.length = length;
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> End {
+        End { number: self.last, length: self.length }
+    }
+
     /// Appends a change, which is on the device once it was [waited](Appended::wait) for.
     ///
     /// # Errors
@@ -206,21 +237,25 @@ impl ChangeLog {
         }
         self.length += line.len() as u64;
         self.last = number;
-        self.progress.written.store(number, Ordering::Release);
+        *self.progress.written() = self.end();
         Ok((number, Appended { number, file, progress: Arc::clone(&self.progress) }))
     }
 
-    /// Begins anew: the manifest with all changes up to now is on the device.
+    /// Empties the log: the manifest with all changes up to now is on the device.
     pub(super) fn restart(&mut self) {
         let emptied = match &self.file {
             Some(file) => reset(file, 0),
             None if self.length == 0 => Ok(()),
             None => std::fs::remove_file(&self.path),
         };
+        if emptied.is_ok() {
+            self.length = 0;
+        }
         let mut synced = self.progress.synced();
-        *synced = Synced { number: self.last, failure: None };
+        *synced = Synced { end: self.end(), failure: None };
+        *self.progress.written() = self.end();
         match emptied {
-            Ok(()) => self.length = 0,
+            Ok(()) => {}
             // What is left is known to the manifest. A file that was open may have been cut, or not.
             Err(error) => {
                 tracing::warn!(path = %self.path.display(), %error, "the log of changes can't be emptied");
@@ -253,17 +288,17 @@ impl Appended {
     /// What the system said. It can't be known whether it is there.
     pub(in crate::namespace) fn wait(&self) -> io::Result<()> {
         let mut synced = self.progress.synced();
-        if synced.number >= self.number {
+        if synced.end.number >= self.number {
             return Ok(());
         }
         if let Some(kind) = synced.failure {
             return Err(kind.into());
         }
         // What is appended while this waits is a matter of the next one.
-        let written = self.progress.written.load(Ordering::Acquire);
+        let written = *self.progress.written();
         match self.file.sync_data() {
             Ok(()) => {
-                synced.number = written;
+                synced.end = written;
                 Ok(())
             }
             Err(error) => {
@@ -278,6 +313,10 @@ impl Progress {
     fn synced(&self) -> MutexGuard<'_, Synced> {
         // Locked sections set both fields at once.
         self.synced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn written(&self) -> MutexGuard<'_, End> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -399,12 +438,34 @@ mod tests {
     }
 
     #[test]
+    fn changes_that_could_not_be_synced_are_not_found_by_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = log(directory.path());
+        log.append(&change("d")).unwrap();
+        log.cut_back().unwrap();
+        assert_eq!(
+            numbers(&ReadChanges::read(directory.path(), 0).unwrap()),
+            [1, 2, 3, 4],
+            "none has failed"
+        );
+        log.append(&change("e")).unwrap();
+        log.distrust(io::ErrorKind::Other);
+        log.cut_back().unwrap();
+        let read = ReadChanges::read(directory.path(), 0).unwrap();
+        assert_eq!((numbers(&read), read.torn), (vec![1, 2, 3], 0));
+        // The next manifest has the numbers up to 5, and the log goes on behind them.
+        log.restart();
+        assert_eq!(appended(&mut log, "f"), 6);
+        assert_eq!(numbers(&ReadChanges::read(directory.path(), 5).unwrap()), [6]);
+    }
+
+    #[test]
     fn those_who_wait_at_the_same_time_share_what_is_synced() {
         let directory = tempfile::tempdir().unwrap();
         let mut log = log(directory.path());
         let pending: Vec<Appended> = (0..8).map(|_| log.append(&change("x")).unwrap().1).collect();
         pending[3].wait().unwrap();
-        let synced = log.progress.synced().number;
+        let synced = log.progress.synced().end.number;
         assert_eq!(synced, log.last());
     }
 }

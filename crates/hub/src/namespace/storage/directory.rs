@@ -381,13 +381,34 @@ impl DataDirectory {
     /// # Errors
     /// What the system said; what was there before is still there.
     pub(super) fn save(&mut self, mut manifest: Manifest) -> Result<(), DataDirectoryError> {
-        manifest.set_last_change(self.changes.last());
-        self.manifest_length = manifest
-            .write(&self.path)
-            .map_err(|error| self.unusable(&format!("{FILE} can't be written"), &error))?;
+        let last = self.changes.last();
+        manifest.set_last_change(last);
+        match manifest.write(&self.path) {
+            Ok(length) => self.manifest_length = length,
+            Err(error) => {
+                if Manifest::is_in_place(&error) {
+                    self.restore_manifest(last);
+                }
+                return Err(self.unusable(&format!("{FILE} can't be written"), &error));
+            }
+        }
         self.manifest = manifest;
         self.changes.restart();
         Ok(())
+    }
+
+    /// Writes the manifest that another one has replaced which was not sure to stay: its change is refused.
+    fn restore_manifest(&mut self, last_change: u64) {
+        self.manifest.set_last_change(last_change);
+        if let Err(error) = self.manifest.write(&self.path)
+            && !Manifest::is_in_place(&error)
+        {
+            tracing::error!(
+                directory = %self.path.display(),
+                %error,
+                "the former {FILE} can't be restored; a restart before the next change finds a change that was refused"
+            );
+        }
     }
 
     /// Puts a manifest in the place of the one that was there at the start, if it is another, and makes a directory of an

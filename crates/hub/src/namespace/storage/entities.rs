@@ -96,11 +96,15 @@ impl Storage {
         self.reserved.remove(&kept.path);
     }
 
-    /// What was kept can't be, or it could not be kept: it is forgotten again.
+    /// Forgets what was kept and can't be created.
     pub(in crate::namespace) fn give_up(&mut self, kept: Kept) {
         let Kept { path, removal, .. } = kept;
         self.reserved.remove(&path);
-        if let Err(error) = self.change(removal.clone()) {
+        if self.directory.changes.has_failed() {
+            // The log loses it here, and the next manifest does not name it.
+            self.cut_back();
+            self.directory.manifest.apply(self.directory.changes.last(), removal);
+        } else if let Err(error) = self.change(removal.clone()) {
             // It is on disk once the manifest is written, with the next change.
             tracing::warn!(entity = path, %error, "it is not created, and comes back if the service ends before another change");
             self.directory.changes.distrust(io::ErrorKind::Other);
@@ -192,9 +196,23 @@ impl Storage {
     /// Makes a change, on disk and in here.
     fn change(&mut self, change: EntityChange) -> Changed {
         let (number, appended) = self.directory.append(&change)?;
-        appended.wait().map_err(|error| self.unkept(&error))?;
+        if let Err(error) = appended.wait() {
+            self.cut_back();
+            return Err(self.unkept(&error));
+        }
         self.directory.manifest.apply(number, change);
         Ok(())
+    }
+
+    /// Removes from the log of changes what could not be synced, since it is answered with an error.
+    fn cut_back(&mut self) {
+        if let Err(error) = self.directory.changes.cut_back() {
+            tracing::error!(
+                directory = %self.directory.path().display(),
+                %error,
+                "changes that were refused can't be removed from the log of changes; a restart before the next change may find them"
+            );
+        }
     }
 }
 

@@ -279,10 +279,9 @@ impl Storage {
         self.directory.admit_transactions()
     }
 
-    /// Keeps the consumer groups of a hub as they are now.
-    pub(super) fn keep_consumer_groups(&mut self, hub: &Hub) -> Result<(), DataDirectoryError> {
-        let groups = hub.declared_consumer_groups();
-        self.change_consumer_groups(hub.name(), |kept| *kept = groups)
+    /// Stores a new consumer group of a hub.
+    pub(super) fn keep_consumer_group(&mut self, hub: &str, group: &str) -> Result<(), DataDirectoryError> {
+        self.change_consumer_groups(hub, |kept| kept.push(group.to_owned()))
     }
 
     /// Forgets a consumer group of a hub.

@@ -159,7 +159,7 @@ fn subscriptions_that_came_and_went_are_kept_as_they_were_at_the_end() {
         topic.enqueue(at(0), &[message; 3]).unwrap()
     };
     publish(&first);
-    store.delete_subscription(&first, "gone", at(0)).unwrap().unwrap();
+    store.delete_subscription(&first, "gone", at(0)).unwrap();
     // It gets the place of the one before, and then one goes whose name comes again.
     for name in ["some", "again"] {
         let options = QueueOptions::default();
@@ -167,7 +167,7 @@ fn subscriptions_that_came_and_went_are_kept_as_they_were_at_the_end() {
         store.create_subscription(&first, new, at(0)).unwrap();
     }
     publish(&first);
-    store.delete_subscription(&first, "again", at(0)).unwrap().unwrap();
+    store.delete_subscription(&first, "again", at(0)).unwrap();
     let some = Arc::clone(first.subscription("some").unwrap().queue());
     let received = receive(&some, 0, 1);
     settle(&some, 0, &received, &Settlement::Complete);

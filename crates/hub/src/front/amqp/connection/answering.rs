@@ -78,11 +78,11 @@ impl ConnectionTask {
         }
         let bytes = reply.message.len();
         let instant = self.late_replies.wait(bytes, ready_at);
-        let (commit, refusal) = match commit {
-            Some((commit, refusal)) => (commit, Some(refusal)),
+        let (commit, if_unknown) = match commit {
+            Some((commit, if_unknown)) => (commit, Some(if_unknown)),
             None => (CommitNumber::DONE, None),
         };
-        let pending = PendingReply { node: node.clone(), session, reply, bytes, refusal };
+        let pending = PendingReply { node: node.clone(), session, reply, bytes, if_unknown };
         self.pending.push(ClientAnswer::Reply(Box::new(pending)), Until { commit, instant });
     }
 

@@ -6,7 +6,7 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
-use crate::front::amqp::conditions::server_busy;
+use crate::front::amqp::conditions::unknown_outcome;
 use crate::front::amqp::links::requests::{Reply, RequestNode};
 use crate::front::pending::Answer;
 
@@ -47,8 +47,8 @@ pub(crate) struct PendingReply {
     pub(crate) reply: Reply,
     /// What it takes of the memory for replies that wait.
     pub(crate) bytes: usize,
-    /// What is replied instead where the change that was asked for could not be kept.
-    pub(crate) refusal: Option<Reply>,
+    /// The reply if the change that was asked for could not be stored.
+    pub(crate) if_unknown: Option<Reply>,
 }
 
 /// How much memory the replies that wait take, and until when they do. They leave in the order of their requests, as those
@@ -71,12 +71,12 @@ impl ClientAnswer {
 }
 
 impl Answer for ClientAnswer {
-    fn refuse(&mut self) {
+    fn set_unknown(&mut self) {
         match self {
-            Self::Outcome(outcome) => outcome.state = server_busy(NOT_KEPT),
+            Self::Outcome(outcome) => outcome.state = unknown_outcome(),
             Self::Reply(pending) => {
-                if let Some(refusal) = pending.refusal.take() {
-                    pending.reply = refusal;
+                if let Some(reply) = pending.if_unknown.take() {
+                    pending.reply = reply;
                 }
             }
         }
@@ -103,9 +103,6 @@ impl LateReplies {
         self.bytes -= bytes;
     }
 }
-
-/// Reported to senders when the disk refused their events: they are not accepted, and the send may be retried.
-const NOT_KEPT: &str = "The service could not write the events to its storage.";
 
 /// What may wait, in bytes over all nodes: as much as may wait for credit.
 const WAITING_BYTES: usize = 256 * 1024;

@@ -18,6 +18,7 @@ use amqp::{DecodeError, Value};
 use super::LinkEntry;
 use crate::front::amqp::event_hubs::management;
 use crate::front::amqp::service_bus::{self, LockedSession, ManagedEntity, TransactionWork};
+use crate::front::pending::OUTCOME_UNKNOWN;
 use crate::namespace::{AuthorizationError, Claims, Namespace};
 use partition_log::disk::CommitNumber;
 use queue_store::{Queue, SessionLock};
@@ -58,7 +59,7 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) reply: Reply,
-    /// What it waits for, and the reply for the case that it does not come about.
+    /// The commit that it waits for, and the reply if that fails.
     pub(crate) commit: Option<(CommitNumber, Reply)>,
     /// The name of the entity that the request was about, if it was about one.
     pub(crate) entity: Option<String>,
@@ -174,10 +175,8 @@ impl RequestNode {
             }
         };
         let commit = Some(answer.commit).filter(|commit| !commit.is_done());
-        let commit = commit.map(|commit| {
-            let text = "The service could not write the change to its storage.";
-            (commit, Answer::error(503, text).encode(self, &properties))
-        });
+        let commit =
+            commit.map(|commit| (commit, Answer::error(408, OUTCOME_UNKNOWN).encode(self, &properties)));
         let entity = match self {
             Self::Cbs => None,
             Self::Management => text_property(&view, "name")?,
@@ -214,6 +213,7 @@ fn usual_condition(status: i32) -> Option<ErrorCondition> {
         401 => ErrorCondition::UNAUTHORIZED_ACCESS,
         403 => ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
         404 => ErrorCondition::NOT_FOUND,
+        408 => ErrorCondition::TIMEOUT,
         409 => ErrorCondition::ENTITY_ALREADY_EXISTS,
         503 => ErrorCondition::SERVER_BUSY,
         500.. => ErrorCondition::INTERNAL_ERROR,

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::ExplorerFront;
 use super::reply::{self, Refusal, Reply};
+use crate::front::pending::OUTCOME_UNKNOWN;
 
 /// Messages of a queue.
 #[derive(Debug, Deserialize)]
@@ -127,7 +128,7 @@ impl ExplorerFront {
         })
         .await;
         match state {
-            CommitState::Failed => Err(Refusal::new(503, "the change can't be kept on the disk at present")),
+            CommitState::Failed => Err(Refusal::new(504, OUTCOME_UNKNOWN)),
             CommitState::Done | CommitState::Waiting => Ok(()),
         }
     }

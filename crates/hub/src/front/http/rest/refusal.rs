@@ -16,6 +16,7 @@ use units::date::http_date;
 
 use super::reply::Reply;
 use crate::front::amqp::{bearer_refusal, queue_error_sentence, queue_error_status};
+use crate::front::pending::OUTCOME_UNKNOWN;
 use crate::namespace::AuthorizationError;
 
 /// A refusal.
@@ -87,6 +88,11 @@ impl Refusal {
     /// It may be carried out another time.
     pub(super) fn busy(reason: &str) -> Self {
         Self::new(503, format!("{reason} Please wait 4 seconds and try again. Error code : 50002."))
+    }
+
+    /// It may or may not have been done, since the disk does not take it at present.
+    pub(super) fn unknown_outcome() -> Self {
+        Self::new(504, OUTCOME_UNKNOWN)
     }
 
     /// The quota of the namespace `host` is used up.

@@ -208,7 +208,7 @@ impl Session {
         .await;
         *lock(&self.commits) = Some(commits);
         match state {
-            CommitState::Failed => Err(Refusal::busy("What was sent can't be kept on the disk at present.")),
+            CommitState::Failed => Err(Refusal::unknown_outcome()),
             _ => Ok(()),
         }
     }

@@ -19,7 +19,7 @@ use crate::namespace::{EntityFacts, HubConfig, QueueConfig, TopicConfig, TopicSe
 pub(super) use entities::EntityChange;
 use partition_log::LogLimits;
 use partition_log::UnixTime;
-use partition_log::durable_file;
+use partition_log::durable_file::{self, ReplaceError, ReplaceStep};
 use queue_store::QueueOptions;
 
 /// The entities of a data directory.
@@ -123,12 +123,18 @@ impl Manifest {
     /// bytes.
     ///
     /// # Errors
-    /// It can't be written; the one that was there is still there.
+    /// It can't be written. The one that was there is still there, unless the error [says otherwise](Self::is_in_place).
     pub(super) fn write(&self, directory: &Path) -> io::Result<u64> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         durable_file::replace(&directory.join(FILE), &text)?;
         Ok(text.len() as u64)
+    }
+
+    /// Whether a manifest whose [writing](Self::write) ended with this error is in its place, though a power cut may undo that.
+    pub(super) fn is_in_place(error: &io::Error) -> bool {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<ReplaceError>());
+        cause.is_some_and(|cause| cause.step == ReplaceStep::SyncFolder)
     }
 
     pub(super) fn hubs(&self) -> &[KeptHub] {
