@@ -86,7 +86,7 @@ fn round(payload: usize, records: u64) -> (Took, Took) {
     let service = thread.spawn(move || {
         runtime().block_on(async {
             let mut hub = HubConfig::new("events", PARTITIONS as u16);
-            hub.log.bytes = units::ByteSize::from_mebibytes(64);
+            hub.log.get_or_insert_default().bytes = units::ByteSize::from_mebibytes(64);
             let config = ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![hub])).and(Protocol::Kafka);
             let service = Service::start(config).await.expect("a service on a free port");
             let address = service.address(Protocol::Kafka).expect("it speaks Kafka");

@@ -233,6 +233,8 @@ impl Floor {
             base_offset: base,
             log_start_offset: 0,
             error_message: None,
+            log_append_time: -1,
+            record_error: None,
         }
     }
 

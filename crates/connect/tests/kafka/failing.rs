@@ -131,7 +131,7 @@ async fn a_service_that_comes_back_is_gone_on_with() {
 #[tokio::test]
 async fn what_retention_took_is_passed_over_and_not_skipped() {
     let mut hub = HubConfig::new(TOPIC, 1);
-    hub.log.bytes = units::ByteSize::from_mebibytes(2);
+    hub.log.get_or_insert_default().bytes = units::ByteSize::from_mebibytes(2);
     let service = start(NamespaceConfig::with_hubs(vec![hub])).await;
     let mut to = sink(&service, &[]).await;
     for _ in 0..40 {
