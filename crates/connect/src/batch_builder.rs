@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::deadline_queue::DeadlineQueue;
-use crate::event::{BatchPool, EventBatch, EventParts, PartitionId};
+use crate::event::{BatchPool, EnqueuedTime, EventBatch, EventParts, PartitionId, Unreadable};
 use crate::source::BatchOptions;
 
 /// Collects events into batches for all partitions of one source.
@@ -95,7 +95,7 @@ impl BatchBuilder {
             if count < room {
                 return added;
             }
-            self.seal_full(partition);
+            self.seal(partition);
         }
     }
 
@@ -112,7 +112,31 @@ impl BatchBuilder {
         open.skip(numbers);
     }
 
-    fn seal_full(&mut self, partition: PartitionId) {
+    /// Adds records that can't be read, see [`EventBatch::push_unreadable`]. Events before them are handed over first; the `skipped`
+    /// numbers between both belong to no event.
+    ///
+    /// # Panics
+    /// As with [`EventBatch::push_unreadable`], and when the partition is not below the number given to [`new`](Self::new).
+    #[cold]
+    pub fn push_unreadable(
+        &mut self,
+        partition: PartitionId,
+        skipped: Range<i64>,
+        bytes: &Bytes,
+        unreadable: Unreadable,
+        enqueued_time: EnqueuedTime,
+    ) {
+        if !self.open[partition.0 as usize].is_empty() {
+            self.seal(partition);
+        }
+        self.skip(partition, skipped);
+        let open = &mut self.open[partition.0 as usize];
+        open.push_unreadable(bytes, unreadable, enqueued_time);
+        self.seal(partition);
+    }
+
+    /// Seals the open batch of a partition, whatever its age.
+    fn seal(&mut self, partition: PartitionId) {
         self.deadlines.remove(partition.0);
         self.sealed.push_back(std::mem::take(&mut self.open[partition.0 as usize]));
         let hold = &mut self.holds[partition.0 as usize];

@@ -10,7 +10,9 @@
 //! | `parshall-attempts` | how often it was sent there |
 //! | `parshall-time` | when it was put aside |
 //!
-//! A message that can't be read becomes the body of one that can.
+//! A message that can't be read becomes the body of one that can, and so do records that a log has and nobody can read: of these
+//! `parshall-last-sequence-number` is the last one, and `parshall-records` their number as far as the log says. Where their bytes are left
+//! out because the place takes none as long, `parshall-message-bytes` is their length.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +20,7 @@ use amqp::codec::Value;
 use amqp::message::{MessageView, SectionKind, Sections, encode};
 use bytes::Bytes;
 
-use crate::event::{Event, EventBatch, EventParts};
+use crate::event::{Event, EventBatch, EventParts, Unreadable};
 use crate::sink::SendError;
 
 /// Why an event is put aside, and where it comes from.
@@ -41,9 +43,25 @@ pub struct Refusal<'a> {
 /// A batch of one event, the dead letter. It keeps partition, sequence number and partition key.
 #[must_use]
 pub fn dead_letter(batch: &EventBatch, event: &Event, refusal: &Refusal<'_>) -> EventBatch {
+    letter(batch, event, |out| append(out, batch, event, refusal))
+}
+
+/// The same without what the event was, for a place that does not take it because of its length.
+#[must_use]
+pub fn dead_letter_without_message(batch: &EventBatch, event: &Event, refusal: &Refusal<'_>) -> EventBatch {
+    letter(batch, event, |out| {
+        let mut own = properties(batch, event, refusal);
+        let length = i64::try_from(event.message_len()).unwrap_or(i64::MAX);
+        own.push(("parshall-message-bytes", Value::Long(length)));
+        encode::application_properties(out, &own);
+        encode::data(out, &[]);
+    })
+}
+
+fn letter(batch: &EventBatch, event: &Event, write: impl FnOnce(&mut Vec<u8>)) -> EventBatch {
     let key = batch.partition_key(event).unwrap_or_default();
     let mut chunk = key.to_vec();
-    append(&mut chunk, batch, event, refusal);
+    write(&mut chunk);
     // Both are shorter than the chunk that they were in, but for some hundred bytes of properties.
     let (start, end) = (key.len() as u32, chunk.len() as u32);
     let parts = EventParts {
@@ -61,7 +79,11 @@ pub fn dead_letter(batch: &EventBatch, event: &Event, refusal: &Refusal<'_>) -> 
 fn append(out: &mut Vec<u8>, batch: &EventBatch, event: &Event, refusal: &Refusal<'_>) {
     let message = batch.message(event);
     let own = properties(batch, event, refusal);
-    let Some(theirs) = application_properties(message) else {
+    let theirs = match batch.unreadable() {
+        None => application_properties(message),
+        Some(_) => None,
+    };
+    let Some(theirs) = theirs else {
         encode::application_properties(out, &own);
         encode::data(out, message);
         return;
@@ -106,12 +128,21 @@ fn properties(batch: &EventBatch, event: &Event, refusal: &Refusal<'_>) -> Vec<(
         ("DeadLetterErrorDescription", text(&refusal.error.description)),
         ("parshall-source", text(refusal.source)),
         ("parshall-partition", Value::Long(batch.partition().0.into())),
-        ("parshall-sequence-number", Value::Long(event.sequence_number)),
-        ("parshall-sink", Value::Long(refusal.sink.into())),
-        ("parshall-destination", Value::Long(refusal.destination.into())),
-        ("parshall-attempts", Value::Long(refusal.attempts.into())),
         ("parshall-time", Value::Timestamp(milliseconds)),
     ];
+    match batch.unreadable() {
+        None => properties.extend([
+            ("parshall-sequence-number", Value::Long(event.sequence_number)),
+            ("parshall-sink", Value::Long(refusal.sink.into())),
+            ("parshall-destination", Value::Long(refusal.destination.into())),
+            ("parshall-attempts", Value::Long(refusal.attempts.into())),
+        ]),
+        Some(Unreadable { numbers, records, .. }) => properties.extend([
+            ("parshall-sequence-number", Value::Long(numbers.start)),
+            ("parshall-last-sequence-number", Value::Long(numbers.end - 1)),
+            ("parshall-records", Value::Long(i64::try_from(*records).unwrap_or(i64::MAX))),
+        ]),
+    }
     let offset = batch.offset(event).and_then(|offset| std::str::from_utf8(offset).ok());
     properties.extend(offset.map(|offset| ("parshall-offset", text(offset))));
     properties
@@ -179,6 +210,41 @@ mod tests {
             assert_eq!(properties.find(key).unwrap(), Some(value), "{key}");
         }
         assert_eq!(properties.entries().unwrap().len(), 11, "each name once");
+    }
+
+    #[test]
+    fn records_that_can_not_be_read_are_the_body_with_their_numbers_beside_or_left_out() {
+        // It could be taken for a message.
+        let mut bytes = Vec::new();
+        encode::data(&mut bytes, b"body");
+        let unreadable = Unreadable { numbers: 5..9, records: 3, reason: "it is damaged".to_owned() };
+        let mut batch = EventBatch::with_capacity(PartitionId(3), 1);
+        batch.push_unreadable(&Bytes::from(bytes.clone()), unreadable, EnqueuedTime::default());
+        let error = SendError {
+            class: ErrorClass::Fatal,
+            condition: "parshall:unreadable-records".to_owned(),
+            description: "it is damaged".to_owned(),
+        };
+        let refusal =
+            Refusal { source: "orders", sink: 0, destination: 0, error: &error, attempts: 1, at: UNIX_EPOCH };
+        let whole = dead_letter(&batch, &batch.events()[0], &refusal);
+        let short = dead_letter_without_message(&batch, &batch.events()[0], &refusal);
+        for (letter, body, left_out) in [(&whole, &bytes[..], None), (&short, b"", Some(Value::Long(9)))] {
+            assert_eq!(letter.last_sequence_number(), Some(8), "what the relay knows the batch by");
+            let view = MessageView::parse(letter.message(&letter.events()[0])).unwrap();
+            assert_eq!(view.data().unwrap(), Some(body));
+            let properties = view.application_properties().unwrap();
+            assert_eq!(properties.find("parshall-message-bytes").unwrap(), left_out);
+            for (key, value) in [
+                ("DeadLetterErrorDescription", Value::String("it is damaged".to_owned())),
+                ("parshall-sequence-number", Value::Long(5)),
+                ("parshall-last-sequence-number", Value::Long(8)),
+                ("parshall-records", Value::Long(3)),
+            ] {
+                assert_eq!(properties.find(key).unwrap(), Some(value), "{key}");
+            }
+            assert_eq!(properties.find("parshall-attempts").unwrap(), None, "it was sent nowhere");
+        }
     }
 
     #[test]

@@ -96,10 +96,23 @@ pub struct EventBatch {
     copied: Vec<u8>,
     chunks: Vec<Bytes>,
     vacant: Vec<Range<i64>>,
+    unreadable: Option<Box<Unreadable>>,
     message_bytes: usize,
     largest_message: usize,
     /// By how much the messages are longer than those that were pushed.
     grown_by: isize,
+}
+
+/// Records of a log that can't be read, in place of the events that they would be. They are a batch of their own, with one event: its
+/// message is the bytes as the log has them, and its sequence number the last one of `numbers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The sequence numbers of the records.
+    pub numbers: Range<i64>,
+    /// How many records these are, as far as the log says.
+    pub records: u64,
+    /// Why they can't be read.
+    pub reason: String,
 }
 
 /// The bytes to forward of one event, and what keeps them, if that is known: then a long message can be sent without being
@@ -279,6 +292,34 @@ impl EventBatch {
     #[must_use]
     pub fn vacant_numbers(&self) -> &[Range<i64>] {
         &self.vacant
+    }
+
+    /// Appends the one event of a batch that stands for records which can't be read; `bytes` are those of the log. The numbers before
+    /// the event's belong to no event.
+    ///
+    /// # Panics
+    /// When the batch has events, `unreadable` has no numbers, or there are 4 GiB of bytes.
+    pub fn push_unreadable(&mut self, bytes: &Bytes, unreadable: Unreadable, enqueued_time: EnqueuedTime) {
+        assert!(self.is_empty() && !unreadable.numbers.is_empty(), "it is a batch of its own");
+        let last = unreadable.numbers.end - 1;
+        self.skip(unreadable.numbers.start..last);
+        let end = u32::try_from(bytes.len()).expect("a batch is smaller than 4 GiB");
+        let parts = EventParts {
+            message: 0..end,
+            partition_key: 0..0,
+            offset: 0..0,
+            sequence_number: last,
+            enqueued_time,
+        };
+        self.push(bytes, &parts);
+        self.unreadable = Some(Box::new(unreadable));
+    }
+
+    /// The records that the one event of the batch stands for, if they can't be read: it must not be forwarded.
+    #[inline]
+    #[must_use]
+    pub fn unreadable(&self) -> Option<&Unreadable> {
+        self.unreadable.as_deref()
     }
 
     /// The partition that all of the events come from.
@@ -493,6 +534,7 @@ impl EventBatch {
         self.copied.clear();
         self.chunks.clear();
         self.vacant.clear();
+        self.unreadable = None;
         self.message_bytes = 0;
         self.largest_message = 0;
         self.grown_by = 0;

@@ -162,7 +162,7 @@ pub struct RecordPlace {
     pub tail: Range<u32>,
 }
 
-/// The places of the records in some bytes, up to the first that is not one. Values and headers are not looked at.
+/// The places of the records in some bytes, up to the first that is not one. Of values and headers only the lengths are looked at.
 #[derive(Clone, Debug)]
 pub struct RecordPlaces<'a> {
     rest: &'a [u8],
@@ -196,13 +196,15 @@ impl<'a> RecordPlaces<'a> {
         let timestamp_delta = reader.varlong("timestamp of a record")?;
         let offset_delta = reader.varint("offset of a record")?;
         let tail = end - reader.rest().len() as u32..end;
-        let key_length = reader.varint("key of a record")?.max(0).cast_unsigned();
-        let key_start = end - reader.rest().len() as u32;
-        if key_length > end - key_start {
-            return Err(Malformed("key of a record"));
+        let key = field(&mut reader, "key of a record")?;
+        let key_end = end - reader.rest().len() as u32;
+        let key_length = key.map_or(0, <[u8]>::len) as u32;
+        field(&mut reader, "value of a record")?;
+        if reader.rest() != NO_HEADERS {
+            check_headers(&mut reader)?;
         }
         self.rest = rest;
-        Ok(Some(RecordPlace { timestamp_delta, offset_delta, key: key_start..key_start + key_length, tail }))
+        Ok(Some(RecordPlace { timestamp_delta, offset_delta, key: key_end - key_length..key_end, tail }))
     }
 
     /// How many bytes of the records have not been given.
@@ -297,6 +299,15 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     Ok((reader.take(length, WHAT)?, reader.rest()))
 }
 
+/// Checks that nothing but headers is left of a record.
+fn check_headers(reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    Headers::read(reader)?;
+    match reader.rest().is_empty() {
+        true => Ok(()),
+        false => Err(Malformed("end of a record")),
+    }
+}
+
 fn key_of_header<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     const WHAT: &str = "key of a header";
     field(reader, WHAT)?.ok_or(Malformed(WHAT))
@@ -328,6 +339,9 @@ fn field_length(bytes: Option<&[u8]>) -> usize {
 fn length_of(bytes: Option<&[u8]>) -> i32 {
     bytes.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX))
 }
+
+/// The end of a record without headers.
+const NO_HEADERS: &[u8] = &[0];
 
 /// Longest encoding of a length, in bytes.
 const VARINT_MAX: usize = 5;
@@ -362,7 +376,33 @@ mod tests {
         (proptest::option::of(bytes()), proptest::option::of(bytes()), headers)
     }
 
+    /// Checks that places are those of the records, up to the first that can't be read.
+    fn agree_on_places(bytes: &[u8]) -> Result<(), TestCaseError> {
+        let mut places = RecordPlaces::of(bytes);
+        for record in Records::of(bytes) {
+            let place = places.next_place();
+            prop_assert_eq!(record.map(drop), place.clone().map(drop));
+            let (Ok(record), Ok(Some(place))) = (record, place) else {
+                return Ok(());
+            };
+            prop_assert_eq!(record.offset_delta, place.offset_delta);
+            let key = place.key.start as usize..place.key.end as usize;
+            prop_assert_eq!(record.key.unwrap_or_default(), &bytes[key]);
+        }
+        prop_assert_eq!(places.next_place(), Ok(None));
+        Ok(())
+    }
+
     proptest! {
+        #[test]
+        fn places_of_damaged_records_are_those_that_can_be_read(
+            records in proptest::collection::vec(record(), 1..5), at: prop::sample::Index, byte: u8,
+        ) {
+            let mut bytes = batch(&records).split_off(RecordBatch::HEADER_LENGTH);
+            *at.get_mut(&mut bytes) = byte;
+            agree_on_places(&bytes)?;
+        }
+
         #[test]
         fn what_is_written_is_read_here_and_by_another_implementation(
             records in proptest::collection::vec(record(), 1..20),
@@ -397,10 +437,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, count in 0_i32..100) {
             let _ = check(&bytes, count);
-            let mut places = RecordPlaces::of(&bytes);
-            while let Ok(Some(place)) = places.next_place() {
-                prop_assert!(place.tail.end as usize <= bytes.len() && place.key.end <= place.tail.end);
-            }
+            agree_on_places(&bytes)?;
             for record in Records::of(&bytes).flatten() {
                 prop_assert_eq!(record.headers.iter().count(), record.headers.count() as usize);
             }

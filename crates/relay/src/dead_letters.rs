@@ -7,6 +7,9 @@
 //!
 //! `message` is base64 of the encoded AMQP sections that would have been forwarded. Where there are several sinks, `sink` is
 //! the place of the one that refuses the event in their list, from 0.
+//!
+//! Of records that can't be read, `sequence_number` and `last_sequence_number` are the first and the last one, `records` is their
+//! number as far as the source says, and `message` is the whole batch as the source has it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -29,6 +32,10 @@ pub(crate) struct DeadLetters {
 struct Line<'a> {
     partition: u32,
     sequence_number: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_sequence_number: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<&'a str>,
     enqueued_time_ms: i64,
@@ -74,9 +81,12 @@ impl DeadLetters {
         error: &SendError,
     ) -> io::Result<()> {
         let text = |bytes| std::str::from_utf8(bytes).ok();
+        let unreadable = batch.unreadable();
         let line = Line {
             partition: batch.partition().0,
-            sequence_number: event.sequence_number,
+            sequence_number: unreadable.map_or(event.sequence_number, |records| records.numbers.start),
+            last_sequence_number: unreadable.map(|records| records.numbers.end - 1),
+            records: unreadable.map(|records| records.records),
             offset: batch.offset(event).and_then(text),
             enqueued_time_ms: event.enqueued_time.unix_ms(),
             partition_key: batch.partition_key(event).and_then(text),

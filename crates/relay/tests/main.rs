@@ -3,6 +3,7 @@
 mod allocations;
 mod queue_allocations;
 mod queue_forward;
+mod unreadable_batches;
 
 use counting_allocator::CountingAllocator;
 

@@ -7,6 +7,7 @@
 //! | `linger.ms` | 0 | a send leaves at once; what is sent while the socket is busy leaves together |
 //! | `enable.idempotence` | true with `acks=all` | as Java's client has it: a retry makes no duplicates |
 //! | `max.in.flight.requests.per.connection` | 5 | |
+//! | `max.unpacked.batch.bytes` | 32 MiB | not librdkafka's; 32 times what one message may have |
 //! | `fetch.max.bytes` | 4 MiB | larger answers are no faster, and take more memory |
 //! | `max.partition.fetch.bytes` | 512 KiB | likewise |
 //! | `socket.connection.setup.timeout.ms` | 30000 | covers the login as well |
@@ -70,6 +71,8 @@ pub(crate) struct FetchSettings {
     pub(crate) min_bytes: i32,
     pub(crate) max_bytes: i32,
     pub(crate) max_partition_bytes: i32,
+    /// Maximum size of the records of one batch when they are unpacked.
+    pub(crate) max_unpacked_bytes: usize,
     /// Whether records of transactions that are open or aborted are left out.
     pub(crate) is_read_committed: bool,
 }
@@ -142,6 +145,7 @@ impl Settings {
                 "max.partition.fetch.bytes" => {
                     fetch.max_partition_bytes = number(name, value, 1, FRAME_MAX)?;
                 }
+                UNPACKED_BATCH => fetch.max_unpacked_bytes = number(name, value, 1_000, BYTES_MAX)?,
                 "isolation.level" => fetch.is_read_committed = isolation(name, value)?,
                 "acks" => produce.acks = acks(name, value)?,
                 "linger.ms" => produce.linger = milliseconds(name, value, 0, 900_000)?,
@@ -313,6 +317,7 @@ impl Default for Settings {
                 min_bytes: 1,
                 max_bytes: 4 << 20,
                 max_partition_bytes: 512 << 10,
+                max_unpacked_bytes: 32 << 20,
                 is_read_committed: true,
             },
             produce: ProduceSettings {
@@ -366,6 +371,9 @@ const OF_CONNECTIONS: [&str; 11] = [
     "socket.connection.setup.timeout.ms",
     "request.timeout.ms",
 ];
+
+/// The bound of what one compressed batch may become.
+pub(crate) const UNPACKED_BATCH: &str = "max.unpacked.batch.bytes";
 
 /// The longest batch that librdkafka lets one ask for.
 const BYTES_MAX: usize = 1_000_000_000;
@@ -514,6 +522,20 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn documented_properties_are_those_that_are_read() {
+        let documentation = include_str!("../../../../docs/kafka-client.md");
+        let rows = documentation.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
+        let names = |row: (&'static str, &str)| row.0.split('`').map(|part| part.trim_matches([',', ' ']));
+        for name in rows.flat_map(names).filter(|name| !name.is_empty()) {
+            if let Err(error) = Settings::read(&[(name, "?")].into_iter().collect()) {
+                assert!(!error.reason.contains("does not know it"), "{name} is in the documentation");
+            }
+        }
+        let bound = read(&[]).expect("it is complete").fetch.max_unpacked_bytes;
+        assert!(documentation.contains(&format!("| `{UNPACKED_BATCH}` | {bound} |")));
     }
 
     #[test]

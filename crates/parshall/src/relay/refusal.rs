@@ -93,6 +93,7 @@ pub(super) fn of_relay(config: &PipelineConfig, error: &RelayError) -> CommandEr
         | RelayError::DeadLetterEncoding { .. }
         | RelayError::DeadLetterSink { .. }
         | RelayError::Poison { .. }
+        | RelayError::Unreadable { .. }
         | RelayError::MissedEvents { .. }
         | RelayError::Restarted { .. } => None,
     };

@@ -12,6 +12,8 @@ pub(super) fn render(summary: &Summary, settles: bool) -> String {
         completed_events,
         missed_events,
         poison_events,
+        unreadable_batches,
+        unreadable_records,
         restarted_partitions,
         retries,
         failed_batches,
@@ -59,6 +61,10 @@ pub(super) fn render(summary: &Summary, settles: bool) -> String {
             )
         }
     };
+    let unreadable = match unreadable_batches {
+        0 => String::new(),
+        batches => format!("unreadable   {unreadable_records} records in {batches} batches\n"),
+    };
     let filtered = match summary.metrics.filtered_events.iter().sum::<u64>() {
         0 => String::new(),
         events => format!("filtered     {events}, by a filter or the condition of a sink\n"),
@@ -70,7 +76,7 @@ pub(super) fn render(summary: &Summary, settles: bool) -> String {
     let progress = if !settles {
         format!(
             "completed    {completed_events} events, in complete batches\n\
-             missed       {missed_events} events removed before they were read\n{restarted}{poison}\
+             missed       {missed_events} events removed before they were read\n{restarted}{poison}{unreadable}\
              in doubt     {doubtful_events} events of sends without an outcome\n\
              retries      {retries}, failed batches {failed_batches}\n\
              checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"

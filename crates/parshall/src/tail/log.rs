@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::time::Duration;
 
-use connect::event::{Encoding, EnqueuedTime, EventBatch, PartitionId};
+use connect::event::{Encoding, EnqueuedTime, EventBatch, PartitionId, Unreadable};
 use connect::event_hubs::{EventHubsSource, ManagementClient};
 use connect::kafka::{self, TopicExtents};
 use connect::service::ServiceError;
@@ -203,6 +203,12 @@ impl Tail {
                         if self.unfinished.get(&batch.partition()).is_some_and(|end| last >= *end) {
                             self.unfinished.remove(&batch.partition());
                         }
+                    }
+                    if let Some(Unreadable { numbers, reason, .. }) = batch.unreadable() {
+                        let (partition, first, last) = (batch.partition(), numbers.start, numbers.end - 1);
+                        tracing::warn!(%partition, first, last, reason, "records that can't be read are left out");
+                        self.source.release(batch);
+                        return Ok(None);
                     }
                     return Ok(Some(batch));
                 }

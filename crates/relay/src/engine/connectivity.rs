@@ -13,7 +13,7 @@ use connect::sink::{ErrorClass, SendError, SinkError};
 use connect::source::SourceError;
 
 use super::partition::{Completes, Partition, State};
-use super::{Relay, RelayError};
+use super::{Relay, RelayError, unreadable};
 use crate::health::troubles::{Cause, News};
 use crate::health::{Health, LastError, PartitionProgress, Partitions, Place, Position, Reason};
 use crate::metrics::{Closing, Loss};
@@ -73,6 +73,8 @@ impl Relay {
         tracing::debug!(partition = partition.id.0, %cause, "the partition stops");
         let place = match closing {
             Closing::Service => Place::Source,
+            // The source is there, and may be read as far as it goes.
+            Closing::Batch if cause.condition() == unreadable::CONDITION => Place::Relay,
             Closing::Batch => Place::Sink,
             Closing::Checkpoint => Place::Checkpoints,
             Closing::Loss | Closing::Fence => Place::Ownership,
@@ -104,7 +106,9 @@ impl Relay {
     pub(super) fn note_progress(&mut self, index: usize) {
         let partition = &mut self.partitions[index];
         partition.rests = 0;
-        self.troubles.heals(Place::Sink, partition.id, self.now);
+        for place in [Place::Sink, Place::Relay] {
+            self.troubles.heals(place, partition.id, self.now);
+        }
     }
 
     /// Looks at both ends, and tells the log what has changed.
@@ -229,7 +233,7 @@ impl Relay {
         if self.source.outage().is_some() {
             return Vec::new();
         }
-        let places = [Place::Source, Place::Sink, Place::Checkpoints];
+        let places = [Place::Source, Place::Sink, Place::Checkpoints, Place::Relay];
         let held = places.map(|place| self.troubles.held(place));
         let is_open = |partition: &Partition| {
             matches!(partition.state, State::Unowned | State::Ending | State::Closed)

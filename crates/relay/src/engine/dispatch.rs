@@ -9,12 +9,12 @@ use connect::sink::{BatchPart, OutgoingBatch, SendUnit, Sink, SinkError};
 use connect::source::Settlement;
 use units::recycled::emptied;
 
-use super::Relay;
 use super::in_flight::{InFlight, Slots};
 use super::keys::split_by_key;
 use super::lanes::LaneId;
 use super::partition::{Completes, Parked, Partition, State};
 use super::sends::{NONE, Sends, Stage};
+use super::{Relay, unreadable};
 use crate::metrics::{record_count, record_duration};
 use crate::regroup::Group;
 
@@ -35,14 +35,16 @@ impl Relay {
             self.vacancies.take(self.now, messages, &mut self.metrics.vacant_us);
         }
         let now = self.store.now();
-        self.metrics.record_source_ages(batch.events(), now);
+        if batch.unreadable().is_none() {
+            self.metrics.record_source_ages(batch.events(), now);
+        }
         record_count(&mut self.metrics.batch_events, batch.len() as u64);
         record_count(&mut self.metrics.batch_bytes, batch.message_bytes() as u64);
         self.held_bytes += batch.message_bytes();
         let received_at = self.now;
         let can_send = !self.outlets.is_blocked() && self.has_room_for(batch.len());
         let partition = &mut self.partitions[index];
-        if can_send && partition.parked.is_empty() && partition.may_begin() {
+        if can_send && partition.parked.is_empty() && partition.may_begin_with(&batch) {
             self.start_batch(index, batch, received_at);
         } else {
             partition.parked.push_back(Parked { batch, received_at });
@@ -63,13 +65,14 @@ impl Relay {
             };
             let partition = &mut self.partitions[index];
             partition.queued = false;
-            if !partition.may_begin() {
+            let Some(Parked { batch, .. }) = partition.parked.front() else {
+                continue;
+            };
+            if !partition.may_begin_with(batch) {
                 // The completion of a batch, or of the fence, will queue it again.
                 continue;
             }
-            let Some(events) = partition.parked.front().map(|parked| parked.batch.len()) else {
-                continue;
-            };
+            let events = batch.len();
             if !self.has_room_for(events) {
                 // As soon as a batch is done it is asked again, since that is progress.
                 self.partitions[index].queued = true;
@@ -132,7 +135,11 @@ impl Relay {
         let Partition { accepted, storage, .. } = &self.partitions[index];
         let comes_again =
             !accepted.is_empty() || batch.first_sequence_number().is_some_and(|first| storage.has_any(first));
-        for (sink, outlet) in self.outlets.iter_mut() {
+        if batch.unreadable().is_some() {
+            unreadable::group(&batch, accepted, &mut order, &mut groups);
+        }
+        let readable = batch.unreadable().is_none();
+        for (sink, outlet) in self.outlets.iter_mut().filter(|_| readable) {
             let first = groups.len();
             outlet.group(sink, &batch, &mut self.destinations, &mut order, &mut groups);
             if let Some(transforming) = &self.transforming {
@@ -222,7 +229,7 @@ impl Relay {
             self.complete(slot);
             return;
         }
-        if self.has_held_back() {
+        if !self.held_back.is_empty() {
             self.transmit_ready();
             self.refuse_held_back();
         }

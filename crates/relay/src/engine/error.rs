@@ -112,6 +112,23 @@ pub enum RelayError {
         /// What the destination says.
         error: Box<SendError>,
     },
+    /// Records of the source can't be read, and the relay is to stop then.
+    #[error(
+        "{records} records of partition {partition}, with the numbers {first} to {last}, can't be read ({reason}); \
+         `poison_events: {{dead_letter: <file>}}` stores their batch and continues"
+    )]
+    Unreadable {
+        /// The partition.
+        partition: PartitionId,
+        /// The first sequence number of the records.
+        first: i64,
+        /// The last one.
+        last: i64,
+        /// Their number, as far as the source says.
+        records: u64,
+        /// Why.
+        reason: String,
+    },
     /// The source has begun to number the events of a partition again, and the relay is to stop then.
     #[error(
         "the source has restarted the numbering of partition {partition} ({cause}), so the checkpoint is \

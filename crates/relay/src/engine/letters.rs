@@ -10,7 +10,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use connect::dead_letter::{Refusal, dead_letter};
+use connect::dead_letter::{Refusal, dead_letter, dead_letter_without_message};
 use connect::event::{Encoding, EventBatch};
 use connect::sink::{ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink};
 
@@ -134,8 +134,15 @@ impl Relay {
             attempts: send.failures + 1,
             at: self.store.now(),
         };
-        let batch = dead_letter(batch, event, &refusal);
         if let Poison::Send(letters) = &mut self.poison {
+            let mut letter = dead_letter(batch, event, &refusal);
+            // Records that can't be read are as long as a producer's batch may be, which is more than some places take.
+            let sink = &letters.sink;
+            if batch.unreadable().is_some()
+                && sink.encoded_len(letter.message_bytes()) > sink.max_batch_bytes(0)
+            {
+                letter = dead_letter_without_message(batch, event, &refusal);
+            }
             let number = letters.number();
             letters.letters.push(Letter {
                 number,
@@ -143,7 +150,7 @@ impl Relay {
                 partition,
                 tenure,
                 refused_by: send.sink,
-                batch,
+                batch: letter,
                 failures: 0,
                 stage: LetterStage::Ready,
             });

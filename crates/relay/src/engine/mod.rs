@@ -17,6 +17,7 @@
 //! | `poison` | events that are refused for good |
 //! | `letters` | those of them that go to a sink of their own |
 //! | `transforming` | which sinks get which events, and events of which nobody can say that |
+//! | `unreadable` | records of the source that can't be read |
 //! | `accepted`, `orphans` | what was accepted of a batch that failed, before that and after |
 //! | `gaps` | events that the source no longer has, and sources that number theirs again |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
@@ -38,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::PartitionId;
-use connect::sink::{BatchPart, SendOutcome, SendUnit, Sink, Stored};
+use connect::sink::{BatchPart, SendOutcome, SendToken, SendUnit, Sink, Stored};
 use connect::source::{AnySource, SettlingSource, ShutDown, Source, SourceEvent, StartPosition};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -78,6 +79,7 @@ mod store;
 mod timers;
 mod traces;
 mod transforming;
+mod unreadable;
 mod vacancies;
 
 pub use ending::{Ended, Summary};
@@ -113,6 +115,8 @@ pub struct Relay {
     groups: Vec<Group>,
     /// What events go through before they are grouped, if anything.
     transforming: Option<Box<Transforming>>,
+    /// Scratch: the sends of the batch that is taken up which are refused without being made.
+    held_back: Vec<SendToken>,
     /// Scratch: the sends of the batch that is taken up which fail on purpose.
     failing: Vec<u32>,
     /// Scratch: the parts of other batches that go with a send.
@@ -281,6 +285,7 @@ impl Relay {
             destinations: Vec::new(),
             groups: Vec::new(),
             transforming: None,
+            held_back: Vec::new(),
             failing: Vec::new(),
             riders: Vec::new(),
             indices: partitions.iter().enumerate().map(|(index, partition)| (partition.id, index)).collect(),

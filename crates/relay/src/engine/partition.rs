@@ -161,6 +161,11 @@ impl Partition {
             }
     }
 
+    /// Whether this batch may begin. One that can't be read waits for those before it, which must not be given up because of it.
+    pub(super) fn may_begin_with(&self, batch: &EventBatch) -> bool {
+        self.may_begin() && (batch.unreadable().is_none() || self.in_flight.is_empty())
+    }
+
     /// Forgets how far it got: from now on that is for another relay to say.
     pub(super) fn forget(&mut self, state: State) {
         self.state = state;

@@ -1,5 +1,5 @@
 //! Events that a destination refuses for good: too large for it, or malformed in its eyes. Trying again is of no use, and
-//! everything behind them in their partition waits.
+//! everything behind them in their partition waits. [Records that can't be read](super::unreadable) are such events, too.
 //!
 //! What becomes of them is for [`PoisonEvents`] to say; in every case they are logged with their place, and counted. A send
 //! of several events that is refused in this way is halved until the event is alone.
@@ -54,49 +54,57 @@ impl Relay {
         let send = *self.sends.send(index);
         let InFlight { partition: of, batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
         let of = *of;
-        let event = &batch.events()[order[send.next as usize] as usize];
+        let event = batch.events()[order[send.next as usize] as usize];
         let partition = batch.partition();
         let sequence_number = event.sequence_number;
-        let offset =
-            batch.offset(event).and_then(|offset| std::str::from_utf8(offset).ok()).unwrap_or_default();
+        let offset = batch.offset(&event).and_then(|offset| std::str::from_utf8(offset).ok());
+        let offset = offset.unwrap_or_default().to_owned();
         let bytes = event.message_len();
-        let sink = (self.outlets.len() > 1).then_some(send.sink);
+        let is_unreadable = batch.unreadable().is_some();
+        let sink = (self.outlets.len() > 1 && !is_unreadable).then_some(send.sink);
         let known = self.partitions[of].poison.replace(sequence_number);
         if known != Some(sequence_number) {
             self.metrics.poison_events += 1;
-            tracing::error!(
-                partition = partition.0, sequence_number, offset, bytes,
-                sink, destination = send.destination, %error,
-                "{}", if error.condition == transforming::CONDITION { transforming::UNFIT } else { REFUSED }
-            );
+            if is_unreadable {
+                self.report_unreadable(index);
+            } else {
+                tracing::error!(
+                    partition = partition.0, sequence_number, offset, bytes,
+                    sink, destination = send.destination, %error,
+                    "{}", if error.condition == transforming::CONDITION { transforming::UNFIT } else { REFUSED }
+                );
+            }
         }
         match &mut self.poison {
             Poison::Hold => self.fail_batch(of, error),
             Poison::Stop => {
-                let failure = RelayError::Poison {
+                let failure = self.unreadable_failure(index).unwrap_or_else(|| RelayError::Poison {
                     partition,
                     sequence_number,
-                    offset: offset.to_owned(),
+                    offset,
                     bytes,
                     error: Box::new(error.clone()),
-                };
+                });
                 self.fail(failure);
                 self.fail_batch(of, error);
             }
             Poison::Send(_) => self.put_aside(index, error),
-            Poison::Keep(letters) => match letters.append(batch, event, sink, send.destination, error) {
-                Ok(()) => {
-                    self.metrics.dead_lettered_events += 1;
-                    self.pass_over(index);
+            Poison::Keep(letters) => {
+                let batch = &self.slots.in_flight(self.sends.slot(index)).batch;
+                match letters.append(batch, &event, sink, send.destination, error) {
+                    Ok(()) => {
+                        self.metrics.dead_lettered_events += 1;
+                        self.pass_over(index);
+                    }
+                    Err(error) => {
+                        tracing::error!(
+                            partition = partition.0, sequence_number, %error,
+                            "the event can't be written to the dead-letter file"
+                        );
+                        self.fail_batch(of, &"the dead-letter file can't be written");
+                    }
                 }
-                Err(error) => {
-                    tracing::error!(
-                        partition = partition.0, sequence_number, %error,
-                        "the event can't be written to the dead-letter file"
-                    );
-                    self.fail_batch(of, &"the dead-letter file can't be written");
-                }
-            },
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //! is not made but refused at once, so that everything that is so for poison events is so for it. A message of a queue is abandoned.
 
 use connect::event::EventBatch;
-use connect::sink::{ErrorClass, SendError, SendToken};
+use connect::sink::{ErrorClass, SendError};
 use connect::source::Settlement;
 use connect::transform::{Refused, SINKS_MAX, Selection, Transform};
 
@@ -25,8 +25,6 @@ pub(super) struct Transforming {
     settles: bool,
     /// The slot of the batch, once it has one.
     slot: Option<u32>,
-    /// Sends of it that are to be refused.
-    held_back: Vec<SendToken>,
 }
 
 impl Transforming {
@@ -92,7 +90,6 @@ impl Relay {
             selection: Selection::default(),
             settles: self.source.settles(),
             slot: None,
-            held_back: Vec::new(),
         }));
     }
 
@@ -103,8 +100,12 @@ impl Relay {
         };
         let before = batch.message_bytes();
         let Transforming { transform, selection, slot, .. } = &mut **transforming;
-        transform.apply(batch, selection);
         *slot = None;
+        if batch.unreadable().is_some() {
+            *selection = Selection::default();
+            return;
+        }
+        transform.apply(batch, selection);
         self.held_bytes = self.held_bytes - before + batch.message_bytes();
         if selection.is_everything() {
             return;
@@ -172,28 +173,18 @@ impl Relay {
     /// Whether a send must not be made. Hot path.
     #[inline]
     pub(super) fn is_unfit(&self, send: u32) -> bool {
-        self.transforming.is_some() && self.refusal_of(send).is_some()
+        self.is_unreadable(send) || (self.transforming.is_some() && self.refusal_of(send).is_some())
     }
 
     /// Keeps a send back until those of the other events of its batch were made.
     pub(super) fn hold_back(&mut self, send: u32) {
-        let token = self.sends.token(send);
-        if let Some(transforming) = &mut self.transforming {
-            transforming.held_back.push(token);
-        }
-    }
-
-    pub(super) fn has_held_back(&self) -> bool {
-        self.transforming.as_ref().is_some_and(|transforming| !transforming.held_back.is_empty())
+        self.held_back.push(self.sends.token(send));
     }
 
     /// Refuses what was held back. The batch may be complete afterwards, or have failed.
     #[cold]
     pub(super) fn refuse_held_back(&mut self) {
-        let Some(transforming) = &mut self.transforming else {
-            return;
-        };
-        for token in std::mem::take(&mut transforming.held_back) {
+        for token in std::mem::take(&mut self.held_back) {
             // Unless its partition was given up because of one before.
             if let Some(send) = self.sends.of_token(token) {
                 self.refuse_unfit(send);
@@ -204,9 +195,10 @@ impl Relay {
     /// Refuses a send of which [`is_unfit`](Self::is_unfit) is true. Its batch may be complete afterwards, or have failed.
     #[cold]
     pub(super) fn refuse_unfit(&mut self, index: u32) {
-        let reason = self.refusal_of(index).map(|refused| refused.reason.clone()).unwrap_or_default();
-        let error =
-            SendError { class: ErrorClass::Fatal, condition: CONDITION.to_owned(), description: reason };
+        let error = self.unreadable_error(index).unwrap_or_else(|| {
+            let reason = self.refusal_of(index).map(|refused| refused.reason.clone()).unwrap_or_default();
+            SendError { class: ErrorClass::Fatal, condition: CONDITION.to_owned(), description: reason }
+        });
         let send = self.sends.send_mut(index);
         send.part_end = send.end;
         self.poison(index, &error);
@@ -214,7 +206,7 @@ impl Relay {
 }
 
 /// The sink that events are refused at.
-const UNFIT_AT: u32 = 0;
+pub(super) const UNFIT_AT: u32 = 0;
 
 /// The condition of such a refusal.
 pub(super) const CONDITION: &str = "parshall:transform-failed";

@@ -108,7 +108,11 @@ metrics! {
         /// Events that a destination refused permanently, or that a transform could not be applied to; one that is refused again counts
         /// once.
         poison_events: "parshall_relay_poison_events"
-            = "Events that a destination refused permanently, or for which an expression failed";
+            = "Events that a destination refused permanently, or for which an expression failed, and unreadable batches";
+        /// Batches of the source that can't be read, wholly or from a record on; one that is read again counts once.
+        unreadable_batches: "parshall_relay_unreadable_batches" = "Batches of the source that can't be read";
+        unreadable_records: "parshall_relay_unreadable_records"
+            = "Records in unreadable batches, as far as these say, that can't be read";
         restarted_partitions: "parshall_relay_restarted_partitions"
             = "Partitions whose source restarted the numbering of events";
         redelivered_events: "parshall_relay_redelivered_events"

@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use super::{Asked, AskedPartition, KafkaSource, Place, Reader};
 use crate::kafka::native::connection::Answer;
 use crate::kafka::native::error::{is_about_leaders, malformed, refused, refused_for_good};
+use crate::kafka::native::fetched::{Arrived, Damage};
 use crate::service::ServiceError;
+use crate::service::error::PROTOCOL;
 use crate::sink::ErrorClass;
 
 /// Why the records of a partition were not taken.
@@ -19,8 +21,8 @@ use crate::sink::ErrorClass;
 enum Trouble {
     /// The broker said so.
     Refused(ErrorCode),
-    /// They can't be read.
-    Damaged(ServiceError),
+    /// They are damaged.
+    Damaged(Damage),
 }
 
 impl KafkaSource {
@@ -71,7 +73,7 @@ impl KafkaSource {
                     reader.is_attached = true;
                     gave |= !fetched.records.is_empty();
                     let aborted = if is_read_committed { fetched.aborted } else { Vec::new() };
-                    reader.take(&answer.frame, fetched.records, aborted)
+                    reader.take(&answer.frame, fetched.records, fetched.head.high_watermark, aborted)
                 }
                 Err(code) => Err(Trouble::Refused(code)),
             };
@@ -87,15 +89,42 @@ impl KafkaSource {
             self.cluster.works();
         }
         self.quiet(broker, head.throttle_time_ms);
+        let mut damage = None;
         for (partition, trouble) in failed {
-            self.take_trouble(partition, trouble)?;
+            match trouble {
+                Trouble::Refused(code) => self.take_refusal(partition, code)?,
+                Trouble::Damaged(Damage::Format(error)) => {
+                    let error = self.damaged(partition, &error.to_string());
+                    self.fail(partition, error);
+                }
+                // The connection may be to blame.
+                Trouble::Damaged(Damage::Checksum) => {
+                    let error = self.damaged(partition, "the checksum does not match");
+                    tracing::warn!(%error, "records are fetched again over another connection");
+                    damage = Some(error);
+                }
+            }
         }
-        self.ask_records(broker)?;
+        if damage.is_none() {
+            self.ask_records(broker)?;
+        }
         let now = Instant::now().into_std();
         for asked in partitions {
             self.deliver(asked.partition, now);
         }
-        Ok(())
+        damage.map_or(Ok(()), Err)
+    }
+
+    /// The error of what has arrived of a partition and can't be taken.
+    fn damaged(&self, partition: usize, what: &str) -> ServiceError {
+        let offset = match self.readers[partition].as_ref().map(|reader| reader.place) {
+            Some(Place::At(offset)) => offset,
+            _ => 0,
+        };
+        let topic = &self.cluster.endpoint().topic;
+        let what =
+            format!("partition {partition} of {topic}: the batch at offset {offset} can't be read: {what}");
+        ServiceError::of_connection(PROTOCOL, what)
     }
 
     /// The broker wants to be left alone.
@@ -115,15 +144,8 @@ impl KafkaSource {
     }
 
     /// What a broker says of one partition instead of giving its records.
-    fn take_trouble(&mut self, partition: usize, trouble: Trouble) -> Result<(), ServiceError> {
+    fn take_refusal(&mut self, partition: usize, code: ErrorCode) -> Result<(), ServiceError> {
         let topic = &self.cluster.endpoint().topic;
-        let code = match trouble {
-            Trouble::Refused(code) => code,
-            Trouble::Damaged(error) => {
-                self.fail(partition, error);
-                return Ok(());
-            }
-        };
         let what = format!("partition {partition} of {topic} can't be fetched from");
         if code == ErrorCode::TopicAuthorizationFailed {
             return Err(refused_for_good(code, what));
@@ -161,7 +183,7 @@ impl KafkaSource {
                     self.fail(asked.partition, refused_for_good(ErrorCode::OffsetOutOfRange, what));
                 }
                 (ErrorCode::None, _) => reader.begin(found.offset.max(0)),
-                (code, _) => self.take_trouble(asked.partition, Trouble::Refused(code))?,
+                (code, _) => self.take_refusal(asked.partition, code)?,
             }
         }
         Ok(())
@@ -173,16 +195,19 @@ impl Reader {
         &mut self,
         frame: &Bytes,
         records: &[u8],
+        high_watermark: i64,
         aborted: Vec<AbortedTransaction>,
     ) -> Result<(), Trouble> {
         let Place::At(offset) = self.place else {
             return Ok(());
         };
-        if !records.is_empty() {
-            let records = frame.slice_ref(records);
-            self.place = Place::At(self.fetched.take(&records, offset, aborted).map_err(Trouble::Damaged)?);
+        if records.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let records = &frame.slice_ref(records);
+        let (offset, taken) = self.fetched.take(Arrived { records, offset, high_watermark, aborted });
+        self.place = Place::At(offset);
+        taken.map_err(Trouble::Damaged)
     }
 }
 

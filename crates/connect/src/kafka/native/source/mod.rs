@@ -255,26 +255,16 @@ impl KafkaSource {
         let Some(Some(reader)) = self.readers.get_mut(partition) else {
             return;
         };
-        let mut failed = None;
         while reader.fetched.records() > 0 && reader.unreleased_bytes < self.window_bytes {
             let limit = (self.window - reader.unreleased.min(self.window)).min(DELIVERED_AT_ONCE);
             if limit == 0 {
                 break;
             }
             let id = PartitionId(partition as u32);
-            match reader.fetched.deliver(&mut self.builder, now, id, self.encoding, &mut reader.next, limit) {
-                Ok((events, bytes)) => {
-                    reader.unreleased += events;
-                    reader.unreleased_bytes += bytes;
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
-        }
-        if let Some(error) = failed {
-            self.fail(partition, error);
+            let (events, bytes) =
+                reader.fetched.deliver(&mut self.builder, now, id, self.encoding, &mut reader.next, limit);
+            reader.unreleased += events;
+            reader.unreleased_bytes += bytes;
         }
     }
 }
@@ -334,7 +324,7 @@ impl Source for KafkaSource {
             is_asked: false,
             seeks_leader: false,
             is_attached: false,
-            fetched: Fetched::default(),
+            fetched: Fetched::new(self.cluster.endpoint().settings.fetch.max_unpacked_bytes),
             next: 0,
             unreleased: 0,
             unreleased_bytes: 0,
