@@ -62,15 +62,19 @@ struct Request<T> {
     correlation_id: i32,
     key: ApiKey,
     version: i16,
-    /// When its answer has to be there; if none follows, it is done when this many bytes have been written.
+    /// When it has to be over.
+    deadline: Instant,
     end: End,
     /// None for the requests by which the connection logs in again.
     tag: Option<T>,
 }
 
+/// What ends a request.
 #[derive(Clone, Copy)]
 enum End {
-    Answered { by: Instant },
+    /// Its answer.
+    Answered,
+    /// That so many bytes have been written, if no answer follows.
     Written { through: u64 },
 }
 
@@ -263,13 +267,14 @@ impl<T> Connection<T> {
             self.submitted += piece.len() as u64;
             self.output.push_back(piece);
         }
+        let deadline = Instant::now() + patience.unwrap_or(self.patience());
         let end = match patience {
-            Some(patience) => End::Answered { by: Instant::now() + patience },
+            Some(_) => End::Answered,
             None => End::Written { through: self.submitted },
         };
         let correlation_id = self.next_correlation_id;
         self.next_correlation_id = correlation_id.wrapping_add(1);
-        self.under_way.push_back(Request { correlation_id, key, version, end, tag });
+        self.under_way.push_back(Request { correlation_id, key, version, deadline, end, tag });
     }
 
     /// Writes what there is, and reads until a request is over.
@@ -302,7 +307,10 @@ impl<T> Connection<T> {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.broken(&error))),
                 Poll::Pending => {
                     ready!(self.poll_deadline(context));
-                    let what = format!("a broker did not answer within {:?}", self.patience());
+                    let what = match self.output.is_empty() {
+                        true => format!("a broker did not answer within {:?}", self.patience()),
+                        false => format!("a broker did not read within {:?}", self.patience()),
+                    };
                     return Poll::Ready(Err(ServiceError::of_connection(TIMEOUT, what)));
                 }
             }
@@ -320,6 +328,8 @@ impl<T> Connection<T> {
 
     fn next_frame(&mut self) -> Result<Option<Bytes>, ServiceError> {
         self.input.next_frame().map_err(|error| match Spoken::of(self.input.unfinished()) {
+            // It has spoken Kafka before: this is damage, whatever it looks like.
+            _ if self.has_answered => ServiceError::of_connection(PROTOCOL, error.to_string()),
             Some(Spoken::Tls) => {
                 ServiceError::fatal(NEEDS_TLS, "the broker answers with TLS, not with Kafka")
             }
@@ -334,7 +344,7 @@ impl<T> Connection<T> {
     fn answer(&mut self, frame: Bytes) -> Result<(Option<T>, Answer), ServiceError> {
         // Some brokers answer even requests that expect no answer. The request stays under way until its answer is known to be one:
         // a connection that breaks here gives back its tag with the others.
-        let waits = |request: &&Request<T>| matches!(request.end, End::Answered { .. });
+        let waits = |request: &&Request<T>| matches!(request.end, End::Answered);
         let Some(request) = self.under_way.front().filter(waits) else {
             return Err(ServiceError::of_connection(PROTOCOL, "the broker answers what was not asked"));
         };
@@ -364,9 +374,9 @@ impl<T> Connection<T> {
         ServiceError::of_connection(NO_ANSWER, what)
     }
 
-    /// Ready when the answer that is due first is overdue.
+    /// Ready when the request that is due first is overdue.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(Request { end: End::Answered { by: deadline }, .. }) = self.under_way.front() else {
+        let Some(Request { deadline, .. }) = self.under_way.front() else {
             return Poll::Pending;
         };
         loop {
@@ -468,3 +478,6 @@ const UNSUPPORTED: &str = "UNSUPPORTED_VERSION";
 
 /// Pieces of output that are written by one call.
 const PIECES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;
