@@ -102,6 +102,12 @@ pub trait Source: fmt::Debug + Send {
         None
     }
 
+    /// Whether [`next_number`](Self::next_number) accounts for numbers that belong to no event, so that everything of a log is done once
+    /// it is at the end of the log.
+    fn accounts_for_all_numbers(&self) -> bool {
+        false
+    }
+
     /// How many partitions the log has got since the source was made: behind its own, and none of them.
     fn added_partitions(&self) -> u32 {
         0

@@ -43,6 +43,8 @@ struct Shared {
     opened: Vec<(PartitionId, StartPosition)>,
     failures: Vec<(PartitionId, SourceError)>,
     failure: Option<SourceError>,
+    /// Whether readers get nothing, although they are open.
+    is_silent: bool,
     /// How many sources own what they open.
     owners: u64,
     /// Which of them owns each partition.
@@ -75,6 +77,7 @@ impl MemoryLog {
             opened: Vec::new(),
             failures: Vec::new(),
             failure: None,
+            is_silent: false,
             owners: 0,
             owner_of: (0..partitions).map(|_| None).collect(),
             pollers: Vec::new(),
@@ -144,6 +147,13 @@ impl MemoryLog {
     pub fn fail(&self, error: SourceError) {
         let mut shared = self.shared();
         shared.failure = Some(error);
+        shared.wake_pollers();
+    }
+
+    /// Stops or resumes giving events to readers, which stay open, as a broker does that does not answer.
+    pub fn silence(&self, is_silent: bool) {
+        let mut shared = self.shared();
+        shared.is_silent = is_silent;
         shared.wake_pollers();
     }
 
@@ -226,6 +236,9 @@ impl MemorySource {
     /// Moves what the credit allows from the log to the builder.
     fn fetch(&mut self, now: std::time::Instant) {
         let shared = self.log.shared();
+        if shared.is_silent {
+            return;
+        }
         for (id, (reader, stored)) in (0..).zip(self.readers.iter_mut().zip(&shared.partitions)) {
             let Some(reader) = reader else { continue };
             reader.next = reader.next.max(shared.begins[id as usize]);
@@ -243,6 +256,10 @@ impl MemorySource {
 impl Source for MemorySource {
     fn encoding(&self) -> Encoding {
         Encoding::Opaque
+    }
+
+    fn accounts_for_all_numbers(&self) -> bool {
+        true
     }
 
     fn partitions(&self) -> Vec<PartitionId> {

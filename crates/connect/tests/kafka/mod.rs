@@ -8,4 +8,5 @@ mod failing;
 mod leaders;
 mod proxy;
 mod service;
+mod silence;
 mod transactions;

@@ -38,6 +38,8 @@ pub(crate) struct Changes {
     pub(crate) throttle_ms: VecDeque<i32>,
     /// Requests whose next answer has another correlation id.
     pub(crate) wrong_ids: Vec<ApiKey>,
+    /// Whether answers are swallowed.
+    pub(crate) is_silent: bool,
 }
 
 impl Proxy {
@@ -103,6 +105,9 @@ async fn answer(
 ) {
     while let Some(mut frame) = frame(&mut from).await {
         let (key, version) = asked.lock().unwrap().pop_front().unwrap();
+        if changes.lock().unwrap().is_silent {
+            continue;
+        }
         let header = if key.has_flexible_response_header(version) { 5 } else { 4 };
         let body = Bytes::from(frame.split_off(header));
         let body = {

@@ -200,6 +200,7 @@ impl Relay {
                 partitions: self.added_partitions(),
             });
         }
+        reasons.extend(self.standstill());
         let mut own = |place, condition: &str, description: &str, partitions| {
             reasons.push(Reason {
                 place,
@@ -247,7 +248,7 @@ impl Relay {
             .collect()
     }
 
-    fn progress_of(&self, partition: &Partition) -> PartitionProgress {
+    pub(super) fn progress_of(&self, partition: &Partition) -> PartitionProgress {
         let under_way = partition.in_flight.first();
         let oldest = match under_way {
             Some(&slot) => self.slots.in_flight(slot).oldest(),

@@ -51,6 +51,8 @@ impl Relay {
 
     pub(super) fn answer_requests(&mut self, context: &mut Context<'_>) {
         while let Poll::Ready(Some(request)) = self.requests.receiver.poll_recv(context) {
+            self.now = tokio::time::Instant::now().into_std();
+            self.report_standstill();
             self.update_gauges();
             // Who asked may have gone.
             let _ = request.send(self.metrics.clone());

@@ -25,6 +25,7 @@
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
 //! | `releases` | those of them that are asked back: finished, then given back |
 //! | `connectivity` | what is wrong at either end: what ends the relay, what is waited for |
+//! | `standstill` | partitions that have work and do not move |
 //! | `ending`, `error` | how it ends, and why |
 //! | `gauges` | what it tells of its state to those who ask |
 //! | `traces` | what it tells of single batches |
@@ -74,6 +75,7 @@ mod progress;
 mod releases;
 mod sends;
 mod sharing;
+mod standstill;
 mod storage;
 mod store;
 mod timers;
@@ -180,6 +182,8 @@ pub struct Relay {
     metrics: Metrics,
     traces: Traces,
     troubles: Troubles,
+    /// Whether partitions stood still when somebody asked last.
+    stands_still: bool,
     /// When the relay was made.
     began: Instant,
     /// How many batches wait for their turn.
@@ -327,6 +331,7 @@ impl Relay {
             metrics: Metrics::of(options.ownership.as_ref(), outlets.len()),
             traces: Traces::default(),
             troubles: Troubles::default(),
+            stands_still: false,
             began: now.into_std(),
             parked: 0,
             asleep: None,

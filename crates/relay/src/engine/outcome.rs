@@ -210,6 +210,7 @@ impl Relay {
         self.source.release(in_flight.batch);
         let index = in_flight.partition;
         let Some(ticket) = in_flight.ticket else {
+            self.partitions[index].moved_at = Some(self.now);
             return;
         };
         let partition = &mut self.partitions[index];

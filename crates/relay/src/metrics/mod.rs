@@ -75,7 +75,7 @@ pub(crate) struct MetricsRequests {
     pub(crate) receiver: mpsc::Receiver<oneshot::Sender<Metrics>>,
     /// Kept for making handles, so the receiver never ends.
     sender: mpsc::Sender<oneshot::Sender<Metrics>>,
-    ends: LogEnds,
+    pub(crate) ends: LogEnds,
 }
 
 impl Metrics {

@@ -37,6 +37,8 @@ pub(super) struct Cluster<T> {
     futile: u32,
     /// When who leads what is asked though nothing has failed.
     refresh_at: Instant,
+    /// Set while all brokers that were asked something are late.
+    silence: Option<ServiceError>,
     jitter: u64,
 }
 
@@ -155,6 +157,7 @@ impl<T> Cluster<T> {
             is_unwatched: false,
             futile: 0,
             refresh_at: Instant::now() + refresh_interval,
+            silence: None,
             jitter: name.bytes().fold(0, |hash, byte| mix(hash, u64::from(byte), 0)),
         };
         cluster.take(found);
@@ -190,12 +193,30 @@ impl<T> Cluster<T> {
         }
     }
 
-    /// Why there is no connection, if there is none to any broker.
+    /// Notes whether brokers answer. Returns the time at which they are late if they don't, for the next call.
+    pub(super) fn watch_silence(&mut self) -> Option<Instant> {
+        let connections = self.brokers.iter().filter_map(|broker| match &broker.state {
+            State::Up(connection) => Some(connection),
+            State::Down | State::BackingOff(_) | State::Connecting(_) => None,
+        });
+        let late_at = connections.filter_map(|connection| connection.late_at()).max();
+        if late_at.is_none_or(|late_at| Instant::now() < late_at) {
+            self.silence = None;
+            return late_at;
+        }
+        self.silence.get_or_insert_with(|| {
+            let time = self.endpoint.settings.request_timeout / 3;
+            ServiceError::of_connection(SILENT, format!("no broker has answered for {time:?}"))
+        });
+        None
+    }
+
+    /// Why there is no connection, if there is none to any broker, or none of them answers.
     pub(super) fn outage(&self) -> Option<&ServiceError> {
         let mut outage = None;
         for broker in &self.brokers {
             match (&broker.state, &broker.outage) {
-                (State::Up(_), _) => return None,
+                (State::Up(_), _) => return self.silence.as_ref(),
                 (_, Some(error)) => outage = outage.or(Some(error)),
                 (_, None) => {}
             }
@@ -393,6 +414,9 @@ impl<T> fmt::Debug for Cluster<T> {
             .finish_non_exhaustive()
     }
 }
+
+/// Brokers are connected and don't answer.
+const SILENT: &str = "connection:silent";
 
 /// A topic that is gone may be on its way back, as it is while somebody deploys it again.
 const MISSING: &str = "UNKNOWN_TOPIC_OR_PARTITION";

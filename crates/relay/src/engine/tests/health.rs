@@ -103,6 +103,76 @@ async fn a_relay_is_not_ready_while_a_partition_is_closed_and_says_why() {
     running.abort();
 }
 
+/// The conditions that keep a relay from being ready, each with its partitions.
+async fn conditions(handle: &crate::metrics::MetricsHandle) -> Vec<(String, Vec<u32>)> {
+    let reasons = handle.metrics().await.expect("it runs").health.reasons.into_iter();
+    reasons.map(|reason| (reason.condition, reason.partitions.iter().map(|id| id.0).collect())).collect()
+}
+
+fn end(last_sequence_number: i64) -> crate::health::LogEnd {
+    crate::health::LogEnd { begin_sequence_number: 0, last_sequence_number, last_enqueued: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn relay_whose_source_does_not_deliver_known_events_is_not_ready_after_a_minute() {
+    let mut pipe = Pipe::new(2, 1);
+    pipe.append(8);
+    let relay = pipe.relay();
+    let handle = relay.metrics_handle();
+    let running = tokio::spawn(relay.run(std::future::pending()));
+    pipe.wait_until(|| pipe.is_done()).await;
+    // Nothing comes for an hour, and there is nothing.
+    for partition in [0, 1].map(PartitionId) {
+        handle.log_ends().note(partition, end(3));
+    }
+    tokio::time::sleep(ms(3_600_000)).await;
+    assert_eq!(conditions(&handle).await, []);
+    // From now on the broker has events, says so, and does not give them.
+    pipe.log.silence(true);
+    pipe.append(8);
+    handle.log_ends().note(PartitionId(1), end(7));
+    tokio::time::sleep(ms(59_000)).await;
+    assert_eq!(conditions(&handle).await, []);
+    tokio::time::sleep(ms(1_000)).await;
+    assert_eq!(conditions(&handle).await, [("no-progress".to_owned(), vec![1])]);
+    pipe.log.silence(false);
+    pipe.wait_until(|| pipe.is_done()).await;
+    assert_eq!(conditions(&handle).await, []);
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn relay_whose_sink_keeps_a_send_without_an_answer_is_not_ready_after_a_minute() {
+    let mut pipe = Pipe::new(2, 2);
+    pipe.options.retry.try_timeout = ms(90_000);
+    pipe.script.reply_next(1, Reply::Lose);
+    pipe.append(8);
+    let relay = pipe.relay();
+    let handle = relay.metrics_handle();
+    let running = tokio::spawn(relay.run(std::future::pending()));
+    tokio::time::sleep(ms(80_000)).await;
+    assert_eq!(conditions(&handle).await, [], "a send may take 90 s");
+    // The send is given up, and another one is accepted.
+    pipe.wait_until(|| pipe.is_done()).await;
+    running.abort();
+
+    let mut pipe = Pipe::new(1, 1);
+    pipe.options.retry.attempts = u32::MAX;
+    pipe.script.reply_by_default(Reply::Lose);
+    pipe.append(4);
+    let relay = pipe.relay();
+    let handle = relay.metrics_handle();
+    let running = tokio::spawn(relay.run(std::future::pending()));
+    tokio::time::sleep(ms(59_000)).await;
+    assert_eq!(conditions(&handle).await, []);
+    tokio::time::sleep(ms(2_000)).await;
+    assert_eq!(conditions(&handle).await, [("no-progress".to_owned(), vec![0])]);
+    pipe.script.reply_by_default(Reply::Accept(ms(1)));
+    pipe.wait_until(|| pipe.is_done()).await;
+    assert_eq!(conditions(&handle).await, []);
+    running.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn before_the_first_batch_is_done_a_partition_stands_where_it_was_opened() {
     let mut pipe = Pipe::new(1, 1);

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use connect::event::{EnqueuedTime, PartitionId};
 use connect::service::ServiceError;
+use tokio::time::Instant;
 
 use super::{PartitionProgress, Position};
 use crate::metrics::MetricsHandle;
@@ -64,8 +65,8 @@ pub struct Lag {
 
 #[derive(Debug)]
 struct Observed {
-    /// Oldest first. Those that the progress has passed are dropped.
-    ends: VecDeque<LogEnd>,
+    /// Oldest first, each with the time at which it was noted first. Those that the progress has passed are dropped.
+    ends: VecDeque<(LogEnd, Instant)>,
     at: Instant,
 }
 
@@ -77,20 +78,30 @@ impl LogEnds {
         let observed = all.entry(partition).or_insert_with(|| Observed { ends: VecDeque::new(), at: now });
         observed.at = now;
         match observed.ends.back_mut() {
-            Some(last) if last.last_sequence_number == end.last_sequence_number => *last = end,
+            Some((last, _)) if last.last_sequence_number == end.last_sequence_number => *last = end,
             // A hub that was made anew counts from the beginning.
-            Some(last) if last.last_sequence_number > end.last_sequence_number => {
+            Some((last, _)) if last.last_sequence_number > end.last_sequence_number => {
                 observed.ends.clear();
-                observed.ends.push_back(end);
+                observed.ends.push_back((end, now));
             }
             _ => {
                 if observed.ends.len() >= ENDS_MAX {
                     // The oldest tells the age of what is not done, the newest the end.
                     observed.ends.truncate(ENDS_MAX - 1);
                 }
-                observed.ends.push_back(end);
+                observed.ends.push_back((end, now));
             }
         }
+    }
+
+    /// Returns the time since when a partition is known to have events behind this position; `None` if it is not.
+    pub(crate) fn behind_since(&self, partition: PartitionId, position: Position) -> Option<Instant> {
+        let all = self.lock();
+        let observed = all.get(&partition)?;
+        let (newest, _) = observed.ends.back()?;
+        let done = newest.done(position)?.max(newest.begin_sequence_number.saturating_sub(1));
+        let is_behind = |(end, _): &&(LogEnd, Instant)| end.last_sequence_number > done;
+        observed.ends.iter().find(is_behind).map(|(_, noted)| *noted)
     }
 
     /// How far a partition is behind; none if nothing is known of its end, or has not been for long.
@@ -101,14 +112,10 @@ impl LogEnds {
         if observed.at.elapsed() > STALE_AFTER {
             return None;
         }
-        let newest = *observed.ends.back()?;
-        let done = match progress.position {
-            Position::Unknown => None,
-            Position::Beginning => Some(newest.begin_sequence_number.saturating_sub(1)),
-            Position::After(number) => Some(number),
-        };
+        let (newest, _) = *observed.ends.back()?;
+        let done = newest.done(progress.position);
         if let Some(done) = done {
-            while observed.ends.len() > 1 && observed.ends[0].last_sequence_number <= done {
+            while observed.ends.len() > 1 && observed.ends[0].0.last_sequence_number <= done {
                 observed.ends.pop_front();
             }
         }
@@ -120,7 +127,7 @@ impl LogEnds {
         let age = events.and_then(|events| match events {
             0 => Some(Duration::ZERO),
             _ => {
-                let waiting = observed.ends[0].last_enqueued;
+                let waiting = observed.ends[0].0.last_enqueued;
                 let oldest = progress.oldest_held.into_iter().chain(waiting).min();
                 oldest.map(|oldest| age(oldest, now))
             }
@@ -130,6 +137,17 @@ impl LogEnds {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Observed>> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogEnd {
+    /// Returns the sequence number up to which everything is done; `None` if the position is not known.
+    const fn done(&self, position: Position) -> Option<i64> {
+        match position {
+            Position::Unknown => None,
+            Position::Beginning => Some(self.begin_sequence_number.saturating_sub(1)),
+            Position::After(number) => Some(number),
+        }
     }
 }
 
@@ -216,6 +234,24 @@ mod tests {
         assert_eq!(lag(&ends, Position::After(120), None), (Some(60), Some(50)));
         assert_eq!(lag(&ends, Position::After(120), Some(940)), (Some(60), Some(60)));
         assert_eq!(lag(&ends, Position::After(150), None), (Some(30), Some(10)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn partition_is_behind_since_an_end_beyond_its_position_was_noted() {
+        let (ends, partition) = (LogEnds::default(), PartitionId(0));
+        let behind = |position| ends.behind_since(partition, position).map(|since| since.elapsed().as_secs());
+        assert_eq!(behind(Position::Beginning), None);
+        for last in [100, 140, 140, 180] {
+            ends.note(partition, end(last, 900));
+            tokio::time::advance(Duration::from_secs(10)).await;
+        }
+        assert_eq!(behind(Position::After(90)), Some(40));
+        assert_eq!(behind(Position::Beginning), Some(40));
+        assert_eq!((behind(Position::After(100)), behind(Position::After(150))), (Some(30), Some(10)));
+        assert_eq!((behind(Position::After(180)), behind(Position::Unknown)), (None, None));
+        let begin_sequence_number = 181;
+        ends.note(partition, LogEnd { begin_sequence_number, ..end(180, 900) });
+        assert_eq!(behind(Position::After(90)), None, "retention has removed all of it");
     }
 
     #[test]

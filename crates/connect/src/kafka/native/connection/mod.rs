@@ -199,6 +199,13 @@ impl<T> Connection<T> {
         self.under_way.len()
     }
 
+    /// Returns the time at which the oldest request is late, long before it is given up; `None` if nothing is under way.
+    pub(super) fn late_at(&self) -> Option<Instant> {
+        // What the broker may wait by itself comes on top of the time for an answer.
+        let timeout = self.patience();
+        self.under_way.front().map(|request| request.deadline - timeout + timeout / 3)
+    }
+
     /// How many bytes wait for the socket.
     pub(super) const fn output_length(&self) -> usize {
         self.output_length

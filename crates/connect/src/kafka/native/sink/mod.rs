@@ -143,7 +143,8 @@ impl KafkaSink {
 
     /// Ready when something that waits may be due.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let deadline = self.next_deadline();
+        let late = self.cluster.watch_silence();
+        let deadline = self.next_deadline().into_iter().chain(late).min();
         self.alarm.poll(context, deadline)
     }
 

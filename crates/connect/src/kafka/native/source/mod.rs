@@ -178,7 +178,8 @@ impl KafkaSource {
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let due = self.builder.next_deadline().map(Instant::from_std);
         let quiet = self.exchanges.iter().filter_map(|exchange| exchange.quiet_until).min();
-        self.alarm.poll(context, [due, quiet].into_iter().flatten().min())
+        let late = self.cluster.watch_silence();
+        self.alarm.poll(context, [due, quiet, late].into_iter().flatten().min())
     }
 
     /// Asks a broker for what is wanted of it, and takes what it answers. An error is one that trying again can't change.
@@ -400,6 +401,10 @@ impl Source for KafkaSource {
             }
             _ => None,
         }
+    }
+
+    fn accounts_for_all_numbers(&self) -> bool {
+        true
     }
 
     fn added_partitions(&self) -> u32 {
