@@ -274,7 +274,7 @@ impl<T> Connection<T> {
             self.submitted += piece.len() as u64;
             self.output.push_back(piece);
         }
-        let deadline = Instant::now() + patience.unwrap_or(self.patience());
+        let deadline = Instant::now() + patience.unwrap_or_else(|| self.patience());
         let end = match patience {
             Some(_) => End::Answered,
             None => End::Written { through: self.submitted },

@@ -270,7 +270,7 @@ fn a_batch_that_is_unreadable_from_a_record_on_is_whole_in_the_event_of_the_rest
     fetched.deliver(&mut builder, Instant::now(), PartitionId(0), Encoding::Kafka, &mut next, 9);
     let sealed = builder.pop_sealed().unwrap();
     assert_eq!((sealed.message(&sealed.events()[0]), next), (&bad[..], 8));
-    assert_eq!(sealed.vacant_numbers(), [6..7]);
+    assert_eq!(sealed.vacant_numbers().iter().cloned().flatten().collect::<Vec<_>>(), [6]);
     assert!(builder.pop_sealed().is_none());
 }
 
