@@ -1,4 +1,4 @@
-//! Requests over HTTP/1.1 and HTTP/2, plain and over TLS, whose bodies break off.
+//! Requests over HTTP/1.1 and HTTP/2, plain and over TLS, whose bodies break off, and connections that show no token.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -102,6 +102,63 @@ fn serves_beside_aborted_bodies(
     end.recv_timeout(PATIENCE * 2).unwrap();
 }
 
+#[tokio::test]
+async fn oldest_connections_without_a_token_make_room_over_http_2() {
+    let service = Service::start(ServiceConfig::loopback(namespace())).await.unwrap();
+    let address = service.amqp_address();
+    let mut proven = connect(address, None).await;
+    proven.write_all(&http_2_start()).await.unwrap();
+    proven.write_all(&get(1)).await.unwrap();
+    assert!(frame_arrives(&mut proven, HEADERS, 1).await);
+    let mut unproven = Vec::new();
+    // As many as there is room for, and one more.
+    for _ in 0..129 {
+        let mut stream = connect(address, None).await;
+        stream.write_all(&http_2_start()).await.unwrap();
+        assert!(frame_arrives(&mut stream, SETTINGS, 0).await);
+        unproven.push(stream);
+    }
+    assert!(!frame_arrives(&mut unproven[0], HEADERS, 1).await, "it has ended");
+    for stream in [&mut unproven[1], &mut proven] {
+        stream.write_all(&get(3)).await.unwrap();
+        assert!(frame_arrives(stream, HEADERS, 3).await);
+    }
+    service.stop().await;
+}
+
+/// Whether a frame of this kind comes on a stream of a connection before the connection ends.
+async fn frame_arrives(connection: &mut Stream, kind: u8, stream: u32) -> bool {
+    loop {
+        let mut head = [0; 9];
+        if within("a frame", connection.read_exact(&mut head)).await.is_err() {
+            return false;
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        connection.read_exact(&mut payload).await.unwrap();
+        if head[3] == kind && u32::from_be_bytes(head[5..].try_into().unwrap()) == stream {
+            return true;
+        }
+    }
+}
+
+fn http_2_start() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &*frame(SETTINGS, 0, 0, &[])].concat()
+}
+
+/// A request with a token, on a stream of its own.
+fn get(stream: u32) -> Vec<u8> {
+    let authorization = token("");
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "localhost"),
+        (":path", "/orders"),
+        ("authorization", &authorization),
+    ];
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &fields_block(&fields))
+}
+
 async fn connect(address: SocketAddr, tls: Option<ClientTls>) -> Stream {
     amqp_tokio::connect("127.0.0.1", address.port(), tls, PATIENCE).await.unwrap()
 }
@@ -125,16 +182,18 @@ fn http_2(abort: Abort) -> Vec<u8> {
         (":path", "/orders/messages"),
         ("authorization", &authorization),
     ];
-    // Literal fields without indexing (RFC 7541, section 6.2.2).
-    let fields = fields.iter().flat_map(|(name, value)| [&[0], &*string(name), &*string(value)].concat());
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    bytes.extend(frame(SETTINGS, 0, 0, &[]));
-    bytes.extend(frame(HEADERS, END_HEADERS, 1, &fields.collect::<Vec<u8>>()));
+    let mut bytes = http_2_start();
+    bytes.extend(frame(HEADERS, END_HEADERS, 1, &fields_block(&fields)));
     bytes.extend(frame(DATA, 0, 1, &[b'x'; 500]));
     if abort == Abort::Reset {
         bytes.extend(frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes()));
     }
     bytes
+}
+
+/// Literal fields without indexing (RFC 7541, section 6.2.2).
+fn fields_block(fields: &[(&str, &str)]) -> Vec<u8> {
+    fields.iter().flat_map(|(name, value)| [&[0], &*string(name), &*string(value)].concat()).collect()
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -166,4 +225,5 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const END_HEADERS: u8 = 4;
+const END_STREAM: u8 = 1;
 const CANCEL: u32 = 8;

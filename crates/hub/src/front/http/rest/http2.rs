@@ -24,16 +24,27 @@ use crate::front::listener::PROOF_PATIENCE;
 /// Serves the requests that come over `stream` until the connection ends.
 pub(super) async fn serve(stream: Stream, session: Arc<Session>, stop: watch::Receiver<bool>) {
     let unproven = Arc::clone(&session);
+    let lost = session.take_unproven_place(&session.front.unproven_http2);
     let answer = move |request| answer(Arc::clone(&session), request);
     tokio::select! {
         () = serve_http2_connection(stream, &LIMITS, answer, stop) => {}
         () = overdue(&unproven) => {}
+        () = lost_to_another(&unproven, lost) => {}
     }
 }
 
 /// Ready when a connection has lasted for too long without having shown a token.
 async fn overdue(session: &Session) {
     tokio::time::sleep(PROOF_PATIENCE).await;
+    if session.is_proven() {
+        std::future::pending().await
+    }
+}
+
+/// Ready when another connection takes the place of this one, which has shown no token.
+async fn lost_to_another(session: &Session, lost: impl Future<Output = ()>) {
+    lost.await;
+    // The token may have come at the same moment.
     if session.is_proven() {
         std::future::pending().await
     }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use ::rest::head::{Field, Head};
 use amqp_tokio::Stream;
-use listen::Place;
+use listen::{Place, Places};
 use tokio::sync::{Semaphore, watch};
 
 use crate::front::pending::Until;
@@ -56,6 +56,8 @@ pub(crate) struct RestFront {
     counters: RestCounters,
     /// Memory for bodies that have not arrived completely, in KiB.
     bodies: Semaphore,
+    /// Connections over HTTP/2 whose clients have shown no token. Each can hold some 400 KiB.
+    unproven_http2: Arc<Places>,
 }
 
 /// A request, as far as it is looked at before its body.
@@ -101,7 +103,12 @@ pub(crate) enum Version {
 impl RestFront {
     /// A front end for `namespace`.
     pub(crate) fn new(namespace: Arc<Namespace>) -> Arc<Self> {
-        Arc::new(Self { namespace, counters: RestCounters::default(), bodies: Semaphore::new(BODIES_KIB) })
+        Arc::new(Self {
+            namespace,
+            counters: RestCounters::default(),
+            bodies: Semaphore::new(BODIES_KIB),
+            unproven_http2: Places::new(UNPROVEN_HTTP2_MAX),
+        })
     }
 
     /// Serves a connection until it ends.
@@ -146,6 +153,9 @@ impl From<Result<Reply, Refusal>> for Step {
         Self::Done(result.unwrap_or_else(Reply::from))
     }
 }
+
+/// Maximum number of connections over HTTP/2 without a token. Beyond it, the oldest one makes room.
+const UNPROVEN_HTTP2_MAX: u64 = 128;
 
 /// Bodies that have not arrived completely have 256 MiB together, as the incomplete messages of AMQP have.
 const BODIES_KIB: usize = 256 * 1024;

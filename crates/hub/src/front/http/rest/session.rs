@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use ::rest::target::Target;
 use access::Right;
-use listen::Place;
+use listen::{Place, Places};
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use tokio::time::Instant;
 
@@ -30,6 +30,8 @@ use crate::profile::{Fate, PreciseTimer, Shaped, Shaper};
 pub(super) struct Session {
     pub(super) front: Arc<RestFront>,
     place: Place,
+    /// The place among connections over HTTP/2 without a token, until the client shows one.
+    unproven_place: Mutex<Option<Place>>,
     shaper: Option<Mutex<Shaper>>,
     is_secure: bool,
     known: Mutex<Option<Known>>,
@@ -66,6 +68,7 @@ impl Session {
         Self {
             front,
             place,
+            unproven_place: Mutex::default(),
             shaper: shaper.map(Mutex::new),
             is_secure,
             known: Mutex::default(),
@@ -76,6 +79,27 @@ impl Session {
     /// Whether its client has shown that it may do something.
     pub(super) fn is_proven(&self) -> bool {
         self.place.is_proven()
+    }
+
+    /// Takes a place among `places` until the client shows a token. The result is ready if the connection has to end before that.
+    pub(super) fn take_unproven_place(&self, places: &Arc<Places>) -> impl Future<Output = ()> + use<> {
+        // Nothing in there is ever proven, so there is room, or a connection that makes room.
+        let place = places.take();
+        let lost = place.as_ref().map(Place::lost);
+        *lock(&self.unproven_place) = place;
+        async move {
+            match lost {
+                Some(lost) => lost.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn prove(&self) {
+        if !self.place.is_proven() {
+            self.place.prove();
+            lock(&self.unproven_place).take();
+        }
     }
 
     /// How long the body of a request may be, before it is read.
@@ -275,7 +299,7 @@ impl Session {
         let asked = Asked::of(&target.path, request.method)?;
         *operation = asked.operation;
         let Allowed { expires_at, manages } = self.authorize(token, &target.path, &asked, now)?;
-        self.place.prove();
+        self.prove();
         let route = asked.find(&self.front.namespace, manages)?;
         if asked.operation == Operation::Send {
             let (target, token) = (request.target.into(), token.into());
