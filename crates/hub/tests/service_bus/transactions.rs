@@ -252,6 +252,38 @@ async fn what_the_coordinator_can_not_do_is_refused() {
 }
 
 #[tokio::test]
+async fn transactions_of_all_connections_share_a_bound_and_one_that_ends_makes_room() {
+    const TOTAL: usize = 256 * 1024 * 1024;
+    let service = queues().await;
+    let long = message(&vec![7; 250 * 1024]);
+    let mut open = Vec::new();
+    let mut accepted = 0;
+    let refused = 'full: loop {
+        assert!(accepted * long.len() <= TOTAL);
+        let (mut client, coordinator, orders, _) = client(&service).await;
+        let transaction = client.declare(coordinator).await;
+        for _ in 0..100 {
+            let sent = client.send_in(transaction, orders, FORMAT_AMQP, &long).await;
+            if sent != in_transaction(transaction, DeliveryState::Accepted) {
+                open.push((client, coordinator, orders, transaction));
+                break 'full sent;
+            }
+            accepted += 1;
+        }
+        open.push((client, coordinator, orders, transaction));
+    };
+    assert_eq!(condition(&refused), LIMIT_EXCEEDED);
+    assert!((accepted + 1) * long.len() > TOTAL, "{accepted} messages");
+    let (first, coordinator, _, transaction) = &mut open[0];
+    assert_eq!(first.roll_back(*coordinator, *transaction).await, DeliveryState::Accepted);
+    let (last, coordinator, orders, _) = open.last_mut().unwrap();
+    let transaction = last.declare(*coordinator).await;
+    let sent = last.send_in(transaction, *orders, FORMAT_AMQP, &long).await;
+    assert_eq!(sent, in_transaction(transaction, DeliveryState::Accepted));
+    assert_eq!(last.commit(*coordinator, transaction).await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
 async fn what_was_committed_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let service = durable(directory.path()).await;
