@@ -88,8 +88,8 @@ impl From<std::io::Error> for BlobError {
 
 impl BlobError {
     /// The error of a change that is made and could not be made to last.
-    pub(crate) fn unknown(error: &std::io::Error) -> Self {
+    pub(crate) fn unknown(error: std::io::Error) -> Self {
         tracing::error!(%error, "a change of a blob can't be synced to the disk");
-        Self::OutcomeUnknown(Unavailable::from(error))
+        Self::OutcomeUnknown(Unavailable::from(&error))
     }
 }

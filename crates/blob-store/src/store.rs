@@ -219,9 +219,7 @@ impl BlobStore {
             tracing::warn!(directory = %path.display(), %error, "a deleted container can't be removed; the next start tries again");
         }
         match &self.kept {
-            Some(kept) => {
-                kept.disk.sync_directory(&kept.directory).map_err(|error| BlobError::unknown(&error))
-            }
+            Some(kept) => kept.disk.sync_directory(&kept.directory).map_err(BlobError::unknown),
             None => Ok(()),
         }
     }

@@ -163,7 +163,7 @@ impl Change<'_> {
     /// Comes last: the change is there, whatever this comes to, and whoever asked for it is told if it may not last.
     pub(super) fn sync_names(&self) -> Result<(), BlobError> {
         match &self.container.folder {
-            Some(folder) => folder.sync_names().map_err(|error| BlobError::unknown(&error)),
+            Some(folder) => folder.sync_names().map_err(BlobError::unknown),
             None => Ok(()),
         }
     }

@@ -104,7 +104,7 @@ impl Container {
         *write(&self.properties) = Arc::new(new);
         // The change is there, whatever this comes to.
         if let Some(folder) = &self.folder {
-            folder.sync_names().map_err(|error| BlobError::unknown(&error))?;
+            folder.sync_names().map_err(BlobError::unknown)?;
         }
         Ok(result)
     }

@@ -290,3 +290,10 @@ impl Group {
 
 /// What kind of group consumers of records make. Others assign something else than partitions.
 pub(super) const CONSUMER: &str = "consumer";
+
+/// Maximum number of members of one group, and of those about to become one.
+pub(super) const MEMBERS_MAX: usize = 10_000;
+
+/// Maximum size of what the members of one group say of themselves together, in bytes. With their assignments it makes one batch of
+/// the journal.
+pub(super) const METADATA_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -69,12 +69,14 @@ const CHANGES: [Change; 15] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_that_a_failing_disk_refuses_are_not_made() {
     let test = async {
+        let folder = tempfile::tempdir().unwrap();
+        let library = failing_disk(folder.path());
         let mut answered = Vec::new();
         for faults in FAULTS {
             for first in
                 [Change::CreateQueue, Change::SendToQueue, Change::DeleteSubscription, Change::Commit]
             {
-                answered.extend(fail(faults, first).await);
+                answered.extend(fail(&library, faults, first).await);
             }
         }
         for answer in [Answer::Done, Answer::Refused, Answer::Unknown] {
@@ -85,8 +87,8 @@ async fn changes_that_a_failing_disk_refuses_are_not_made() {
 }
 
 /// Has the disk fail, makes all changes, `first` before the others, and compares what is there with the answers, which it returns.
-async fn fail(faults: &[&str], first: Change) -> Vec<Answer> {
-    let disk = Disk::new();
+async fn fail(library: &Path, faults: &[&str], first: Change) -> Vec<Answer> {
+    let disk = Disk::new(library);
     let serving = disk.serve().await;
     let mut clients = Clients::connect(&serving).await;
     clients.prepare().await;
@@ -109,19 +111,24 @@ async fn fail(faults: &[&str], first: Change) -> Vec<Answer> {
 }
 
 /// A folder on a disk that can fail.
-struct Disk {
+struct Disk<'a> {
     folder: tempfile::TempDir,
-    library: PathBuf,
+    library: &'a Path,
 }
 
-impl Disk {
-    fn new() -> Self {
+/// Compiles the library that lets the system calls of a process fail.
+fn failing_disk(folder: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hub_crash/failing_disk.c");
+    let library = folder.join("failing_disk.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
+    assert!(compiler.status().unwrap().success());
+    library
+}
+
+impl<'a> Disk<'a> {
+    fn new(library: &'a Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hub_crash/failing_disk.c");
-        let library = folder.path().join("failing_disk.so");
-        let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
-        assert!(compiler.status().unwrap().success());
         fs::create_dir(folder.path().join("faults")).unwrap();
         Self { folder, library }
     }
@@ -141,7 +148,7 @@ impl Disk {
 
     async fn serve(&self) -> Serving {
         let arguments = ["--sync", "always"].map(str::to_owned);
-        let environment = [("LD_PRELOAD", self.library.as_path()), ("FAILING_DISK", &self.faults())];
+        let environment = [("LD_PRELOAD", self.library), ("FAILING_DISK", &self.faults())];
         Serving::start_in(self.folder.path(), &arguments, &environment).await
     }
 }

@@ -24,7 +24,7 @@ use kafka::messages::join_group::{JoinGroupRequest, JoinGroupResponse, JoinedMem
 use kafka::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 use tokio::time::Instant;
 
-use super::group::{Client, Ticket};
+use super::group::{Client, MEMBERS_MAX, METADATA_BYTES_MAX, Ticket};
 use member::{Member, milliseconds};
 use storing::Stored;
 
@@ -616,13 +616,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 /// Longest time between a client's first request to join, which gives it an id, and its second one.
 const PENDING_MAX: Duration = Duration::from_secs(60);
-
-/// Members of one group, and those about to become one.
-const MEMBERS_MAX: usize = 10_000;
-
-/// What the members of one group say of themselves together, in bytes. With their assignments, which come in one request, it
-/// makes one batch of the journal.
-const METADATA_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// From this version of JoinGroup on a member is given its id before it joins.
 const FIRST_WITH_PENDING: i16 = 4;

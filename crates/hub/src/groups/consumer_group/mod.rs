@@ -35,7 +35,7 @@ use kafka::messages::group::MemberRef;
 use kafka::read::Uuid;
 use tokio::time::Instant;
 
-use super::group::Client;
+use super::group::{Client, MEMBERS_MAX, METADATA_BYTES_MAX};
 use assignment::{Assignor, PartitionSet, Subscriber, TopicPartition};
 use member::{Asked, Member, Reconciliation};
 pub(super) use storing::StoredConsumers;
@@ -524,9 +524,3 @@ const HEARTBEAT_INTERVAL_MS: i32 = 1_000;
 
 /// A member that is silent for longer is gone, as in Kafka (`group.consumer.session.timeout.ms`).
 const SESSION_TIMEOUT: Duration = Duration::from_secs(45);
-
-/// Members of one group.
-const MEMBERS_MAX: usize = 10_000;
-
-/// What the members of one group say of themselves together, in bytes: with their partitions, it makes one batch of the journal.
-const METADATA_BYTES_MAX: usize = 32 * 1024 * 1024;
