@@ -91,6 +91,12 @@ async fn offsets_are_found_by_the_timestamps_of_compressed_records() {
     {
         assert_eq!(list(&mut peer, &[timestamp]).await, [(0, found.0, found.1)], "{timestamp}");
     }
+    // The clocks of producers may be ahead of that of the service.
+    let ahead = 4_000_000_000_000;
+    assert_eq!(peer.produce(&produce("Events", 0, at(batch(&[b"one"]), ahead))).await, (0, 13));
+    for (timestamp, found) in [(ahead - 1, 13), (ahead + 1, -1), (3_000, 4), (-3, 13)] {
+        assert_eq!(list(&mut peer, &[timestamp]).await[0].1, found, "{timestamp}");
+    }
     // A partition that is named twice is not looked at.
     assert_eq!(list(&mut peer, &[0, -3]).await, [(42, -1, -1); 2]);
     service.stop().await;

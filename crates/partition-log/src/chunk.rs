@@ -7,6 +7,7 @@ use super::encoder::BatchEncoder;
 use super::limits::SMALLEST_BLOCK;
 use super::position::{Cursor, Isolation, Place};
 use crate::UnixTime;
+use kafka::record_batch::RecordBatch;
 use std::iter::FusedIterator;
 use std::ops::Range;
 use std::sync::Arc;
@@ -213,13 +214,7 @@ impl LogChunk {
 
     /// The batches, whole: the first one may begin before the record that the cursor stood before.
     pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
-        Batches::of(&self.bytes).map(|(header, batch)| Batch {
-            format: header.format,
-            first_sequence_number: header.first_sequence_number,
-            record_count: header.record_count,
-            append_time: header.append_time,
-            bytes: &batch[header.records_start()..],
-        })
+        Batches::of(&self.bytes).map(|(header, batch)| Batch::of(&header, batch))
     }
 
     /// Which protocol the batches are of.
@@ -288,6 +283,43 @@ impl LogChunk {
         let place =
             Place { segment: self.first.segment, batch: self.first.batch + self.bytes.len(), record: None };
         Cursor { place: Some(place), ..cursor }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// The batch that `header` begins.
+    pub(super) fn of(header: &BatchHeader, batch: &'a [u8]) -> Self {
+        Self {
+            format: header.format,
+            first_sequence_number: header.first_sequence_number,
+            record_count: header.record_count,
+            append_time: header.append_time,
+            bytes: &batch[header.records_start()..],
+        }
+    }
+
+    /// Its record batch, if it has the form of Kafka.
+    #[must_use]
+    pub fn record_batch(&self) -> Option<RecordBatch<'a>> {
+        match self.format.protocol() {
+            Protocol::Kafka => RecordBatch::read(self.bytes).ok(),
+            Protocol::Amqp => None,
+        }
+    }
+
+    /// Returns the greatest timestamp of its records as Kafka's clients see them: that of the append where records have none. The
+    /// records are not unpacked. A marker of a transaction has none, since no client reads it, and returns [`UnixTime::MIN`].
+    #[must_use]
+    pub fn latest_timestamp(&self) -> UnixTime {
+        self.record_batch().as_ref().map_or(self.append_time, latest_timestamp)
+    }
+}
+
+/// Returns the greatest timestamp of the records of a batch, by its header; [`UnixTime::MIN`] for a marker of a transaction.
+pub(super) fn latest_timestamp(batch: &RecordBatch<'_>) -> UnixTime {
+    match batch.is_control() {
+        true => UnixTime::MIN,
+        false => UnixTime::from_milliseconds(batch.max_timestamp()),
     }
 }
 

@@ -5,7 +5,7 @@ use super::batch::{
 };
 use super::block::BlockWriter;
 use super::block_pool::BlockPool;
-use super::chunk::Protocol;
+use super::chunk::{Protocol, latest_timestamp};
 use crate::UnixTime;
 use crate::producers::ProducerStamp;
 use kafka::record_batch::{self, RecordBatch};
@@ -42,12 +42,16 @@ pub struct BatchEncoder<'log> {
     /// Bytes of the batch so far; goes beyond the limit if records were left out.
     length: usize,
     format: RecordFormat,
+    /// Greatest timestamp of the records, if they have timestamps.
+    latest_timestamp: Option<UnixTime>,
 }
 
 /// A batch that was encoded completely.
 pub(super) struct EncodedBatch {
     pub(super) record_count: u32,
     pub(super) length: usize,
+    /// Greatest timestamp of the records: that of the append where they have none.
+    pub(super) latest_timestamp: UnixTime,
     /// The block that holds the batch, if it is a new one.
     pub(super) replacement: Option<BlockWriter>,
 }
@@ -70,8 +74,16 @@ impl<'log> BatchEncoder<'log> {
             (Protocol::Kafka, _) => RecordFormat::Kafka,
         };
         let length = BatchHeader::LENGTH + format.stamp_length();
-        let mut encoder =
-            Self { current, replacement: None, pool, next_capacity, record_count: 0, length, format };
+        let mut encoder = Self {
+            current,
+            replacement: None,
+            pool,
+            next_capacity,
+            record_count: 0,
+            length,
+            format,
+            latest_timestamp: None,
+        };
         encoder.make_room(length);
         encoder.target().write(&[0; BatchHeader::LENGTH]);
         if let Some(producer) = producer.filter(|_| format == RecordFormat::AmqpOfProducer) {
@@ -94,6 +106,7 @@ impl<'log> BatchEncoder<'log> {
         self.make_room(batch.bytes().len());
         self.target().write(batch.bytes());
         self.record_count = batch.record_count();
+        self.latest_timestamp = Some(latest_timestamp(batch));
     }
 
     /// Adds a record. No allocation, unless the block is full.
@@ -178,7 +191,12 @@ impl<'log> BatchEncoder<'log> {
         if format == RecordFormat::Kafka {
             record_batch::number(&mut batch[BatchHeader::LENGTH..], first_sequence_number, LEADER_EPOCH);
         }
-        Some(EncodedBatch { record_count, length: self.length, replacement: self.replacement })
+        Some(EncodedBatch {
+            record_count,
+            length: self.length,
+            latest_timestamp: self.latest_timestamp.unwrap_or(append_time),
+            replacement: self.replacement,
+        })
     }
 
     #[inline]

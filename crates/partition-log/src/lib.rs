@@ -53,6 +53,7 @@ pub mod recovery;
 mod segment;
 mod state;
 mod subscription;
+mod timestamps;
 mod transacting;
 mod transactions;
 mod trimming;
@@ -74,6 +75,7 @@ pub use producers::{
 };
 pub use producing::{ProduceError, Produced};
 pub use subscription::{Readiness, Subscriber, Subscription, Wakers};
+pub use timestamps::SegmentTimestamps;
 pub use transactions::{AbortedTransaction, OpenTransaction};
 pub use trimming::{BeyondDamage, CompleteSegment};
 pub use unix_time::UnixTime;

@@ -261,7 +261,7 @@ impl PartitionLog {
         }
         let stable_end = state.readable_before(Isolation::Committed);
         let segment = state.segments.back_mut().expect("there is one at least");
-        segment.publish_batch(first_sequence_number, append_time);
+        segment.publish_batch(first_sequence_number, append_time, batch.latest_timestamp);
         let runs_low = segment.runs_low_since(batch.length);
         let next_capacity = state.next_capacity;
         state.next_sequence_number += u64::from(batch.record_count);

@@ -2,6 +2,7 @@
 
 use super::batch::{BatchHeader, Batches};
 use super::block::{BlockSlice, BlockWriter};
+use super::disk::sidecar::{Assurance, Sidecar};
 use super::disk::{Damage, ResidentShare};
 use super::knowledge::Knowledge;
 use crate::UnixTime;
@@ -16,6 +17,8 @@ pub(super) struct Segment {
     pub(super) first_append_time: UnixTime,
     /// The append time of the last batch.
     pub(super) last_append_time: UnixTime,
+    /// No record has a greater timestamp. See [`Batch::latest_timestamp`](super::Batch::latest_timestamp).
+    pub(super) latest_timestamp: UnixTime,
     /// Bytes of batches.
     length: usize,
     /// How many of them readers may see, if the log is durable. Of a log in memory they see all.
@@ -80,6 +83,8 @@ pub(super) struct LoadedSegment {
     pub(super) writer: BlockWriter,
     /// That of the sound batches.
     pub(super) index: SegmentIndex,
+    /// Greatest timestamp of the records.
+    pub(super) latest_timestamp: UnixTime,
     pub(super) share: Arc<ResidentShare>,
     /// Where the sound batches end, if not all are.
     pub(super) defect: Option<Defect>,
@@ -109,6 +114,7 @@ impl Segment {
             first_sequence_number,
             first_append_time: UnixTime::MIN,
             last_append_time: UnixTime::MIN,
+            latest_timestamp: UnixTime::MIN,
             length: 0,
             readable: None,
             sealed: false,
@@ -120,20 +126,15 @@ impl Segment {
         }
     }
 
-    /// A segment of `length` bytes that is on disk.
-    pub(super) fn on_disk(
-        first_sequence_number: u64,
-        append_times: (UnixTime, UnixTime),
-        length: usize,
-        storage: Storage,
-        defect: Option<Defect>,
-    ) -> Self {
+    /// The segment on disk that `sidecar` describes.
+    pub(super) fn on_disk(sidecar: &Sidecar, storage: Storage, defect: Option<Defect>) -> Self {
         Self {
             content: Content::OnDisk,
-            first_sequence_number,
-            first_append_time: append_times.0,
-            last_append_time: append_times.1,
-            length,
+            first_sequence_number: sidecar.first_sequence_number,
+            first_append_time: sidecar.first_append_time,
+            last_append_time: sidecar.last_append_time,
+            latest_timestamp: sidecar.latest_timestamp,
+            length: sidecar.length as usize,
             readable: None,
             sealed: true,
             storage,
@@ -141,6 +142,20 @@ impl Segment {
             index: Vec::new(),
             share: None,
             defect: defect.map(Box::new),
+        }
+    }
+
+    /// What its sidecar says once it is synced, if its records end before `next_sequence_number`.
+    pub(super) fn sidecar(&self, next_sequence_number: u64) -> Sidecar {
+        Sidecar {
+            length: self.length as u64,
+            first_sequence_number: self.first_sequence_number,
+            next_sequence_number,
+            first_append_time: self.first_append_time,
+            last_append_time: self.last_append_time,
+            latest_timestamp: self.latest_timestamp,
+            assurance: Assurance::Synced,
+            known: self.known.clone(),
         }
     }
 
@@ -155,7 +170,12 @@ impl Segment {
 
     /// Publishes the batch that was written at the end.
     #[inline]
-    pub(super) fn publish_batch(&mut self, first_sequence_number: u64, append_time: UnixTime) {
+    pub(super) fn publish_batch(
+        &mut self,
+        first_sequence_number: u64,
+        append_time: UnixTime,
+        latest_timestamp: UnixTime,
+    ) {
         let Content::Resident(writer) = &mut self.content else {
             return;
         };
@@ -163,6 +183,7 @@ impl Segment {
         writer.publish();
         self.length = writer.published_length();
         self.last_append_time = append_time;
+        self.latest_timestamp = self.latest_timestamp.max(latest_timestamp);
         if position == 0 {
             self.first_append_time = append_time;
         }
@@ -250,6 +271,7 @@ impl Segment {
         match loaded {
             Ok(loaded) => {
                 self.index = loaded.index.entries;
+                self.latest_timestamp = loaded.latest_timestamp;
                 self.content = Content::Resident(loaded.writer);
                 self.share = Some(loaded.share);
                 self.defect = loaded.defect.map(Box::new);

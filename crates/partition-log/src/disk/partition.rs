@@ -14,6 +14,7 @@ use super::salvage::Break;
 use super::segment_files::SegmentFiles;
 use super::sidecar::{Assurance, Sidecar};
 use super::start::{read_start, write_start};
+use crate::UnixTime;
 use crate::block::{BlockSlice, BlockWriter};
 use crate::durable_file::ReplaceError;
 use crate::knowledge::Knowledge;
@@ -94,13 +95,7 @@ impl PartitionDirectory {
                 false => Storage::Written,
             };
             state.bytes += sidecar.length;
-            let mut on_disk = Segment::on_disk(
-                sidecar.first_sequence_number,
-                (sidecar.first_append_time, sidecar.last_append_time),
-                sidecar.length as usize,
-                storage,
-                segment.defect,
-            );
+            let mut on_disk = Segment::on_disk(&sidecar, storage, segment.defect);
             // The sidecar of a segment that is only written is written again when it is synced.
             if storage == Storage::Written {
                 on_disk.known = sidecar.known;
@@ -275,15 +270,7 @@ impl PartitionLog {
             {
                 pieces.push(Piece {
                     ordinal: state.dropped_segments + index as u64,
-                    sidecar: Sidecar {
-                        length: bytes.len() as u64,
-                        first_sequence_number: segment.first_sequence_number,
-                        next_sequence_number,
-                        first_append_time: segment.first_append_time,
-                        last_append_time: segment.last_append_time,
-                        assurance: Assurance::Synced,
-                        known: segment.known.clone(),
-                    },
+                    sidecar: Sidecar { length: bytes.len() as u64, ..segment.sidecar(next_sequence_number) },
                     bytes,
                     sealed: segment.sealed,
                 });
@@ -299,6 +286,7 @@ impl PartitionLog {
             next_sequence_number: state.next_sequence_number,
             first_append_time: last_append_time,
             last_append_time,
+            latest_timestamp: last_append_time,
             assurance: Assurance::Synced,
             known: state.knowledge(state.next_sequence_number),
         });
@@ -394,15 +382,7 @@ impl PartitionLog {
         let state = self.lock();
         let written = |(index, segment): (usize, &Segment)| {
             (segment.storage == Storage::Written).then(|| {
-                let sidecar = Sidecar {
-                    length: segment.length() as u64,
-                    first_sequence_number: segment.first_sequence_number,
-                    next_sequence_number: state.next_number_after(index),
-                    first_append_time: segment.first_append_time,
-                    last_append_time: segment.last_append_time,
-                    assurance: Assurance::Synced,
-                    known: segment.known.clone(),
-                };
+                let sidecar = segment.sidecar(state.next_number_after(index));
                 (state.dropped_segments + index as u64, sidecar)
             })
         };
@@ -452,6 +432,7 @@ impl PartitionLog {
             ),
             writer: read.writer,
             index: read.index,
+            latest_timestamp: read.latest_timestamp,
             defect: read.defect,
         }));
         let wakers = state.subscriptions.take_wakers(News::ForAll);
@@ -528,7 +509,7 @@ impl PartitionLog {
         });
         let defect = found.or(loading.known);
         let index = SegmentIndex::of(&batches[..sound_length]);
-        Ok(ReadSegment { writer, index, defect })
+        Ok(ReadSegment { writer, index, latest_timestamp: sound.latest_timestamp, defect })
     }
 }
 
@@ -548,6 +529,8 @@ struct ReadSegment {
     writer: BlockWriter,
     /// Of the sound batches.
     index: SegmentIndex,
+    /// That of the sound records.
+    latest_timestamp: UnixTime,
     defect: Option<Defect>,
 }
 

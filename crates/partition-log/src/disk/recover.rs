@@ -26,6 +26,7 @@ use super::salvage::{self, Break};
 use super::sidecar::{Assurance, BootId, Sidecar, SidecarError};
 use crate::UnixTime;
 use crate::batch::{self, BatchError, BatchHeader, Batches};
+use crate::chunk::Batch;
 use crate::knowledge::{Knowledge, learn};
 use crate::producers::Producers;
 use crate::recovery::{TornTail, scan};
@@ -518,14 +519,16 @@ pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar,
         }));
     }
     let (first, next) = found.sequence_numbers.unwrap_or((number, number));
-    let first_append_time =
-        BatchHeader::read(&bytes[..found.valid_length]).map_or(UnixTime::MIN, |header| header.append_time);
+    let valid = &bytes[..found.valid_length];
+    let first_append_time = BatchHeader::read(valid).map_or(UnixTime::MIN, |header| header.append_time);
+    let timestamps = Batches::of(valid).map(|(header, batch)| Batch::of(&header, batch).latest_timestamp());
     let sidecar = Sidecar {
         length: found.valid_length as u64,
         first_sequence_number: first,
         next_sequence_number: next,
         first_append_time,
         last_append_time: found.last_append_time.unwrap_or(UnixTime::MIN),
+        latest_timestamp: timestamps.max().unwrap_or(UnixTime::MIN),
         assurance: Assurance::Synced,
         known: Knowledge::default(),
     };

@@ -15,6 +15,12 @@
 //!  72 ├─ bytes of the producers, u32, 0 if none are known ─┬─ producers ─┬─ transactions ─┤
 //! ```
 //!
+//! It is 4 where the greatest timestamp of the records is not the last append time, as with most records of Kafka:
+//!
+//! ```text
+//!  72 ├─ greatest timestamp, ms ─┬─ bytes of the producers, u32 ─┬─ producers ─┬─ transactions, if any matter ─┤
+//! ```
+//!
 //! Numbers are little-endian; the checksum covers everything after itself. It is written when its segment is complete, so a segment
 //! without one is the last, or lost its sidecar, and is scanned. A sidecar states that its segment was synced (boot
 //! id all zero), or that it was handed to the operating system that booted with this id: that is worth as much
@@ -40,6 +46,9 @@ pub struct Sidecar {
     pub first_append_time: UnixTime,
     /// The append time of the last batch; of the last one before the segment, if it has none.
     pub last_append_time: UnixTime,
+    /// The greatest timestamp of the records, for readers that know records by the timestamps of their producers. Sidecars of older
+    /// versions don't have it. It is the last append time then, which hardly any timestamp exceeds.
+    pub latest_timestamp: UnixTime,
     /// How far the segment can be relied on.
     pub assurance: Assurance,
     /// What was known at its end.
@@ -82,13 +91,14 @@ pub enum SidecarError {
 impl Sidecar {
     /// The most bytes that a sidecar has.
     pub(super) const MAXIMUM_LENGTH: usize =
-        HEAD_LENGTH + 4 + ProducerSnapshot::MAXIMUM_LENGTH + TransactionSnapshot::MAXIMUM_LENGTH;
+        HEAD_LENGTH + 8 + 4 + ProducerSnapshot::MAXIMUM_LENGTH + TransactionSnapshot::MAXIMUM_LENGTH;
 
     /// The bytes of the file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_LENGTH];
         let version = match self.known {
+            _ if self.has_timestamp() => VERSION_WITH_TIMESTAMP,
             Knowledge { transactions: Some(_), .. } => VERSION_WITH_TRANSACTIONS,
             Knowledge { producers: Some(_), .. } => VERSION_WITH_PRODUCERS,
             Knowledge { .. } => VERSION,
@@ -106,7 +116,10 @@ impl Sidecar {
             Assurance::Written(BootId(id)) => put(56, &id),
         }
         let producers = self.known.producers.as_ref().map(ProducerSnapshot::bytes).unwrap_or_default();
-        if version == VERSION_WITH_TRANSACTIONS {
+        if version == VERSION_WITH_TIMESTAMP {
+            bytes.extend_from_slice(&self.latest_timestamp.milliseconds().to_le_bytes());
+        }
+        if version >= VERSION_WITH_TRANSACTIONS {
             bytes.extend_from_slice(&(producers.len() as u32).to_le_bytes());
         }
         bytes.extend_from_slice(producers);
@@ -129,10 +142,11 @@ impl Sidecar {
             return Err(SidecarError::Checksum);
         }
         let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
-        if !(VERSION..=VERSION_WITH_TRANSACTIONS).contains(&version) {
+        if !(VERSION..=VERSION_WITH_TIMESTAMP).contains(&version) {
             return Err(SidecarError::Version { version });
         }
         let (bytes, rest) = bytes.split_first_chunk::<HEAD_LENGTH>().ok_or(SidecarError::Form)?;
+        let mut timestamp = None;
         let known = match version {
             VERSION if rest.is_empty() => Knowledge::default(),
             VERSION => return Err(SidecarError::Form),
@@ -140,7 +154,14 @@ impl Sidecar {
                 let producers = ProducerSnapshot::from_bytes(rest).ok_or(SidecarError::Fields)?;
                 Knowledge { producers: Some(producers), transactions: None }
             }
-            _ => known_with_transactions(rest).ok_or(SidecarError::Fields)?,
+            VERSION_WITH_TRANSACTIONS => known_with_transactions(rest)
+                .filter(|known| known.transactions.is_some())
+                .ok_or(SidecarError::Fields)?,
+            _ => {
+                let (milliseconds, rest) = rest.split_first_chunk().ok_or(SidecarError::Fields)?;
+                timestamp = Some(UnixTime::from_milliseconds(i64::from_le_bytes(*milliseconds)));
+                known_with_transactions(rest).ok_or(SidecarError::Fields)?
+            }
         };
         let number = |at: usize| {
             let mut part = [0; 8];
@@ -156,10 +177,12 @@ impl Sidecar {
             next_sequence_number: number(32),
             first_append_time: time(40),
             last_append_time: time(48),
+            latest_timestamp: timestamp.unwrap_or_else(|| time(48)),
             assurance: BootId::from_bytes(id).map_or(Assurance::Synced, Assurance::Written),
             known,
         };
-        match sidecar.is_plausible() && bytes[12..16] == [0; 4] {
+        let is_plausible = sidecar.is_plausible() && sidecar.has_timestamp() == timestamp.is_some();
+        match is_plausible && bytes[12..16] == [0; 4] {
             true => Ok(sidecar),
             false => Err(SidecarError::Fields),
         }
@@ -169,6 +192,11 @@ impl Sidecar {
     #[must_use]
     pub fn records(&self) -> u64 {
         self.next_sequence_number.saturating_sub(self.first_sequence_number)
+    }
+
+    /// Whether it says what the greatest timestamp is.
+    pub(super) fn has_timestamp(&self) -> bool {
+        self.latest_timestamp != self.last_append_time
     }
 
     fn is_plausible(&self) -> bool {
@@ -202,7 +230,7 @@ impl BootId {
     }
 }
 
-/// What follows the fields of a sidecar of the newest version.
+/// What a sidecar of the newest versions says last: producers and transactions, either of which may be missing.
 fn known_with_transactions(bytes: &[u8]) -> Option<Knowledge> {
     let (length, rest) = bytes.split_first_chunk()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
@@ -211,7 +239,11 @@ fn known_with_transactions(bytes: &[u8]) -> Option<Knowledge> {
         0 => None,
         _ => Some(ProducerSnapshot::from_bytes(producers)?),
     };
-    Some(Knowledge { producers, transactions: Some(TransactionSnapshot::from_bytes(transactions)?) })
+    let transactions = match transactions {
+        [] => None,
+        bytes => Some(TransactionSnapshot::from_bytes(bytes)?),
+    };
+    Some(Knowledge { producers, transactions })
 }
 
 /// Decodes `bytes` and asserts what must hold for any bytes at all. For fuzzing; unit tests call it as well.
@@ -229,6 +261,7 @@ const MAGIC: [u8; 4] = *b"PSIX";
 const VERSION: u32 = 1;
 const VERSION_WITH_PRODUCERS: u32 = 2;
 const VERSION_WITH_TRANSACTIONS: u32 = 3;
+const VERSION_WITH_TIMESTAMP: u32 = 4;
 
 /// Bytes of a sidecar without producers.
 const HEAD_LENGTH: usize = 72;
@@ -248,9 +281,14 @@ mod tests {
             next_sequence_number: 9,
             first_append_time: UnixTime::from_milliseconds(1000),
             last_append_time: UnixTime::from_milliseconds(1001),
+            latest_timestamp: UnixTime::from_milliseconds(1001),
             assurance: Assurance::Synced,
             known: Knowledge::default(),
         }
+    }
+
+    fn with_timestamp(sidecar: Sidecar) -> Sidecar {
+        Sidecar { latest_timestamp: UnixTime::from_milliseconds(-5), ..sidecar }
     }
 
     fn with_producers() -> Sidecar {
@@ -305,7 +343,8 @@ mod tests {
 
     #[test]
     fn damage_is_found_at_any_bit_and_any_length() {
-        for sidecar in [sidecar(), with_producers(), with_transactions()] {
+        let all = [sidecar(), with_producers(), with_transactions(), with_timestamp(with_transactions())];
+        for sidecar in all {
             let bytes = sidecar.encode();
             for length in 0..bytes.len() {
                 assert!(Sidecar::decode(&bytes[..length]).is_err(), "cut at {length}");
@@ -358,12 +397,26 @@ mod tests {
     }
 
     #[test]
+    fn the_timestamp_is_kept_before_the_producers() {
+        for sidecar in [sidecar(), with_producers(), with_transactions()].map(with_timestamp) {
+            let bytes = sidecar.encode();
+            assert_eq!(bytes[8..16], [4, 0, 0, 0, 0, 0, 0, 0]);
+            assert_eq!(bytes[HEAD_LENGTH..HEAD_LENGTH + 8], (-5_i64).to_le_bytes());
+            assert_eq!(Sidecar::decode(&bytes).as_ref(), Ok(&sidecar));
+
+            let mut redundant = bytes;
+            redundant[HEAD_LENGTH..HEAD_LENGTH + 8].copy_from_slice(&1001_i64.to_le_bytes());
+            assert_eq!(Sidecar::decode(&with_checksum(redundant)), Err(SidecarError::Fields));
+        }
+    }
+
+    #[test]
     fn a_newer_version_is_distinguished_from_damage_whatever_its_length() {
         for length in [16, 72, 100] {
             let mut bytes = sidecar().encode();
             bytes.resize(length, 0);
-            bytes[8] = 4;
-            assert_eq!(Sidecar::decode(&with_checksum(bytes)), Err(SidecarError::Version { version: 4 }));
+            bytes[8] = 5;
+            assert_eq!(Sidecar::decode(&with_checksum(bytes)), Err(SidecarError::Version { version: 5 }));
         }
     }
 

@@ -146,10 +146,14 @@ impl Verification {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(Err(error)) => Problem::Sidecar(error),
-            // Neither assurance nor what was known matters here, nor do the times of a segment without records.
+            // Neither assurance nor what was known matters here, nor do the times of a segment without records. A sidecar of an
+            // older version says nothing of timestamps.
             Ok(Ok(sidecar)) => {
                 let known = Knowledge::default();
-                let described = Sidecar { assurance: found.assurance, known, ..sidecar };
+                let mut described = Sidecar { assurance: found.assurance, known, ..sidecar };
+                if !described.has_timestamp() {
+                    described.latest_timestamp = found.latest_timestamp;
+                }
                 if described == *found || (found.length == 0 && described.length == 0) {
                     return Ok(());
                 }

@@ -305,7 +305,7 @@ fn what_a_newer_version_wrote_is_not_touched() {
     let disk = filled();
     let path = disk.files_named("index").pop().unwrap();
     let mut bytes = fs::read(&path).unwrap();
-    bytes[8] = 4;
+    bytes[8] = 5;
     let checksum = crc32c::crc32c(&bytes[8..]);
     bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
     bytes.truncate(72);

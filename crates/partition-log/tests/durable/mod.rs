@@ -11,6 +11,7 @@ mod faults;
 mod faulty_files;
 mod keeping;
 mod producers;
+mod timestamps;
 mod transactions;
 
 use faulty_files::FaultyFiles;

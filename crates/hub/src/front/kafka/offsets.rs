@@ -1,5 +1,7 @@
 //! Where a partition begins and ends, and where a point in time lies.
 
+use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 
 use access::Right;
@@ -7,10 +9,9 @@ use kafka::ErrorCode;
 use kafka::fetch::TopicRef;
 use kafka::messages::list_offsets::{FoundOffset, ListOffsetsRequest, OffsetSpec, PartitionTime};
 use kafka::record::Records;
-use kafka::record_batch::{RecordBatch, TimestampType};
+use kafka::record_batch::TimestampType;
 use partition_log::{
-    Batch, Cursor, Edge, LEADER_EPOCH, LogChunk, PartitionLog, Protocol, Readiness, Start, Subscriber,
-    UnixTime,
+    Batch, Cursor, Edge, LEADER_EPOCH, LogChunk, PartitionLog, Readiness, Start, Subscriber, UnixTime,
 };
 use tokio::sync::Semaphore;
 
@@ -83,23 +84,25 @@ async fn find<'a>(
 
 /// Returns the first record with this timestamp or a greater one.
 ///
-/// A producer's timestamp is not later than the time of the append, unless its clock is ahead, so the search begins with what
-/// was appended then. Batches are chosen by the greatest timestamp in their headers; the records of a chosen one alone are unpacked.
+/// Segments are chosen by their greatest timestamp, and batches by that in their headers. Only the records of a chosen batch are
+/// unpacked.
 async fn first_at(log: &Arc<PartitionLog>, time: i64) -> Option<(i64, i64)> {
-    let since = UnixTime::from_milliseconds(time);
-    let mut cursor = log.position(Start::AppendTime(since, Edge::Inclusive)).ok()?;
-    while let Some(chunk) = next(log, &mut cursor).await {
-        let candidates: Vec<u64> = chunk
-            .batches()
-            .filter(|batch| latest(batch) >= time)
-            .map(|batch| batch.first_sequence_number)
-            .collect();
-        for candidate in candidates {
-            let found = in_batch(&chunk, candidate, move |mut records| {
-                (&mut records).find(|(_, timestamp)| *timestamp >= time)
-            });
-            if let Some(found) = found.await {
-                return Some(found);
+    let sought = UnixTime::from_milliseconds(time);
+    for segment in log.timestamps().into_iter().filter(|segment| segment.latest >= sought) {
+        let mut chunks = Chunks::of(log, segment.sequence_numbers)?;
+        while let Some(chunk) = chunks.next().await {
+            let candidates: Vec<u64> = chunk
+                .batches()
+                .filter(|batch| batch.latest_timestamp() >= sought)
+                .map(|batch| batch.first_sequence_number)
+                .collect();
+            for candidate in candidates {
+                let found = in_batch(&chunk, candidate, move |mut records| {
+                    (&mut records).find(|(_, timestamp)| *timestamp >= time)
+                });
+                if let Some(found) = found.await {
+                    return Some(found);
+                }
             }
         }
     }
@@ -107,26 +110,29 @@ async fn first_at(log: &Arc<PartitionLog>, time: i64) -> Option<(i64, i64)> {
 }
 
 /// Returns the record with the greatest timestamp, and the first of them if there are several. It is in the first batch with the
-/// greatest timestamp in its header: no other is unpacked.
+/// greatest timestamp in its header, the only one that is unpacked. Segments that can't have it are not read.
 async fn greatest(log: &Arc<PartitionLog>) -> Option<(i64, i64)> {
-    let mut cursor = log.position(Start::Earliest).ok()?;
-    let mut greatest: Option<(LogChunk, u64, i64)> = None;
-    while let Some(chunk) = next(log, &mut cursor).await {
-        let mut found = None;
-        let mut most = greatest.as_ref().map_or(MARKER, |(_, _, timestamp)| *timestamp);
-        for batch in chunk.batches() {
-            if latest(&batch) > most {
-                most = latest(&batch);
-                found = Some(batch.first_sequence_number);
+    let mut segments = log.timestamps();
+    segments.sort_by_key(|segment| Reverse(segment.latest));
+    // Where markers of transactions are, there is nothing to find.
+    let mut most = (UnixTime::MIN, Reverse(0));
+    let mut greatest = None;
+    for segment in segments {
+        if (segment.latest, Reverse(segment.sequence_numbers.start)) <= most {
+            continue;
+        }
+        let mut chunks = Chunks::of(log, segment.sequence_numbers)?;
+        while let Some(chunk) = chunks.next().await {
+            let rank = |batch: Batch<'_>| (batch.latest_timestamp(), Reverse(batch.first_sequence_number));
+            if let Some(best) = chunk.batches().map(rank).max().filter(|best| *best > most) {
+                most = best;
+                greatest = Some(chunk);
             }
         }
-        if let Some(first) = found {
-            greatest = Some((chunk, first, most));
-        }
     }
-    let (chunk, first, _) = greatest?;
+    let (_, Reverse(first)) = most;
     let first_greatest = |best: (i64, i64), record: (i64, i64)| if record.1 > best.1 { record } else { best };
-    in_batch(&chunk, first, move |mut records| (&mut records).reduce(first_greatest)).await
+    in_batch(&greatest?, first, move |mut records| (&mut records).reduce(first_greatest)).await
 }
 
 /// Applies `choose` to the offsets and timestamps of the batch of `chunk` that begins with `first`. This runs on a blocking thread:
@@ -145,37 +151,42 @@ async fn in_batch(
     chosen.await.ok()?
 }
 
-/// Reads the next chunk of a log once it is in memory; `None` at the end, or at damage. Other tasks of the thread run in between.
-async fn next(log: &Arc<PartitionLog>, cursor: &mut Cursor) -> Option<LogChunk> {
-    tokio::task::yield_now().await;
-    let end = log.end().next_sequence_number;
-    let subscriber = Subscriber::new();
-    let mut subscription = None;
-    loop {
-        if let Some(chunk) = log.read(cursor, READ_BYTES) {
-            return Some(chunk);
-        }
-        if cursor.next_sequence_number() >= end {
-            return None;
-        }
-        let subscription = subscription.get_or_insert_with(|| log.subscribe(&subscriber, 0));
-        match subscription.arm(cursor) {
-            Readiness::Ready => {}
-            Readiness::Damaged(_) => return None,
-            Readiness::Waiting => {
-                let mut keys = Vec::new();
-                std::future::poll_fn(|cx| subscriber.poll_ready(cx, &mut keys)).await;
-            }
-        }
-    }
+/// Chunks of a log with the records of these numbers.
+struct Chunks<'a> {
+    log: &'a Arc<PartitionLog>,
+    cursor: Cursor,
+    end: u64,
 }
 
-/// The greatest timestamp of a batch. Markers of transactions have none: no consumer ever gets one.
-fn latest(batch: &Batch<'_>) -> i64 {
-    match record_batch(batch) {
-        Some(batch) if batch.is_control() => MARKER,
-        Some(batch) => batch.max_timestamp(),
-        None => batch.append_time.milliseconds(),
+impl<'a> Chunks<'a> {
+    /// `None` if the log ends before the first number.
+    fn of(log: &'a Arc<PartitionLog>, numbers: Range<u64>) -> Option<Self> {
+        let cursor = log.position(Start::SequenceNumber(numbers.start, Edge::Inclusive)).ok()?;
+        Some(Self { log, cursor, end: numbers.end })
+    }
+
+    /// Reads the next chunk once it is in memory; `None` at the end, or at damage. Other tasks of the thread run in between.
+    async fn next(&mut self) -> Option<LogChunk> {
+        tokio::task::yield_now().await;
+        let subscriber = Subscriber::new();
+        let mut subscription = None;
+        loop {
+            if self.cursor.next_sequence_number() >= self.end {
+                return None;
+            }
+            if let Some(chunk) = self.log.read(&mut self.cursor, READ_BYTES) {
+                return Some(chunk);
+            }
+            let subscription = subscription.get_or_insert_with(|| self.log.subscribe(&subscriber, 0));
+            match subscription.arm(&self.cursor) {
+                Readiness::Ready => {}
+                Readiness::Damaged(_) => return None,
+                Readiness::Waiting => {
+                    let mut keys = Vec::new();
+                    std::future::poll_fn(|cx| subscriber.poll_ready(cx, &mut keys)).await;
+                }
+            }
+        }
     }
 }
 
@@ -185,7 +196,7 @@ fn with_timestamps<T>(
     choose: impl FnOnce(&mut dyn Iterator<Item = (i64, i64)>) -> T,
 ) -> T {
     let first = batch.first_sequence_number.cast_signed();
-    let Some(record_batch) = record_batch(batch) else {
+    let Some(record_batch) = batch.record_batch() else {
         let time = batch.append_time.milliseconds();
         return choose(&mut (first..first + i64::from(batch.record_count)).map(|offset| (offset, time)));
     };
@@ -203,18 +214,8 @@ fn with_timestamps<T>(
     choose(&mut records)
 }
 
-fn record_batch<'a>(batch: &Batch<'a>) -> Option<RecordBatch<'a>> {
-    match batch.format.protocol() {
-        Protocol::Kafka => RecordBatch::read(batch.bytes).ok(),
-        Protocol::Amqp => None,
-    }
-}
-
 /// Requests that unpack a batch at the same time. Each takes up to [`UNPACKED_MAX`] bytes.
 static UNPACKING: Semaphore = Semaphore::const_new(2);
-
-/// Before every timestamp.
-const MARKER: i64 = i64::MIN;
 
 /// Bytes of a log that are read at once.
 const READ_BYTES: usize = 1024 * 1024;
