@@ -123,6 +123,7 @@ impl World {
     /// One heartbeat of a client, whose answer it may miss.
     fn beat(&mut self, consumer: &mut Consumer, is_heard: bool) -> Result<(), ErrorCode> {
         let is_full = consumer.epoch == JOIN || consumer.is_lost;
+        let is_done = consumer.owned == consumer.told;
         let request = ConsumerGroupHeartbeatRequest {
             group_id: "group",
             member_id: &consumer.id,
@@ -132,13 +133,14 @@ impl World {
             topic_names: is_full.then(|| consumer.wants.clone()),
             topic_regex: consumer.pattern.filter(|_| is_full),
             // What it is about to take or to give back, it reports when that is done.
-            owned: (consumer.owned == consumer.told).then(|| by_topic(&consumer.owned)),
+            owned: is_done.then(|| by_topic(&consumer.owned)),
             ..ConsumerGroupHeartbeatRequest::default()
         };
         match self.send(&request, 1) {
             Ok(_) if !is_heard => consumer.is_lost = true,
             Ok(response) => {
-                consumer.is_lost = false;
+                // Who has not said everything is not told everything.
+                consumer.is_lost &= !is_done;
                 consumer.epoch = response.member_epoch;
                 if let Some(assignment) = response.assignment {
                     consumer.told = partitions_of(&assignment);
