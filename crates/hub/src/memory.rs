@@ -3,9 +3,16 @@
 //! A bound for one connection bounds nothing for thousands of them. So whatever a client can make the service hold is held as a
 //! [`Share`] of the budget of its [`Purpose`]. A share that can't grow is refused; what the client sees then is said with each
 //! purpose, here and in `docs/invariants.md`, which a test compares.
+//!
+//! Events that a log has removed have no share: readers keep the log's memory, which was theirs and everyone's when they got it. The
+//! pool of the logs counts it, and whoever keeps it gives it up when it becomes scarce.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use partition_log::BlockPool;
+use units::ByteSize;
 
 /// A use of memory that has a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,14 +23,22 @@ pub(crate) enum Purpose {
     KafkaRequests,
     /// Answers to Kafka clients that are not written, without events in the memory of a log. At the bound the connection is closed.
     KafkaAnswers,
+    /// Events in memory of logs that readers alone keep: retention has removed them since, or they were converted. When it is scarce,
+    /// the Kafka connections that take longest to read an answer are closed, and AMQP links convert again what they can't send at once.
+    ReaderEvents,
     /// Messages of transactions of Service Bus that are not discharged. At the bound a message is rejected.
     QueueTransactions,
 }
 
 impl Purpose {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::KafkaLogins, Self::KafkaRequests, Self::KafkaAnswers, Self::QueueTransactions];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::KafkaLogins,
+        Self::KafkaRequests,
+        Self::KafkaAnswers,
+        Self::ReaderEvents,
+        Self::QueueTransactions,
+    ];
 
     /// Name in metrics and documents.
     pub(crate) const fn name(self) -> &'static str {
@@ -31,6 +46,7 @@ impl Purpose {
             Self::KafkaLogins => "kafka-logins",
             Self::KafkaRequests => "kafka-requests",
             Self::KafkaAnswers => "kafka-answers",
+            Self::ReaderEvents => "reader-events",
             Self::QueueTransactions => "queue-transactions",
         }
     }
@@ -39,35 +55,78 @@ impl Purpose {
     pub(crate) const fn limit(self) -> u64 {
         match self {
             Self::KafkaLogins => 16 << 20,
-            Self::KafkaRequests | Self::KafkaAnswers | Self::QueueTransactions => 256 << 20,
+            Self::KafkaRequests | Self::KafkaAnswers | Self::ReaderEvents | Self::QueueTransactions => {
+                256 << 20
+            }
         }
     }
 }
 
 /// Budgets of one service.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memory {
     /// By [`Purpose::ALL`].
     budgets: [Budget; Purpose::ALL.len()],
+    /// Counts what is used for [`Purpose::ReaderEvents`].
+    pool: Arc<BlockPool>,
 }
 
 #[derive(Debug, Default)]
 struct Budget {
     used: AtomicU64,
-    /// Shares that could not grow.
+    /// Shares that could not grow, and readers that had to give up what they kept.
     refused: AtomicU64,
 }
 
 impl Memory {
-    /// Bytes in use, and how often a share could not grow.
+    /// Budgets of a service whose logs take their memory from `pool`.
+    pub(crate) fn new(pool: Arc<BlockPool>) -> Self {
+        Self { budgets: Default::default(), pool }
+    }
+
+    /// Bytes in use, and how often that was refused.
     pub(crate) fn usage(&self, purpose: Purpose) -> (u64, u64) {
         let Budget { used, refused } = self.budget(purpose);
-        (used.load(Ordering::Relaxed), refused.load(Ordering::Relaxed))
+        let used = match purpose {
+            Purpose::ReaderEvents => self.pool.left_to_readers().bytes(),
+            _ => used.load(Ordering::Relaxed),
+        };
+        (used, refused.load(Ordering::Relaxed))
+    }
+
+    /// Whether more than half of a budget is used.
+    pub(crate) fn is_scarce(&self, purpose: Purpose) -> bool {
+        self.usage(purpose).0 > purpose.limit() / 2
+    }
+
+    /// Returns how long a reader may keep events by now; `None` while they are not scarce. The longer it has kept them, the earlier it
+    /// has to give them up: all of `longest` at half of the budget, no time at its bound.
+    pub(crate) fn patience(&self, longest: Duration) -> Option<Duration> {
+        let limit = Purpose::ReaderEvents.limit();
+        let left = limit.saturating_sub(self.usage(Purpose::ReaderEvents).0);
+        (left < limit / 2).then(|| longest.mul_f64(left as f64 / (limit / 2) as f64))
+    }
+
+    /// Counts a reader that had to give up what it kept.
+    pub(crate) fn count_refusal(&self, purpose: Purpose) {
+        self.budget(purpose).refused.fetch_add(1, Ordering::Relaxed);
     }
 
     const fn budget(&self, purpose: Purpose) -> &Budget {
         &self.budgets[purpose as usize]
     }
+}
+
+impl Default for Memory {
+    /// Budgets of a service without logs.
+    fn default() -> Self {
+        Self::new(BlockPool::new(ByteSize::ZERO))
+    }
+}
+
+/// Whether logs of `pool` have so much memory that readers alone keep that they should give it up.
+pub(crate) fn is_pool_scarce(pool: &BlockPool) -> bool {
+    pool.left_to_readers().bytes() > Purpose::ReaderEvents.limit() / 2
 }
 
 /// Memory of one connection for one purpose. It returns to the budget when the share is dropped.
@@ -100,7 +159,7 @@ impl Share {
         });
         match grown {
             Ok(_) => self.held = bytes,
-            Err(_) => _ = budget.refused.fetch_add(1, Ordering::Relaxed),
+            Err(_) => self.memory.count_refusal(self.purpose),
         }
         grown.is_ok()
     }
@@ -112,7 +171,7 @@ impl Share {
 
     /// Whether more than half of the budget is used.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.memory.usage(self.purpose).0 > self.purpose.limit() / 2
+        self.memory.is_scarce(self.purpose)
     }
 
     /// Gives back what exceeds `bytes`.
@@ -162,6 +221,25 @@ mod tests {
         assert_eq!(memory.usage(Purpose::KafkaLogins), (5, 1));
         drop((one, other));
         assert!(Purpose::ALL.iter().all(|purpose| memory.usage(*purpose).0 == 0));
+    }
+
+    #[test]
+    fn who_has_kept_events_longest_gives_them_up_first() {
+        let pool = BlockPool::new(ByteSize::ZERO);
+        let memory = Memory::new(Arc::clone(&pool));
+        let longest = Duration::from_secs(60);
+        let quarter = vec![0; Purpose::ReaderEvents.limit() as usize / 4];
+        let mut kept = Vec::new();
+        let mut patience = Vec::new();
+        for _ in 0..5 {
+            patience.push(memory.patience(longest));
+            kept.push(pool.copy(&quarter));
+        }
+        let half_a_minute = Duration::from_secs(30);
+        assert_eq!(patience, [None, None, None, Some(half_a_minute), Some(Duration::ZERO)]);
+        assert!(memory.is_scarce(Purpose::ReaderEvents) && is_pool_scarce(&pool));
+        drop(kept);
+        assert_eq!(memory.patience(longest), None);
     }
 
     #[test]

@@ -1,16 +1,22 @@
 //! Memory that all Kafka clients share: what happens at the bounds, and that everyone else is served meanwhile.
 
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
+
 use std::io::ErrorKind;
+use std::time::SystemTime;
 
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
-use hub::service::Protocol;
+use hub::service::{Protocol, Service};
 use kafka::ApiKey;
+use kafka::record_batch::RecordBatch;
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use partition_log::{LogLimits, NewRecord, PartitionLog};
 use test_peer::within;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use units::ByteSize;
 
-use crate::kafka_peer::{Peer, start};
+use crate::kafka_peer::{Peer, batch, fetch, start};
 
 /// A frame that announces `length` bytes and has all but one of them.
 fn unfinished(length: u32) -> Vec<u8> {
@@ -48,5 +54,124 @@ async fn unfinished_requests_without_login_are_bounded_together() {
         let read = waiting.try_read(&mut [0]);
         assert!(read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "it is still served");
     }
+    service.stop().await;
+}
+
+/// Length of each event below.
+const EVENT: usize = 900_000;
+
+/// What a log holds below, and the largest answer to a request to fetch.
+const LOG: ByteSize = ByteSize::from_mebibytes(16);
+
+/// A service with a hub of one partition.
+async fn small_log() -> Service {
+    let log = Some(LogLimits { bytes: LOG, ..LogLimits::default() });
+    let hub = HubConfig { log, ..HubConfig::new("Events", 1) };
+    start(NamespaceConfig::with_hubs(vec![hub])).await
+}
+
+/// A client that has asked for all events of the log, and reads nothing.
+async fn reader(service: &Service, log: &PartitionLog) -> Peer {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let stream = socket.connect(service.address(Protocol::Kafka).unwrap()).await.unwrap();
+    let mut peer = Peer { stream, sent: 0, heard: 0 };
+    let mut request = fetch(0, log.stats().begin_sequence_number.cast_signed(), 0);
+    request.topics[0].partitions[0].partition_max_bytes = i32::MAX;
+    peer.send(ApiKey::Fetch, 12, &request).await;
+    peer
+}
+
+/// What is in use for a purpose, and how often it was refused.
+async fn usage(service: &Service, purpose: &str) -> (u64, u64) {
+    let metrics = service.metrics().open_metrics().await;
+    let figure = |name: &str| {
+        let series = format!("{name}{{purpose=\"{purpose}\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
+    };
+    (figure("parshall_memory_shared_bytes"), figure("parshall_memory_shared_refused_total"))
+}
+
+/// Waits until so much is in use for a purpose at most.
+async fn falls_to(service: &Service, purpose: &str, bytes: u64) {
+    within("memory is given back", async {
+        while usage(service, purpose).await.0 > bytes {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// Reads whatever comes to a client, and returns whether that is a whole answer.
+async fn hears_all(mut peer: Peer) -> bool {
+    let size = peer.stream.read_u32().await;
+    let Ok(size) = size else { return false };
+    let mut frame = vec![0; size as usize];
+    within("the answer or its end", peer.stream.read_exact(&mut frame)).await.is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_keep_a_bounded_part_of_what_retention_has_removed() {
+    let service = small_log().await;
+    let hub = service.namespace().hub("Events").unwrap();
+    let log = hub.partitions()[0].log();
+    let bytes = batch(&[&[7; EVENT]]);
+    let batch = RecordBatch::check(&bytes).unwrap();
+    let limit = 256 << 20;
+    let mut readers = Vec::new();
+    let mut refused = 0;
+    while refused == 0 {
+        assert!(readers.len() < 60, "they would keep 900 MiB");
+        // The whole log is another one afterwards.
+        for _ in 0..=LOG.as_usize() / EVENT {
+            log.append_record_batch(SystemTime::now().into(), &batch).unwrap();
+        }
+        readers.push(reader(&service, log).await);
+        falls_to(&service, "reader-events", limit).await;
+        refused = usage(&service, "reader-events").await.1;
+    }
+    assert!(readers.len() > 4, "only {} readers were served", readers.len());
+    let mut closed = 0;
+    for reader in readers {
+        closed += u64::from(!hears_all(reader).await);
+    }
+    assert_eq!(closed, usage(&service, "reader-events").await.1);
+    falls_to(&service, "reader-events", 0).await;
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_are_converted_for_answers_are_bounded_together() {
+    let service = small_log().await;
+    let hub = service.namespace().hub("Events").unwrap();
+    let log = hub.partitions()[0].log();
+    let body = [&b"\0Su\xb0"[..], &(EVENT as u32).to_be_bytes(), &[7; EVENT]].concat();
+    for _ in 0..=LOG.as_usize() / EVENT {
+        let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[&body] };
+        log.append_records(SystemTime::now().into(), &[record]).unwrap();
+    }
+    let mut readers = Vec::new();
+    let mut refused = 0;
+    while refused == 0 {
+        assert!(readers.len() < 40, "they would keep 600 MiB");
+        let before = usage(&service, "kafka-answers").await;
+        readers.push(reader(&service, log).await);
+        let changed = async {
+            while usage(&service, "kafka-answers").await == before {
+                tokio::task::yield_now().await;
+            }
+        };
+        within("the answer is made, or refused", changed).await;
+        let (bytes, by_now) = usage(&service, "kafka-answers").await;
+        assert!(bytes <= 256 << 20);
+        refused = by_now;
+    }
+    assert!(readers.len() > 4, "only {} readers were served", readers.len());
+    let mut closed = 0;
+    for reader in readers {
+        closed += u64::from(!hears_all(reader).await);
+    }
+    assert_eq!(closed, usage(&service, "kafka-answers").await.1);
+    falls_to(&service, "kafka-answers", 0).await;
     service.stop().await;
 }

@@ -197,6 +197,13 @@ impl BlockSlice {
     }
 }
 
+impl Drop for BlockWriter {
+    /// From now on readers alone keep the block, until [`Block`] is dropped with the last of them.
+    fn drop(&mut self) {
+        self.block.pool.leave_to_readers(self.capacity);
+    }
+}
+
 impl Deref for BlockSlice {
     type Target = [u8];
 

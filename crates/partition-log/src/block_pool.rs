@@ -4,8 +4,9 @@
 //! machine whose host has to find it first; whoever appends would wait for that, with everyone behind. So a log that is about
 //! to need a large block says so, and a thread of the pool makes it meanwhile.
 
-use super::block::{Allocation, BlockWriter, HUGE_PAGE};
+use super::block::{Allocation, BlockSlice, BlockWriter, HUGE_PAGE};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -20,6 +21,8 @@ pub struct BlockPool {
     bound: usize,
     /// There from the first request on; `None` if the system gave no thread.
     preparer: OnceLock<Option<Preparer>>,
+    /// Bytes of blocks whose writer is gone.
+    left_to_readers: AtomicUsize,
 }
 
 /// A thread that makes blocks.
@@ -50,6 +53,7 @@ impl BlockPool {
             idle: Arc::new(Mutex::new(idle)),
             bound: bound.as_usize(),
             preparer: OnceLock::new(),
+            left_to_readers: AtomicUsize::new(0),
         })
     }
 
@@ -70,8 +74,29 @@ impl BlockPool {
         Some(allocation)
     }
 
-    /// Takes back a block that nobody refers to any more.
+    /// Returns a copy of `bytes` in a block of its own.
+    #[must_use]
+    pub fn copy(self: &Arc<Self>, bytes: &[u8]) -> BlockSlice {
+        let mut writer = self.take(bytes.len().next_power_of_two());
+        writer.write(bytes);
+        writer.publish();
+        writer.slice(0..bytes.len())
+    }
+
+    /// Returns the size of the blocks that readers alone keep: segments that a log has dropped or has on disk only, and copies.
+    #[must_use]
+    pub fn left_to_readers(&self) -> ByteSize {
+        ByteSize::from_bytes(self.left_to_readers.load(Ordering::Relaxed) as u64)
+    }
+
+    /// The writer of a block of `capacity` bytes is gone.
+    pub(crate) fn leave_to_readers(&self, capacity: usize) {
+        self.left_to_readers.fetch_add(capacity, Ordering::Relaxed);
+    }
+
+    /// Takes back a block that nobody refers to any more. Its writer has [left](Self::leave_to_readers) it before.
     pub(crate) fn recycle(&self, allocation: Allocation) {
+        self.left_to_readers.fetch_sub(allocation.capacity(), Ordering::Relaxed);
         // Returning memory to the system takes its time; nobody should wait for it with the lock.
         let excess = self.lock().keep(allocation, self.bound);
         drop(excess);
@@ -207,10 +232,13 @@ mod tests {
         writer.write(b"kept");
         writer.publish();
         let slice = writer.slice(0..4);
+        assert_eq!(pool.left_to_readers(), ByteSize::ZERO);
         drop(writer);
         assert_eq!(pool.idle_bytes(), ByteSize::ZERO);
+        assert_eq!(pool.left_to_readers(), ByteSize::from_bytes(4096));
         assert_eq!(&*slice, b"kept");
         drop(slice);
+        assert_eq!(pool.left_to_readers(), ByteSize::ZERO);
         assert_eq!(pool.idle_bytes(), ByteSize::from_bytes(4096));
         let again = pool.take(4096);
         assert_eq!(pool.idle_bytes(), ByteSize::ZERO);

@@ -11,7 +11,7 @@ use kafka::Malformed;
 use kafka::compression::{Compression, UnpackError, unpack_error};
 use kafka::record::{self, Record, Records};
 use kafka::record_batch::{BatchError, RecordBatch};
-use partition_log::{Batch, BatchEncoder, BlockPool, CopyError, LogChunk, Origin};
+use partition_log::{Batch, BatchEncoder, BlockPool, BlockSlice, CopyError, LogChunk, Origin};
 
 /// Why a batch of Kafka's can't be read over AMQP.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,8 @@ pub(crate) fn amqp_batch(chunk: &LogChunk, pool: &Arc<BlockPool>) -> Result<Amqp
     match batch.compression() {
         Ok(Compression::None) => {}
         Ok(compression) => {
-            let batch = UnpackingBatch::new(chunk.origin(&first), &first, &batch, compression)?;
+            let packed = pool.copy(batch.records());
+            let batch = UnpackingBatch::new(chunk.origin(&first), &first, packed, compression)?;
             return Ok(AmqpBatch::Unpacking(Box::new(batch)));
         }
         Err(code) => return Err(UnpackError::Undefined(code).into()),
@@ -90,12 +91,12 @@ impl UnpackingBatch {
     fn new(
         origin: Origin,
         first: &Batch<'_>,
-        batch: &RecordBatch<'_>,
+        packed: BlockSlice,
         compression: Compression,
     ) -> Result<Self, ConvertError> {
         Ok(Self {
             origin,
-            unpacked: compression.reader(Cursor::new(batch.records().to_vec()), UNPACKED_MAX)?,
+            unpacked: compression.reader(Cursor::new(packed), UNPACKED_MAX)?,
             remaining: UNPACKED_MAX,
             window: Vec::new(),
             at: 0,

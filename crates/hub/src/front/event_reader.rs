@@ -6,6 +6,7 @@ use kafka::record_batch::RecordBatch;
 use partition_log::{Batch, Cursor, LogChunk, PartitionLog, Protocol};
 
 use crate::convert::{AmqpBatch, ConvertError, UnpackingBatch, amqp_batch};
+use crate::memory::is_pool_scarce;
 
 /// A reader of a partition: where it stands, and what it has unpacked.
 #[derive(Debug)]
@@ -38,6 +39,15 @@ impl EventReader {
     /// Where it stands.
     pub(crate) const fn cursor(&self) -> &Cursor {
         &self.cursor
+    }
+
+    /// Forgets what it has unpacked if memory is scarce: it does not know when it is asked again. What it has not handed over is
+    /// converted again then.
+    pub(crate) fn rest(&mut self) {
+        if is_pool_scarce(self.log.pool()) {
+            self.converted = None;
+            self.unpacking = None;
+        }
     }
 
     /// Has it go on here.

@@ -7,3 +7,4 @@ pub(crate) mod kafka;
 pub mod listener;
 pub(crate) mod messaging;
 mod pending;
+mod time_slice;

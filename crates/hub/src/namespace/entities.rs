@@ -67,6 +67,16 @@ pub enum EntityError {
         /// How many it has.
         partitions: usize,
     },
+    /// All hubs together would have too many partitions.
+    #[error(
+        "The hubs have {existing} partitions in all; with {added} more they would have more than {MAXIMUM_TOTAL_PARTITIONS}"
+    )]
+    TotalPartitions {
+        /// Partitions of all hubs.
+        existing: usize,
+        /// Partitions that were to be added.
+        added: usize,
+    },
     /// The group that every hub has can't be deleted.
     #[error("The consumer group '{DEFAULT_CONSUMER_GROUP}' of a hub can't be deleted")]
     DefaultConsumerGroup,
@@ -125,6 +135,15 @@ impl Hubs {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hubs.is_empty()
+    }
+
+    /// Checks that there can be so many more partitions.
+    fn check_total(&self, added: usize) -> Result<(), EntityError> {
+        let existing = self.iter().map(|hub| hub.partitions().len()).sum::<usize>();
+        match existing + added > MAXIMUM_TOTAL_PARTITIONS {
+            true => Err(EntityError::TotalPartitions { existing, added }),
+            false => Ok(()),
+        }
     }
 
     /// Adds a hub at the end; gives back the one that has its name, if there is one.
@@ -207,6 +226,7 @@ impl Entities {
         if let Some(there) = hubs.find(&config.name) {
             return Err(EntityError::HubExists { name: there.name().to_owned() });
         }
+        hubs.check_total(config.partitions.into())?;
         let hub = match &mut *storage {
             Some(storage) => storage.create_hub(config, pool, now)?,
             None => {
@@ -243,10 +263,12 @@ impl Entities {
 
     /// Whether a hub could be created: as [`create_hub`](Self::create_hub), and nothing is changed.
     pub(super) fn check_hub(&self, config: &HubConfig) -> Result<(), EntityError> {
-        match self.snapshot().find(&config.name) {
-            Some(there) => Err(EntityError::HubExists { name: there.name().to_owned() }),
-            None => Hub::check(config).map_err(EntityError::Invalid),
+        let hubs = self.snapshot();
+        if let Some(there) = hubs.find(&config.name) {
+            return Err(EntityError::HubExists { name: there.name().to_owned() });
         }
+        hubs.check_total(config.partitions.into())?;
+        Hub::check(config).map_err(EntityError::Invalid)
     }
 
     /// Gives a hub more partitions, so that it has `count` in all.
@@ -260,8 +282,7 @@ impl Entities {
         let mut storage = self.begin_change();
         let mut hubs = Hubs::clone(&self.snapshot());
         let hub = Arc::clone(hubs.find(name).ok_or_else(|| no_hub(name))?);
-        check_growth(&hub, count)?;
-        let added = usize::from(count) - hub.partitions().len();
+        let added = check_growth(&hubs, &hub, count)?;
         let logs = match &mut *storage {
             Some(storage) => storage.grow_hub(hub.name(), count, hub.limits(), pool)?,
             None => (0..added).map(|_| Arc::new(PartitionLog::new(hub.limits(), Arc::clone(pool)))).collect(),
@@ -276,7 +297,8 @@ impl Entities {
 
     /// Whether a hub could have `count` partitions.
     pub(super) fn check_growth(&self, name: &str, count: u16) -> Result<(), EntityError> {
-        check_growth(self.snapshot().find(name).ok_or_else(|| no_hub(name))?, count)
+        let hubs = self.snapshot();
+        check_growth(&hubs, hubs.find(name).ok_or_else(|| no_hub(name))?, count).map(drop)
     }
 
     /// Replaces the settings that clients have given to a hub by those that `change` makes of them.
@@ -430,14 +452,19 @@ impl From<DeclarationError> for EntityError {
     }
 }
 
-fn check_growth(hub: &Hub, count: u16) -> Result<(), EntityError> {
+/// Returns how many partitions more a hub has when it has `count`.
+fn check_growth(hubs: &Hubs, hub: &Hub, count: u16) -> Result<usize, EntityError> {
     Hub::check_partitions(count).map_err(EntityError::Invalid)?;
     let partitions = hub.partitions().len();
-    match usize::from(count) > partitions {
-        true => Ok(()),
-        false => Err(EntityError::PartitionCount { hub: hub.name().to_owned(), partitions }),
-    }
+    let Some(added) = usize::from(count).checked_sub(partitions).filter(|added| *added > 0) else {
+        return Err(EntityError::PartitionCount { hub: hub.name().to_owned(), partitions });
+    };
+    hubs.check_total(added)?;
+    Ok(added)
 }
+
+/// Partitions that clients may have created at any time, those included that were declared.
+pub(crate) const MAXIMUM_TOTAL_PARTITIONS: usize = 131_072;
 
 fn no_hub(name: &str) -> EntityError {
     EntityError::NoHub { name: name.to_owned() }

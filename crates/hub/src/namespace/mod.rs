@@ -203,7 +203,7 @@ impl Namespace {
             entities: Entities::new(hubs, storage),
             queues,
             transaction_counters: Arc::default(),
-            memory: Arc::default(),
+            memory: Arc::new(Memory::new(Arc::clone(&pool))),
             facts: Facts::new(facts),
             idle_news: Notify::new(),
             queue_configs,
@@ -651,6 +651,7 @@ const LONGEST_NAME: usize = 260;
 
 #[cfg(test)]
 mod tests {
+    use super::entities::MAXIMUM_TOTAL_PARTITIONS;
     use super::*;
 
     fn namespace(config: &NamespaceConfig) -> Result<Namespace, NamespaceError> {
@@ -736,5 +737,29 @@ mod tests {
         let namespace = namespace(&NamespaceConfig::with_hubs(hubs)).unwrap();
         assert_eq!(namespace.hubs().iter().map(|hub| hub.partitions().len()).sum::<usize>(), 10_000);
         assert_eq!(namespace.counters(), CounterValues::default());
+    }
+
+    #[test]
+    fn clients_can_not_create_partitions_without_end() {
+        let declared: Vec<HubConfig> =
+            (1..=4).map(|number| HubConfig::new(format!("hub{number}"), MAXIMUM_PARTITIONS)).collect();
+        let namespace = namespace(&NamespaceConfig::with_hubs(declared[..3].to_vec())).unwrap();
+        let now = UnixTime::from_milliseconds(1);
+        let refused = |result: Result<(), EntityError>| match result {
+            Err(EntityError::TotalPartitions { existing, added }) => (existing, added),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(MAXIMUM_TOTAL_PARTITIONS, 4 * usize::from(MAXIMUM_PARTITIONS));
+        namespace.create_hub(&HubConfig::new("small", 1), now).unwrap();
+        let excess = (3 * usize::from(MAXIMUM_PARTITIONS) + 1, usize::from(MAXIMUM_PARTITIONS));
+        assert_eq!(refused(namespace.check_hub(&declared[3])), excess);
+        assert_eq!(refused(namespace.create_hub(&declared[3], now).map(drop)), excess);
+        namespace.grow_hub("small", MAXIMUM_PARTITIONS - 1).unwrap();
+        namespace.create_hub(&HubConfig::new("last", 1), now).unwrap();
+        let excess = (MAXIMUM_TOTAL_PARTITIONS, 1);
+        assert_eq!(refused(namespace.check_growth("last", 2)), excess);
+        assert_eq!(refused(namespace.grow_hub("last", 2).map(drop)), excess);
+        namespace.delete_hub("hub1").unwrap();
+        namespace.create_hub(&declared[3], now).unwrap();
     }
 }

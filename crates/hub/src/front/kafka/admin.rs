@@ -25,6 +25,7 @@ use super::session::Session;
 use super::topic_configs::{self, Base, Change};
 use super::topics::{self, Found};
 use super::{BROKER, topic_names};
+use crate::front::time_slice::TimeSlice;
 use crate::namespace::{DEFAULT_PARTITIONS, EntityError, Hub, HubConfig, HubError, Namespace, TopicSettings};
 
 /// What it takes to answer.
@@ -39,7 +40,7 @@ pub(super) type Refusal = (ErrorCode, String);
 
 impl AdminRequests<'_> {
     /// Answers a request.
-    pub(super) fn answer(
+    pub(super) async fn answer(
         &self,
         header: &RequestHeader<'_>,
         key: ApiKey,
@@ -47,27 +48,33 @@ impl AdminRequests<'_> {
         output: &mut Output,
     ) -> Result<(), Malformed> {
         let version = header.version;
-        let mut write = |write: &mut dyn FnMut(&mut kafka::write::Writer)| {
+        let mut write = |write: &mut (dyn FnMut(&mut kafka::write::Writer) + Send)| {
             output.answer(key, version, header.correlation_id, |writer| write(writer));
         };
         match key {
             ApiKey::CreateTopics => {
                 let request = CreateTopicsRequest::read(body)?;
-                let created = self.create(&request);
+                let created = self.create(&request).await;
                 write(&mut |writer| create_topics::write_response(writer, version, &created, 0));
             }
             ApiKey::DeleteTopics => {
                 let topics = delete_topics::read(body, version)?;
-                let deleted: Vec<_> = topics.into_iter().map(|topic| self.delete(topic)).collect();
+                let mut slice = TimeSlice::begin();
+                let mut deleted = Vec::with_capacity(topics.len());
+                for topic in topics {
+                    deleted.push(self.delete(topic));
+                    slice.pause_if_over().await;
+                }
                 write(&mut |writer| delete_topics::write_response(writer, version, &deleted, 0));
             }
             ApiKey::CreatePartitions => {
-                let results = self.create_partitions(&CreatePartitionsRequest::read(body)?);
+                let request = CreatePartitionsRequest::read(body)?;
+                let results = self.create_partitions(&request).await;
                 write(&mut |writer| create_partitions::write_response(writer, &results, 0));
             }
             ApiKey::DescribeConfigs => {
                 let request = DescribeConfigsRequest::read(body, version)?;
-                let described = topic_configs::describe(self.namespace, self.session, &request);
+                let described = topic_configs::describe(self.namespace, self.session, &request).await;
                 write(&mut |writer| request.write_response(writer, version, &described, 0));
             }
             ApiKey::AlterConfigs | ApiKey::IncrementalAlterConfigs => {
@@ -75,7 +82,7 @@ impl AdminRequests<'_> {
                     ApiKey::AlterConfigs => AlterConfigsRequest::read(body)?,
                     _ => AlterConfigsRequest::read_incremental(body)?,
                 };
-                let results = topic_configs::alter(self.namespace, self.session, &request);
+                let results = topic_configs::alter(self.namespace, self.session, &request).await;
                 write(&mut |writer| request.write_response(writer, &results, 0));
             }
             ApiKey::DescribeLogDirs => {
@@ -121,17 +128,20 @@ impl AdminRequests<'_> {
         Ok(())
     }
 
-    fn create<'r>(&self, request: &CreateTopicsRequest<'r>) -> Vec<CreatedTopic<'r>> {
+    async fn create<'r>(&self, request: &CreateTopicsRequest<'r>) -> Vec<CreatedTopic<'r>> {
         let repeated = repeated(request.topics.iter().map(|topic| topic.name));
-        let create = |topic: &NewTopic<'r>| {
+        let mut slice = TimeSlice::begin();
+        let mut created = Vec::with_capacity(request.topics.len());
+        for topic in &request.topics {
             let result = match repeated.contains(&topic.name) {
                 true => Err((ErrorCode::InvalidRequest, REPEATED.to_owned())),
                 false => self.create_topic(topic, request.validate_only),
             };
             let result = result.map_err(|(error, message)| (error, Some(message)));
-            CreatedTopic { name: topic.name, result }
-        };
-        request.topics.iter().map(create).collect()
+            created.push(CreatedTopic { name: topic.name, result });
+            slice.pause_if_over().await;
+        }
+        created
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>, validate_only: bool) -> Result<TopicShape, Refusal> {
@@ -190,22 +200,25 @@ impl AdminRequests<'_> {
         }
     }
 
-    fn create_partitions<'r>(
+    async fn create_partitions<'r>(
         &self,
         request: &CreatePartitionsRequest<'r>,
     ) -> Vec<(&'r str, ErrorCode, Option<String>)> {
         let repeated = repeated(request.topics.iter().map(|topic| topic.name));
-        let grow = |topic: &Growth<'r>| {
+        let mut slice = TimeSlice::begin();
+        let mut results = Vec::with_capacity(request.topics.len());
+        for topic in &request.topics {
             let result = match repeated.contains(&topic.name) {
                 true => Err((ErrorCode::InvalidRequest, REPEATED.to_owned())),
                 false => self.grow(topic, request.validate_only),
             };
-            match result {
+            results.push(match result {
                 Ok(()) => (topic.name, ErrorCode::None, None),
                 Err((error, message)) => (topic.name, error, Some(message)),
-            }
-        };
-        request.topics.iter().map(grow).collect()
+            });
+            slice.pause_if_over().await;
+        }
+        results
     }
 
     fn grow(&self, topic: &Growth<'_>, validate_only: bool) -> Result<(), Refusal> {
@@ -370,6 +383,7 @@ pub(super) fn refusal(error: EntityError) -> Refusal {
         EntityError::HubExists { .. } | EntityError::NameTaken { .. } => ErrorCode::TopicAlreadyExists,
         EntityError::NoHub { .. } => ErrorCode::UnknownTopicOrPartition,
         EntityError::PartitionCount { .. } => ErrorCode::InvalidPartitions,
+        EntityError::TotalPartitions { .. } => ErrorCode::PolicyViolation,
         EntityError::Invalid(HubError::Name { .. }) => ErrorCode::InvalidTopicException,
         EntityError::Invalid(HubError::PartitionCount { .. }) => ErrorCode::InvalidPartitions,
         EntityError::Invalid(HubError::LogBytes { .. } | HubError::Capture { .. }) => {

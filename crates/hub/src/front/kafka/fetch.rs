@@ -20,7 +20,7 @@ use partition_log::{
 use tokio::time::Instant;
 
 use super::fetch_sessions::{FetchMemory, Turn};
-use super::output::Output;
+use super::output::{Events, Output};
 use super::session::Session;
 use super::topics::{self, Topics};
 use crate::convert::record_batches;
@@ -55,7 +55,7 @@ pub(super) struct Watched {
     told: Option<(i64, i64, i64)>,
     place: Result<Place, ErrorCode>,
     /// What there is for it.
-    found: Vec<Bytes>,
+    found: Vec<Events>,
     events: u64,
 }
 
@@ -105,16 +105,30 @@ impl Fetch {
         }
     }
 
+    /// When to look at it again, whether there is more or not: what it has found is not kept while memory is scarce.
+    pub(super) fn wait_until(&self) -> Instant {
+        match self.partitions.iter().any(Watched::has_events) {
+            true => self.deadline.min(Instant::now() + LOOK_INTERVAL),
+            false => self.deadline,
+        }
+    }
+
+    /// Memory of what it has found and is not in the memory of a log, in bytes.
+    pub(super) fn converted(&self) -> usize {
+        self.partitions.iter().flat_map(|watched| &watched.found).map(|events| events.converted).sum()
+    }
+
     /// Collects what there is. True if that is enough for an answer, or if waiting would not help. Otherwise `subscriber` is
-    /// told when there is more.
-    pub(super) fn is_ready(&mut self, subscriber: &Arc<Subscriber>) -> bool {
+    /// told when there is more. While memory `is_scarce`, any events are enough.
+    pub(super) fn is_ready(&mut self, subscriber: &Arc<Subscriber>, is_scarce: bool) -> bool {
         let mut is_ready = self.error != ErrorCode::None || self.partitions.is_empty();
         loop {
             let mut total: usize = self.partitions.iter().map(Watched::length).sum();
             for watched in &mut self.partitions {
                 watched.read(&mut total, self.max_bytes);
             }
-            is_ready |= total >= self.min_bytes || Instant::now() >= self.deadline;
+            is_ready |=
+                total >= self.min_bytes || (is_scarce && total > 0) || Instant::now() >= self.deadline;
             is_ready |= self.partitions.iter().any(|watched| watched.place.is_err());
             // Arming may find what has come in the meantime.
             if is_ready || !self.partitions.iter_mut().any(|watched| watched.arm(subscriber)) {
@@ -149,8 +163,8 @@ impl Fetch {
             fetch::begin_topic(&mut answer.writer, topic[0].2.topic(), topic.len());
             for (aborted, head, watched) in topic {
                 fetch::begin_partition(&mut answer.writer, version, head, aborted, watched.length());
-                for bytes in &watched.found {
-                    answer.put_shared(bytes.clone());
+                for events in &watched.found {
+                    answer.put_events(events.clone());
                 }
                 if let (true, Ok(place)) = (watched.events > 0, &watched.place) {
                     let end = place.cursor.next_sequence_number();
@@ -319,7 +333,7 @@ impl Watched {
     }
 
     fn length(&self) -> usize {
-        self.found.iter().map(Bytes::len).sum()
+        length_of(&self.found)
     }
 
     /// The transactions that a reader of committed records has to leave out of what was found.
@@ -375,7 +389,7 @@ impl Watched {
             self.events += chunk.record_count();
             let found = self.found.len();
             put(&chunk, &mut self.found);
-            let added: usize = self.found[found..].iter().map(Bytes::len).sum();
+            let added = length_of(&self.found[found..]);
             own += added;
             *total += added;
         }
@@ -427,17 +441,24 @@ impl Watched {
     }
 }
 
+/// Bytes of events.
+fn length_of(found: &[Events]) -> usize {
+    found.iter().map(|events| events.bytes.len()).sum()
+}
+
 /// Adds the batches of a chunk: as they are, or made of what came over AMQP.
-fn put(chunk: &LogChunk, found: &mut Vec<Bytes>) {
+fn put(chunk: &LogChunk, found: &mut Vec<Events>) {
     match chunk.protocol() {
         Protocol::Kafka => {
             let bytes = Bytes::from_owner(chunk.clone());
-            found.extend(chunk.batches().map(|batch| bytes.slice_ref(batch.bytes)));
+            let events = |bytes| Events { bytes, converted: 0 };
+            found.extend(chunk.batches().map(|batch| events(bytes.slice_ref(batch.bytes))));
         }
         Protocol::Amqp => {
             let mut out = Vec::with_capacity(chunk.bytes().len() * 2);
             record_batches(chunk, &mut out);
-            found.push(out.into());
+            let converted = out.capacity();
+            found.push(Events { bytes: out.into(), converted });
         }
     }
 }
@@ -447,6 +468,9 @@ const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
 
 /// Bytes that are worth an answer, whatever the client says: what is found while it waits stays in memory.
 const LEAST_BYTES_MAX: usize = 1024 * 1024;
+
+/// How often a request that waits with events looks whether memory is scarce.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait, whatever the client asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);

@@ -16,6 +16,16 @@ pub(super) struct Output {
     /// What stands before the byte of ours with this index.
     shared: Vec<(usize, Bytes)>,
     shared_length: usize,
+    /// Memory of events that are not in that of a log.
+    converted: usize,
+}
+
+/// Events for an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Events {
+    pub(super) bytes: Bytes,
+    /// Memory that they have to themselves, in bytes: 0 if they are in that of a log.
+    pub(super) converted: usize,
 }
 
 /// An answer that is being written.
@@ -73,7 +83,12 @@ impl Output {
     /// Returns the memory of its own beyond what each connection keeps, in bytes.
     pub(super) fn extra_memory(&self) -> usize {
         let own = self.bytes.capacity() + self.shared.capacity() * size_of::<(usize, Bytes)>();
-        own.saturating_sub(KEPT_CAPACITY)
+        own.saturating_sub(KEPT_CAPACITY) + self.converted
+    }
+
+    /// Whether there are events in it, which may be in the memory of a log.
+    pub(super) const fn has_events(&self) -> bool {
+        !self.shared.is_empty()
     }
 
     /// Writes all of it.
@@ -95,6 +110,7 @@ impl Output {
         tokio::time::timeout(stall, stream.flush()).await??;
         self.shared.clear();
         self.shared_length = 0;
+        self.converted = 0;
         self.bytes.clear();
         if self.bytes.capacity() > KEPT_CAPACITY {
             self.bytes = Vec::new();
@@ -127,11 +143,13 @@ impl Output {
 }
 
 impl Answer<'_> {
-    /// Puts shared bytes behind what is written so far.
-    pub(super) fn put_shared(&mut self, bytes: Bytes) {
+    /// Puts events behind what is written so far, without copying them.
+    pub(super) fn put_events(&mut self, events: Events) {
+        let Events { bytes, converted } = events;
         if bytes.is_empty() {
             return;
         }
+        self.output.converted += converted;
         self.output.shared_length += bytes.len();
         self.output.shared.push((self.writer.length(), bytes));
     }

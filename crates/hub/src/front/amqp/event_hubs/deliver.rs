@@ -103,6 +103,9 @@ impl DeliverLink {
         self.queued = false;
         let stopped = self.deliver_share(connection, now);
         self.reading.receiver.advance(self.reading.events.cursor().next_sequence_number());
+        if stopped == Stopped::Blocked {
+            self.reading.events.rest();
+        }
         // Tells a client that drains that there is no more.
         if stopped == Stopped::AtEnd
             && let Some(mut sender) = connection.sender(self.link)

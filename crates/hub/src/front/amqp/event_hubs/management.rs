@@ -265,6 +265,7 @@ impl Request<'_> {
             EntityError::DefaultConsumerGroup
             | EntityError::Invalid(_)
             | EntityError::PartitionCount { .. } => Answer::error(400, format!("{error}.")),
+            EntityError::TotalPartitions { .. } => Answer::error(403, format!("{error}.")),
             // Nothing has changed, and trying again may help: the disk may be full, say.
             EntityError::Storage(_) => Answer::error(500, format!("{error}.")),
         }

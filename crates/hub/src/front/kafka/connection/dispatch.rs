@@ -118,7 +118,7 @@ impl ConnectionTask<'_> {
             | ApiKey::DeleteAcls
             | ApiKey::DescribeClientQuotas => {
                 let requests = AdminRequests { namespace: &self.front.namespace, session: &self.session };
-                requests.answer(&header, key, body, &mut self.output)?;
+                requests.answer(&header, key, body, &mut self.output).await?;
             }
             ApiKey::DescribeCluster => {
                 cluster::read(body, header.version)?;
@@ -254,8 +254,7 @@ impl ConnectionTask<'_> {
             &mut self.fetch_memory,
             self.input_at,
         ));
-        self.answer_fetch();
-        Ok(())
+        self.answer_fetch()
     }
 
     async fn list_offsets(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {

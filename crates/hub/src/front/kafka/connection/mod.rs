@@ -42,7 +42,7 @@ use super::produce::Outcomes;
 use super::session::{Session, State};
 use crate::front::listener::{self, PROOF_PATIENCE};
 use crate::front::pending::Until;
-use crate::memory::{Purpose, Share};
+use crate::memory::{Memory, Purpose, Share};
 use crate::profile::{PreciseTimer, Shaper};
 
 /// One connection.
@@ -190,7 +190,7 @@ impl<'f> ConnectionTask<'f> {
     /// Does all that can be done at once, writes the answers, and waits for something more.
     async fn turn(&mut self) -> Result<(), Ended> {
         self.answer_produced();
-        self.answer_fetch();
+        self.answer_fetch()?;
         self.answer_member();
         self.answer_kept();
         self.take_requests().await?;
@@ -207,18 +207,33 @@ impl<'f> ConnectionTask<'f> {
         if self.output.is_empty() {
             return Ok(());
         }
-        if !self.answers.resize(self.output.extra_memory()) {
-            return Err(Ended::NoMemory(Purpose::KafkaAnswers));
-        }
+        self.charge_answers()?;
         let mut stop = self.stop.clone();
+        let memory = self.front.namespace.memory();
+        let has_events = self.output.has_events();
         let written = tokio::select! {
+            // First, so that nothing else costs anything where the client reads.
+            biased;
             written = self.output.write_to(&mut self.stream, STALL_MAX) => written,
+            () = out_of_patience(memory), if has_events => {
+                memory.count_refusal(Purpose::ReaderEvents);
+                return Err(Ended::NoMemory(Purpose::ReaderEvents));
+            }
             () = stopped_for_good(&mut stop) => return Err(Ended::Closed),
         };
-        self.answers.release();
         match written {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Ended::Stalled),
-            written => Ok(written?),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Ended::Stalled),
+            written => written?,
+        }
+        self.charge_answers()
+    }
+
+    /// Counts the memory of the answers, with what a request to fetch has found so far.
+    fn charge_answers(&mut self) -> Result<(), Ended> {
+        let found = self.fetch.as_ref().map_or(0, Fetch::converted);
+        match self.answers.resize(self.output.extra_memory() + found) {
+            true => Ok(()),
+            false => Err(Ended::NoMemory(Purpose::KafkaAnswers)),
         }
     }
 
@@ -261,18 +276,23 @@ impl<'f> ConnectionTask<'f> {
         }
     }
 
-    fn answer_fetch(&mut self) {
+    fn answer_fetch(&mut self) -> Result<(), Ended> {
         if let Some(mut fetch) = self.fetch.take() {
-            match fetch.is_ready(&self.subscriber) {
+            let is_scarce = self.front.namespace.memory().is_scarce(Purpose::ReaderEvents);
+            match fetch.is_ready(&self.subscriber, is_scarce) {
                 true => {
                     let (events, bytes) = fetch.answer(&mut self.output, &mut self.fetch_memory);
                     if let Some(shaper) = &self.shaper {
                         shaper.delivered(events, bytes);
                     }
                 }
-                false => self.fetch = Some(fetch),
+                false => {
+                    self.fetch = Some(fetch);
+                    return self.charge_answers();
+                }
             }
         }
+        Ok(())
     }
 
     fn answer_member(&mut self) {
@@ -371,7 +391,7 @@ impl<'f> ConnectionTask<'f> {
         } = self;
         // A client whose request waits is still listened to, so that its end is noticed, up to a bound.
         let reads = takes_requests || input.len() < input.capacity().max(FIRST_CAPACITY);
-        let fetch_by = fetch.as_ref().map(|fetch| fetch.deadline);
+        let fetch_by = fetch.as_ref().map(Fetch::wait_until);
         let proof_by = Some(self.proof_by).filter(|_| self.session.state() != State::Proven);
         let idle_by = takes_requests.then(|| Instant::now() + IDLE_TIMEOUT);
         let woken = std::future::poll_fn(|cx| {
@@ -436,6 +456,17 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
+/// Waits until a client must have read the events that it is sent: only while too many are kept that logs have removed.
+async fn out_of_patience(memory: &Memory) {
+    let began = Instant::now();
+    loop {
+        tokio::time::sleep(PATIENCE_INTERVAL).await;
+        if memory.patience(STALL_MAX).is_some_and(|patience| began.elapsed() >= patience) {
+            return;
+        }
+    }
+}
+
 /// Waits until the service has stopped for so long that a client which does not read is left behind.
 async fn stopped_for_good(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_ok() {
@@ -445,6 +476,9 @@ async fn stopped_for_good(stop: &mut watch::Receiver<bool>) {
 
 /// Time within which a client has to read some of its answers, as that of AMQP and HTTP.
 const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// How often a client that does not read is looked at while it is sent events.
+const PATIENCE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A client that asks nothing for longer is taken for gone, as by Kafka (`connections.max.idle.ms`).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);

@@ -21,6 +21,7 @@ use super::connection::LARGEST_REQUEST;
 use super::session::Session;
 use super::{BROKER, topics};
 use crate::convert::UNPACKED_MAX;
+use crate::front::time_slice::TimeSlice;
 use crate::namespace::{Bound, DEFAULT_PARTITIONS, EntityError, Hub, Namespace, TopicSettings};
 use table::{Effect, SETTINGS, Setting, bytes_text, elements, time_text};
 
@@ -84,20 +85,23 @@ impl From<EntityError> for ChangeError {
 }
 
 /// Returns the configurations that a request asks for.
-pub(super) fn describe<'r>(
+pub(super) async fn describe<'r>(
     namespace: &Namespace,
     session: &Session,
     request: &DescribeConfigsRequest<'r>,
 ) -> Vec<DescribedConfigs<'r>> {
-    let describe = |(resource, names): &(Resource<'r>, Option<Vec<&str>>)| {
+    let mut slice = TimeSlice::begin();
+    // As in Kafka, each is described once, however often it is named.
+    let mut seen = HashSet::new();
+    let mut described = Vec::new();
+    for (resource, names) in request.resources.iter().filter(|(resource, _)| seen.insert(*resource)) {
         let wanted = |entry: &ConfigEntry| names.as_ref().is_none_or(|names| names.contains(&entry.name));
         let result =
             entries(namespace, session, resource).map(|entries| entries.into_iter().filter(wanted).collect());
-        DescribedConfigs { resource: *resource, result }
-    };
-    // As in Kafka, each is described once, however often it is named.
-    let mut seen = HashSet::new();
-    request.resources.iter().filter(|(resource, _)| seen.insert(*resource)).map(describe).collect()
+        described.push(DescribedConfigs { resource: *resource, result });
+        slice.pause_if_over().await;
+    }
+    described
 }
 
 fn entries(
@@ -124,16 +128,21 @@ fn entries(
 }
 
 /// Changes the configurations that a request names: each resource completely, or not at all.
-pub(super) fn alter(
+pub(super) async fn alter(
     namespace: &Namespace,
     session: &Session,
     request: &AlterConfigsRequest<'_>,
 ) -> Vec<Result<(), Refusal>> {
-    let alter = |(resource, changes): &(Resource<'_>, Vec<ConfigChange<'_>>)| match resource.kind {
-        TOPIC => alter_topic(namespace, session, resource.name, changes, request),
-        kind => Err((ErrorCode::InvalidRequest, format!("nothing of the kind {kind} can be configured"))),
-    };
-    request.resources.iter().map(alter).collect()
+    let mut slice = TimeSlice::begin();
+    let mut results = Vec::with_capacity(request.resources.len());
+    for (resource, changes) in &request.resources {
+        results.push(match resource.kind {
+            TOPIC => alter_topic(namespace, session, resource.name, changes, request),
+            kind => Err((ErrorCode::InvalidRequest, format!("nothing of the kind {kind} can be configured"))),
+        });
+        slice.pause_if_over().await;
+    }
+    results
 }
 
 fn alter_topic(
