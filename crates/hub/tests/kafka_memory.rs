@@ -25,23 +25,33 @@ fn unfinished(length: u32) -> Vec<u8> {
     frame
 }
 
-#[tokio::test]
-async fn unfinished_requests_without_login_are_bounded_together() {
+/// A service that requires a login, as with keys of its own.
+pub(crate) async fn guarded() -> Service {
     let mut namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1)]);
-    // With keys of its own, a namespace requires a login.
     namespace.authorization_rules =
         vec![RuleConfig { name: "all".into(), key: "secret".into(), rights: vec![RightConfig::Manage] }];
-    let service = start(namespace).await;
+    start(namespace).await
+}
+
+/// `count` clients without a login, each with a request of `length` bytes that is not complete.
+pub(crate) async fn unfinished_requests(service: &Service, count: usize, length: u32) -> Vec<TcpStream> {
     let address = service.address(Protocol::Kafka).unwrap();
-    let frame = unfinished(120 * 1024);
+    let frame = unfinished(length);
     let mut strangers = Vec::new();
-    // 300 of them would hold 36 MiB.
-    for _ in 0..300 {
+    for _ in 0..count {
         let mut stranger = TcpStream::connect(address).await.unwrap();
         // One that is refused may be closed before it has sent everything.
         let _ = within("the request", stranger.write_all(&frame)).await;
         strangers.push(stranger);
     }
+    strangers
+}
+
+#[tokio::test]
+async fn unfinished_requests_without_login_are_bounded_together() {
+    let service = guarded().await;
+    // All of them would hold 36 MiB.
+    let mut strangers = unfinished_requests(&service, 300, 120 * 1024).await;
     for refused in &mut strangers[200..] {
         // A reset is an end as well.
         assert!(!matches!(within("the end", refused.read(&mut [0])).await, Ok(1..)));
@@ -64,7 +74,7 @@ const EVENT: usize = 900_000;
 const LOG: ByteSize = ByteSize::from_mebibytes(16);
 
 /// A service with a hub of one partition.
-async fn small_log() -> Service {
+pub(crate) async fn small_log() -> Service {
     let log = Some(LogLimits { bytes: LOG, ..LogLimits::default() });
     let hub = HubConfig { log, ..HubConfig::new("Events", 1) };
     start(NamespaceConfig::with_hubs(vec![hub])).await
@@ -83,7 +93,7 @@ async fn reader(service: &Service, log: &PartitionLog) -> Peer {
 }
 
 /// What is in use for a purpose, and how often it was refused.
-async fn usage(service: &Service, purpose: &str) -> (u64, u64) {
+pub(crate) async fn usage(service: &Service, purpose: &str) -> (u64, u64) {
     let metrics = service.metrics().open_metrics().await;
     let figure = |name: &str| {
         let series = format!("{name}{{purpose=\"{purpose}\"}} ");
@@ -110,39 +120,27 @@ async fn hears_all(mut peer: Peer) -> bool {
     within("the answer or its end", peer.stream.read_exact(&mut frame)).await.is_ok()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn readers_keep_a_bounded_part_of_what_retention_has_removed() {
-    let service = small_log().await;
+/// Has clients ask for all events of a log and read nothing, while retention removes the events, until one is refused.
+pub(crate) async fn readers_of_removed_events(service: &Service) -> Vec<Peer> {
     let hub = service.namespace().hub("Events").unwrap();
     let log = hub.partitions()[0].log();
     let bytes = batch(&[&[7; EVENT]]);
     let batch = RecordBatch::check(&bytes).unwrap();
-    let limit = 256 << 20;
     let mut readers = Vec::new();
-    let mut refused = 0;
-    while refused == 0 {
+    while usage(service, "reader-events").await.1 == 0 {
         assert!(readers.len() < 60, "they would keep 900 MiB");
         // The whole log is another one afterwards.
         for _ in 0..=LOG.as_usize() / EVENT {
             log.append_record_batch(SystemTime::now().into(), &batch).unwrap();
         }
-        readers.push(reader(&service, log).await);
-        falls_to(&service, "reader-events", limit).await;
-        refused = usage(&service, "reader-events").await.1;
+        readers.push(reader(service, log).await);
+        falls_to(service, "reader-events", 256 << 20).await;
     }
-    assert!(readers.len() > 4, "only {} readers were served", readers.len());
-    let mut closed = 0;
-    for reader in readers {
-        closed += u64::from(!hears_all(reader).await);
-    }
-    assert_eq!(closed, usage(&service, "reader-events").await.1);
-    falls_to(&service, "reader-events", 0).await;
-    service.stop().await;
+    readers
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn events_that_are_converted_for_answers_are_bounded_together() {
-    let service = small_log().await;
+/// Has clients ask for all events of a log, which came over AMQP, and read nothing, until one is refused.
+pub(crate) async fn readers_of_converted_events(service: &Service) -> Vec<Peer> {
     let hub = service.namespace().hub("Events").unwrap();
     let log = hub.partitions()[0].log();
     let body = [&b"\0Su\xb0"[..], &(EVENT as u32).to_be_bytes(), &[7; EVENT]].concat();
@@ -151,27 +149,44 @@ async fn events_that_are_converted_for_answers_are_bounded_together() {
         log.append_records(SystemTime::now().into(), &[record]).unwrap();
     }
     let mut readers = Vec::new();
-    let mut refused = 0;
-    while refused == 0 {
+    while usage(service, "kafka-answers").await.1 == 0 {
         assert!(readers.len() < 40, "they would keep 600 MiB");
-        let before = usage(&service, "kafka-answers").await;
-        readers.push(reader(&service, log).await);
+        let before = usage(service, "kafka-answers").await;
+        readers.push(reader(service, log).await);
         let changed = async {
-            while usage(&service, "kafka-answers").await == before {
+            while usage(service, "kafka-answers").await == before {
                 tokio::task::yield_now().await;
             }
         };
         within("the answer is made, or refused", changed).await;
-        let (bytes, by_now) = usage(&service, "kafka-answers").await;
-        assert!(bytes <= 256 << 20);
-        refused = by_now;
+        assert!(usage(service, "kafka-answers").await.0 <= 256 << 20);
     }
+    readers
+}
+
+/// Asserts that of several clients those were closed that were refused, and that everything is given back.
+async fn assert_bounded(service: &Service, readers: Vec<Peer>, purpose: &str) {
     assert!(readers.len() > 4, "only {} readers were served", readers.len());
     let mut closed = 0;
     for reader in readers {
         closed += u64::from(!hears_all(reader).await);
     }
-    assert_eq!(closed, usage(&service, "kafka-answers").await.1);
-    falls_to(&service, "kafka-answers", 0).await;
+    assert_eq!(closed, usage(service, purpose).await.1);
+    falls_to(service, purpose, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_keep_a_bounded_part_of_what_retention_has_removed() {
+    let service = small_log().await;
+    let readers = readers_of_removed_events(&service).await;
+    assert_bounded(&service, readers, "reader-events").await;
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_are_converted_for_answers_are_bounded_together() {
+    let service = small_log().await;
+    let readers = readers_of_converted_events(&service).await;
+    assert_bounded(&service, readers, "kafka-answers").await;
     service.stop().await;
 }

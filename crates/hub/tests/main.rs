@@ -3,6 +3,7 @@
 mod administered_directory;
 mod allocations;
 mod blob;
+mod budgets;
 mod data_directory;
 mod explorer;
 mod front;

@@ -33,4 +33,4 @@ mod sessions;
 mod settling;
 mod time;
 mod topics;
-mod transactions;
+pub(crate) mod transactions;

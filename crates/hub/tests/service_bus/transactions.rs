@@ -17,7 +17,7 @@ const UNKNOWN_ID: &str = "amqp:transaction:unknown-id";
 const LIMIT_EXCEEDED: &str = "amqp:resource-limit-exceeded";
 const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
 
-async fn queues() -> Service {
+pub(crate) async fn queues() -> Service {
     service(vec![QueueConfig::new("orders"), QueueConfig::new("invoices")], vec![]).await
 }
 
@@ -251,16 +251,20 @@ async fn what_the_coordinator_can_not_do_is_refused() {
     assert_eq!(condition(&client.coordinate(coordinator, declare).await), LIMIT_EXCEEDED);
 }
 
-#[tokio::test]
-async fn transactions_of_all_connections_share_a_bound_and_one_that_ends_makes_room() {
-    const TOTAL: usize = 256 * 1024 * 1024;
-    let service = queues().await;
+/// What all transactions may hold together.
+const TOTAL: usize = 256 * 1024 * 1024;
+
+/// A transaction that is open: its client, the coordinator and the sender of it.
+type Open = (Client, LinkId, LinkId, TransactionId);
+
+/// Opens transactions with messages until one of these is refused for want of memory.
+pub(crate) async fn open_transactions(service: &Service) -> Vec<Open> {
     let long = message(&vec![7; 250 * 1024]);
     let mut open = Vec::new();
     let mut accepted = 0;
     let refused = 'full: loop {
         assert!(accepted * long.len() <= TOTAL);
-        let (mut client, coordinator, orders, _) = client(&service).await;
+        let (mut client, coordinator, orders, _) = client(service).await;
         let transaction = client.declare(coordinator).await;
         for _ in 0..100 {
             let sent = client.send_in(transaction, orders, FORMAT_AMQP, &long).await;
@@ -274,6 +278,14 @@ async fn transactions_of_all_connections_share_a_bound_and_one_that_ends_makes_r
     };
     assert_eq!(condition(&refused), LIMIT_EXCEEDED);
     assert!((accepted + 1) * long.len() > TOTAL, "{accepted} messages");
+    open
+}
+
+#[tokio::test]
+async fn transactions_of_all_connections_share_a_bound_and_one_that_ends_makes_room() {
+    let service = queues().await;
+    let long = message(&vec![7; 250 * 1024]);
+    let mut open = open_transactions(&service).await;
     let (first, coordinator, _, transaction) = &mut open[0];
     assert_eq!(first.roll_back(*coordinator, *transaction).await, DeliveryState::Accepted);
     let (last, coordinator, orders, _) = open.last_mut().unwrap();

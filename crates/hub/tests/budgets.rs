@@ -1,0 +1,115 @@
+//! Memory of a whole process while each budget that connections share is used up.
+//!
+//! Every purpose has a process to itself, which is this binary again, with the name of the purpose in its environment: what other tests
+//! hold would be counted otherwise. What the clients of the process hold is counted with it.
+
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
+
+use std::any::Any;
+use std::process::Command;
+
+use hub::service::{Protocol, Service};
+use test_peer::within;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::kafka_memory::{
+    guarded, readers_of_converted_events, readers_of_removed_events, small_log, unfinished_requests, usage,
+};
+use crate::kafka_peer;
+use crate::service_bus::transactions;
+
+/// The purpose that a process is for.
+const PURPOSE: &str = "PARSHALL_TEST_PURPOSE";
+
+/// Memory beyond a budget: logs, clients, what the allocator keeps.
+const SLACK: u64 = 64 << 20;
+
+#[test]
+fn a_process_takes_no_more_memory_than_a_budget_that_is_used_up() {
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    if let Ok(purpose) = std::env::var(PURPOSE) {
+        return runtime().block_on(use_up(&purpose));
+    }
+    let purposes = runtime().block_on(async {
+        let metrics = kafka_peer::service().await.metrics().open_metrics().await;
+        let series = metrics.lines().filter_map(|line| {
+            let (purpose, _) =
+                line.strip_prefix("parshall_memory_shared_limit_bytes{purpose=\"")?.split_once('"')?;
+            Some(purpose.to_owned())
+        });
+        series.collect::<Vec<_>>()
+    });
+    assert!(!purposes.is_empty());
+    for purpose in purposes {
+        let name = std::thread::current().name().unwrap().to_owned();
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        let output =
+            process.args(["--exact", &name, "--nocapture"]).env(PURPOSE, &purpose).output().unwrap();
+        assert!(output.status.success(), "{purpose}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Uses up the budget of a purpose, and asserts what the process takes meanwhile.
+async fn use_up(purpose: &str) {
+    let service = match purpose {
+        "kafka-logins" => guarded().await,
+        "queue-transactions" => transactions::queues().await,
+        _ => small_log().await,
+    };
+    let before = resident();
+    let clients: Box<dyn Any> = match purpose {
+        "kafka-logins" => Box::new(unfinished_requests(&service, 300, 120 * 1024).await),
+        "kafka-requests" => Box::new(long_requests(&service).await),
+        "kafka-answers" => Box::new(readers_of_converted_events(&service).await),
+        "reader-events" => Box::new(readers_of_removed_events(&service).await),
+        "queue-transactions" => Box::new(transactions::open_transactions(&service).await),
+        other => panic!("nothing here uses up the budget for {other}"),
+    };
+    let refused = async {
+        while usage(&service, purpose).await.1 == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("a refusal", refused).await;
+    let (used, _) = usage(&service, purpose).await;
+    let limit = limit(&service, purpose).await;
+    let more = resident().saturating_sub(before);
+    assert!(used <= limit, "{used} of {limit} bytes are in use");
+    assert!(more <= limit + SLACK, "the process has taken {} MiB more", more >> 20);
+    drop(clients);
+    service.stop().await;
+}
+
+/// Clients in the middle of requests that are as long as requests may be, until one is closed.
+async fn long_requests(service: &Service) -> Vec<TcpStream> {
+    let address = service.address(Protocol::Kafka).unwrap();
+    let part = vec![0; 1 << 20];
+    let mut clients = Vec::new();
+    while usage(service, "kafka-requests").await.1 == 0 {
+        assert!(clients.len() < 20, "they would hold a gibibyte");
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let mut sent = client.write_all(&(100_u32 << 20).to_be_bytes()).await;
+        for _ in 0..60 {
+            sent = match sent {
+                Ok(()) => within("the service takes it", client.write_all(&part)).await,
+                closed => closed,
+            };
+        }
+        clients.push(client);
+    }
+    clients
+}
+
+async fn limit(service: &Service, purpose: &str) -> u64 {
+    let metrics = service.metrics().open_metrics().await;
+    let series = format!("parshall_memory_shared_limit_bytes{{purpose=\"{purpose}\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
+}
+
+/// Memory of this process that is resident, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
