@@ -4,8 +4,8 @@
 //! [`Share`] of the budget of its [`Purpose`]. A share that can't grow is refused; what the client sees then is said with each
 //! purpose, here and in `docs/invariants.md`, which a test compares.
 //!
-//! Events that a log has removed have no share: readers keep the log's memory, which was theirs and everyone's when they got it. The
-//! pool of the logs counts it, and whoever keeps it gives it up when it becomes scarce.
+//! Events that a log has removed have no share, since readers got them while they were in the log. The pool of the logs counts their
+//! memory, and readers give it up when it becomes scarce.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +23,8 @@ pub(crate) enum Purpose {
     KafkaRequests,
     /// Answers to Kafka clients that are not written, without events in the memory of a log. At the bound the connection is closed.
     KafkaAnswers,
-    /// Events in memory of logs that readers alone keep: retention has removed them since, or they were converted. When it is scarce,
-    /// the Kafka connections that take longest to read an answer are closed, and AMQP links convert again what they can't send at once.
+    /// Events that only readers keep in memory: retention has removed them since, or they were converted. When it is scarce, the Kafka
+    /// connections that take longest to read an answer are closed, and AMQP links convert events again that they can't send at once.
     ReaderEvents,
     /// Messages of transactions of Service Bus that are not discharged. At the bound a message is rejected.
     QueueTransactions,
@@ -67,14 +67,14 @@ impl Purpose {
 pub(crate) struct Memory {
     /// By [`Purpose::ALL`].
     budgets: [Budget; Purpose::ALL.len()],
-    /// Counts what is used for [`Purpose::ReaderEvents`].
+    /// Source of the usage for [`Purpose::ReaderEvents`].
     pool: Arc<BlockPool>,
 }
 
 #[derive(Debug, Default)]
 struct Budget {
     used: AtomicU64,
-    /// Shares that could not grow, and readers that had to give up what they kept.
+    /// Shares that could not grow, and readers that had to give up events.
     refused: AtomicU64,
 }
 
@@ -84,7 +84,7 @@ impl Memory {
         Self { budgets: Default::default(), pool }
     }
 
-    /// Bytes in use, and how often that was refused.
+    /// Returns the bytes in use, and the number of refusals.
     pub(crate) fn usage(&self, purpose: Purpose) -> (u64, u64) {
         let Budget { used, refused } = self.budget(purpose);
         let used = match purpose {
@@ -99,15 +99,15 @@ impl Memory {
         self.usage(purpose).0 > purpose.limit() / 2
     }
 
-    /// Returns how long a reader may keep events by now; `None` while they are not scarce. The longer it has kept them, the earlier it
-    /// has to give them up: all of `longest` at half of the budget, no time at its bound.
-    pub(crate) fn patience(&self, longest: Duration) -> Option<Duration> {
+    /// Returns the time that clients have to read events; `None` while they are not scarce. It falls from `longest` at half of the budget
+    /// to zero at the limit, so that the slowest clients are closed first.
+    pub(crate) fn read_timeout(&self, longest: Duration) -> Option<Duration> {
         let limit = Purpose::ReaderEvents.limit();
         let left = limit.saturating_sub(self.usage(Purpose::ReaderEvents).0);
         (left < limit / 2).then(|| longest.mul_f64(left as f64 / (limit / 2) as f64))
     }
 
-    /// Counts a reader that had to give up what it kept.
+    /// Counts a refusal.
     pub(crate) fn count_refusal(&self, purpose: Purpose) {
         self.budget(purpose).refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -124,7 +124,7 @@ impl Default for Memory {
     }
 }
 
-/// Whether logs of `pool` have so much memory that readers alone keep that they should give it up.
+/// Whether the events that only readers keep are scarce in `pool`.
 pub(crate) fn is_pool_scarce(pool: &BlockPool) -> bool {
     pool.left_to_readers().bytes() > Purpose::ReaderEvents.limit() / 2
 }
@@ -224,22 +224,22 @@ mod tests {
     }
 
     #[test]
-    fn who_has_kept_events_longest_gives_them_up_first() {
+    fn read_timeout_shrinks_with_the_budget_that_is_left() {
         let pool = BlockPool::new(ByteSize::ZERO);
         let memory = Memory::new(Arc::clone(&pool));
         let longest = Duration::from_secs(60);
         let quarter = vec![0; Purpose::ReaderEvents.limit() as usize / 4];
         let mut kept = Vec::new();
-        let mut patience = Vec::new();
+        let mut timeouts = Vec::new();
         for _ in 0..5 {
-            patience.push(memory.patience(longest));
+            timeouts.push(memory.read_timeout(longest));
             kept.push(pool.copy(&quarter));
         }
         let half_a_minute = Duration::from_secs(30);
-        assert_eq!(patience, [None, None, None, Some(half_a_minute), Some(Duration::ZERO)]);
+        assert_eq!(timeouts, [None, None, None, Some(half_a_minute), Some(Duration::ZERO)]);
         assert!(memory.is_scarce(Purpose::ReaderEvents) && is_pool_scarce(&pool));
         drop(kept);
-        assert_eq!(memory.patience(longest), None);
+        assert_eq!(memory.read_timeout(longest), None);
     }
 
     #[test]

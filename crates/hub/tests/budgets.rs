@@ -1,7 +1,7 @@
 //! Memory of a whole process while each budget that connections share is used up.
 //!
-//! Every purpose has a process to itself, which is this binary again, with the name of the purpose in its environment: what other tests
-//! hold would be counted otherwise. What the clients of the process hold is counted with it.
+//! Each purpose has a process of its own, so that memory of other tests is not counted: this binary, with the name of the purpose in
+//! its environment. Memory of the clients in that process counts.
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
@@ -19,10 +19,10 @@ use crate::kafka_memory::{
 use crate::kafka_peer;
 use crate::service_bus::transactions;
 
-/// The purpose that a process is for.
+/// The variable with the purpose of a process.
 const PURPOSE: &str = "PARSHALL_TEST_PURPOSE";
 
-/// Memory beyond a budget: logs, clients, what the allocator keeps.
+/// Memory of logs, clients and the allocator, in bytes.
 const SLACK: u64 = 64 << 20;
 
 #[test]
@@ -44,13 +44,12 @@ fn a_process_takes_no_more_memory_than_a_budget_that_is_used_up() {
     for purpose in purposes {
         let name = std::thread::current().name().unwrap().to_owned();
         let mut process = Command::new(std::env::current_exe().unwrap());
-        let output =
-            process.args(["--exact", &name, "--nocapture"]).env(PURPOSE, &purpose).output().unwrap();
+        let output = process.args(["--exact", &name, "--nocapture"]).env(PURPOSE, &purpose).output().unwrap();
         assert!(output.status.success(), "{purpose}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
-/// Uses up the budget of a purpose, and asserts what the process takes meanwhile.
+/// Uses up the budget of a purpose, and asserts that the process stays within it.
 async fn use_up(purpose: &str) {
     let service = match purpose {
         "kafka-logins" => guarded().await,
@@ -107,7 +106,7 @@ async fn limit(service: &Service, purpose: &str) -> u64 {
     metrics.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
 }
 
-/// Memory of this process that is resident, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -70,7 +70,7 @@ async fn unfinished_requests_without_login_are_bounded_together() {
 /// Length of each event below.
 const EVENT: usize = 900_000;
 
-/// What a log holds below, and the largest answer to a request to fetch.
+/// Size of the log below, and of the largest answer to a fetch.
 const LOG: ByteSize = ByteSize::from_mebibytes(16);
 
 /// A service with a hub of one partition.
@@ -92,7 +92,7 @@ async fn reader(service: &Service, log: &PartitionLog) -> Peer {
     peer
 }
 
-/// What is in use for a purpose, and how often it was refused.
+/// Returns the bytes in use for a purpose, and the number of refusals.
 pub(crate) async fn usage(service: &Service, purpose: &str) -> (u64, u64) {
     let metrics = service.metrics().open_metrics().await;
     let figure = |name: &str| {
@@ -102,7 +102,7 @@ pub(crate) async fn usage(service: &Service, purpose: &str) -> (u64, u64) {
     (figure("parshall_memory_shared_bytes"), figure("parshall_memory_shared_refused_total"))
 }
 
-/// Waits until so much is in use for a purpose at most.
+/// Waits until the bytes in use for a purpose are at most `bytes`.
 async fn falls_to(service: &Service, purpose: &str, bytes: u64) {
     within("memory is given back", async {
         while usage(service, purpose).await.0 > bytes {
@@ -112,7 +112,7 @@ async fn falls_to(service: &Service, purpose: &str, bytes: u64) {
     .await;
 }
 
-/// Reads whatever comes to a client, and returns whether that is a whole answer.
+/// Reads until the connection ends or an answer is complete. Returns whether it is.
 async fn hears_all(mut peer: Peer) -> bool {
     let size = peer.stream.read_u32().await;
     let Ok(size) = size else { return false };
@@ -164,7 +164,7 @@ pub(crate) async fn readers_of_converted_events(service: &Service) -> Vec<Peer> 
     readers
 }
 
-/// Asserts that of several clients those were closed that were refused, and that everything is given back.
+/// Asserts that as many clients were closed as refused, and that their memory is given back.
 async fn assert_bounded(service: &Service, readers: Vec<Peer>, purpose: &str) {
     assert!(readers.len() > 4, "only {} readers were served", readers.len());
     let mut closed = 0;

@@ -198,7 +198,7 @@ impl BlockSlice {
 }
 
 impl Drop for BlockWriter {
-    /// From now on readers alone keep the block, until [`Block`] is dropped with the last of them.
+    /// Leaves the block to its readers, the last of which drops [`Block`].
     fn drop(&mut self) {
         self.block.pool.leave_to_readers(self.capacity);
     }

@@ -83,13 +83,13 @@ impl BlockPool {
         writer.slice(0..bytes.len())
     }
 
-    /// Returns the size of the blocks that readers alone keep: segments that a log has dropped or has on disk only, and copies.
+    /// Returns the size of the blocks that only readers keep: segments that a log has dropped or has only on disk, and copies.
     #[must_use]
     pub fn left_to_readers(&self) -> ByteSize {
         ByteSize::from_bytes(self.left_to_readers.load(Ordering::Relaxed) as u64)
     }
 
-    /// The writer of a block of `capacity` bytes is gone.
+    /// Counts a block of `capacity` bytes whose writer is gone.
     pub(crate) fn leave_to_readers(&self, capacity: usize) {
         self.left_to_readers.fetch_add(capacity, Ordering::Relaxed);
     }

@@ -145,7 +145,7 @@ impl Segment {
         }
     }
 
-    /// What its sidecar says once it is synced, if its records end before `next_sequence_number`.
+    /// Returns its sidecar for when it is synced. Its records end before `next_sequence_number`.
     pub(super) fn sidecar(&self, next_sequence_number: u64) -> Sidecar {
         Sidecar {
             length: self.length as u64,

@@ -1,10 +1,10 @@
-//! Which segments may have a record of a timestamp: what a search for one need not look at.
+//! Greatest timestamps of segments, by which a search for a timestamp leaves segments out.
 
 use super::partition_log::PartitionLog;
 use crate::UnixTime;
 use std::ops::Range;
 
-/// Readable records of one segment, and how late they are at most.
+/// The readable records of one segment, and a bound of their timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentTimestamps {
     /// Sequence numbers of the records.
@@ -16,7 +16,7 @@ pub struct SegmentTimestamps {
 }
 
 impl PartitionLog {
-    /// The segments with readable records, oldest first. Nothing is read for it.
+    /// Returns the segments with readable records, oldest first. Reads nothing from disk.
     #[must_use]
     pub fn timestamps(&self) -> Vec<SegmentTimestamps> {
         let state = self.lock();

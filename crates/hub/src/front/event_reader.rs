@@ -41,7 +41,7 @@ impl EventReader {
         &self.cursor
     }
 
-    /// Forgets what it has unpacked if memory is scarce: it does not know when it is asked again. What it has not handed over is
+    /// Discards converted events if memory is scarce, since the next request may be far off. Events that were not handed over are
     /// converted again then.
     pub(crate) fn rest(&mut self) {
         if is_pool_scarce(self.log.pool()) {

@@ -1,23 +1,22 @@
-//! Long work in slices, so that the other connections of a thread go on in between.
+//! Time slices of long requests, between which the other connections of a thread are served.
 //!
-//! What a request asks for is done on the thread that serves its connection, which serves others, too. A request may name thousands of
-//! things, each of them quickly done.
+//! A request may name thousands of things, each of which takes little time. They are handled on the thread of the connection.
 
 use std::time::{Duration, Instant};
 
-/// How long a request has kept its thread.
+/// The time slice of a request.
 #[derive(Debug)]
 pub(crate) struct TimeSlice {
     began: Instant,
 }
 
 impl TimeSlice {
-    /// A slice that begins now.
+    /// Starts a slice.
     pub(crate) fn begin() -> Self {
         Self { began: Instant::now() }
     }
 
-    /// Lets others go on if the slice is over. To be called after each piece of the work.
+    /// Lets other tasks run if the slice is over. Call it after each piece of the work.
     pub(crate) async fn pause_if_over(&mut self) {
         if self.began.elapsed() >= LENGTH {
             tokio::task::yield_now().await;
@@ -26,5 +25,5 @@ impl TimeSlice {
     }
 }
 
-/// Short beside what clients notice, and long beside the switch to another task.
+/// Length of a slice: well below the latencies that clients notice, and well above the cost of a task switch.
 const LENGTH: Duration = Duration::from_millis(2);

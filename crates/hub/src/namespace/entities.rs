@@ -74,7 +74,7 @@ pub enum EntityError {
     TotalPartitions {
         /// Partitions of all hubs.
         existing: usize,
-        /// Partitions that were to be added.
+        /// Partitions to be added.
         added: usize,
     },
     /// The group that every hub has can't be deleted.
@@ -452,7 +452,7 @@ impl From<DeclarationError> for EntityError {
     }
 }
 
-/// Returns how many partitions more a hub has when it has `count`.
+/// Returns the number of partitions to add to a hub so that it has `count`.
 fn check_growth(hubs: &Hubs, hub: &Hub, count: u16) -> Result<usize, EntityError> {
     Hub::check_partitions(count).map_err(EntityError::Invalid)?;
     let partitions = hub.partitions().len();
@@ -463,7 +463,7 @@ fn check_growth(hubs: &Hubs, hub: &Hub, count: u16) -> Result<usize, EntityError
     Ok(added)
 }
 
-/// Partitions that clients may have created at any time, those included that were declared.
+/// Maximum number of partitions of all hubs, beyond which clients create none. Declared hubs count.
 pub(crate) const MAXIMUM_TOTAL_PARTITIONS: usize = 131_072;
 
 fn no_hub(name: &str) -> EntityError {

@@ -251,7 +251,7 @@ async fn what_the_coordinator_can_not_do_is_refused() {
     assert_eq!(condition(&client.coordinate(coordinator, declare).await), LIMIT_EXCEEDED);
 }
 
-/// What all transactions may hold together.
+/// Budget of all transactions, in bytes.
 const TOTAL: usize = 256 * 1024 * 1024;
 
 /// A transaction that is open: its client, the coordinator and the sender of it.

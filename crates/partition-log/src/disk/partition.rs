@@ -529,7 +529,7 @@ struct ReadSegment {
     writer: BlockWriter,
     /// Of the sound batches.
     index: SegmentIndex,
-    /// That of the sound records.
+    /// Greatest timestamp of the sound records.
     latest_timestamp: UnixTime,
     defect: Option<Defect>,
 }

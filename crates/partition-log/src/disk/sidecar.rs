@@ -230,7 +230,7 @@ impl BootId {
     }
 }
 
-/// What a sidecar of the newest versions says last: producers and transactions, either of which may be missing.
+/// Reads the last part of the newest versions: producers and transactions, either of which may be missing.
 fn known_with_transactions(bytes: &[u8]) -> Option<Knowledge> {
     let (length, rest) = bytes.split_first_chunk()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;

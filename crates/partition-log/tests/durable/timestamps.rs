@@ -1,4 +1,4 @@
-//! Which segments may have a record of a timestamp, as the log knows it and as it finds it again.
+//! Greatest timestamps of segments, in a log and after its restart.
 
 use super::{Disk, SMALL, Service, rest, settle, try_append};
 use kafka::record;
@@ -9,7 +9,7 @@ use partition_log::{Produced, SegmentTimestamps, Start, UnixTime};
 use proptest::prelude::*;
 use std::fs;
 
-/// Every append has this time.
+/// Time of every append.
 const APPENDED: i64 = 1_000;
 
 /// Stores a record of 20 KB with this timestamp, over AMQP where there is none.

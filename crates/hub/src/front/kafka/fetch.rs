@@ -105,15 +105,15 @@ impl Fetch {
         }
     }
 
-    /// When to look at it again, whether there is more or not: what it has found is not kept while memory is scarce.
+    /// Returns the time of the next check: the deadline, or earlier if it keeps events, which it must not while memory is scarce.
     pub(super) fn wait_until(&self) -> Instant {
         match self.partitions.iter().any(Watched::has_events) {
-            true => self.deadline.min(Instant::now() + LOOK_INTERVAL),
+            true => self.deadline.min(Instant::now() + MEMORY_CHECK_INTERVAL),
             false => self.deadline,
         }
     }
 
-    /// Memory of what it has found and is not in the memory of a log, in bytes.
+    /// Returns the memory of converted events that it has found, in bytes.
     pub(super) fn converted(&self) -> usize {
         self.partitions.iter().flat_map(|watched| &watched.found).map(|events| events.converted).sum()
     }
@@ -469,8 +469,8 @@ const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
 /// Bytes that are worth an answer, whatever the client says: what is found while it waits stays in memory.
 const LEAST_BYTES_MAX: usize = 1024 * 1024;
 
-/// How often a request that waits with events looks whether memory is scarce.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which a fetch that waits with events checks whether memory is scarce.
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait, whatever the client asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);

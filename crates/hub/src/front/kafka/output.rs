@@ -16,7 +16,7 @@ pub(super) struct Output {
     /// What stands before the byte of ours with this index.
     shared: Vec<(usize, Bytes)>,
     shared_length: usize,
-    /// Memory of events that are not in that of a log.
+    /// Memory of converted events, in bytes.
     converted: usize,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Output {
 #[derive(Clone, Debug)]
 pub(super) struct Events {
     pub(super) bytes: Bytes,
-    /// Memory that they have to themselves, in bytes: 0 if they are in that of a log.
+    /// Memory in bytes if they were converted; 0 if they are in the memory of a log.
     pub(super) converted: usize,
 }
 
@@ -86,7 +86,7 @@ impl Output {
         own.saturating_sub(KEPT_CAPACITY) + self.converted
     }
 
-    /// Whether there are events in it, which may be in the memory of a log.
+    /// Whether there are events in it.
     pub(super) const fn has_events(&self) -> bool {
         !self.shared.is_empty()
     }

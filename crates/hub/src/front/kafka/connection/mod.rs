@@ -215,7 +215,7 @@ impl<'f> ConnectionTask<'f> {
             // First, so that nothing else costs anything where the client reads.
             biased;
             written = self.output.write_to(&mut self.stream, STALL_MAX) => written,
-            () = out_of_patience(memory), if has_events => {
+            () = read_timed_out(memory), if has_events => {
                 memory.count_refusal(Purpose::ReaderEvents);
                 return Err(Ended::NoMemory(Purpose::ReaderEvents));
             }
@@ -228,7 +228,7 @@ impl<'f> ConnectionTask<'f> {
         self.charge_answers()
     }
 
-    /// Counts the memory of the answers, with what a request to fetch has found so far.
+    /// Charges the answers and the events that a waiting fetch has found to the budget.
     fn charge_answers(&mut self) -> Result<(), Ended> {
         let found = self.fetch.as_ref().map_or(0, Fetch::converted);
         match self.answers.resize(self.output.extra_memory() + found) {
@@ -456,12 +456,12 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// Waits until a client must have read the events that it is sent: only while too many are kept that logs have removed.
-async fn out_of_patience(memory: &Memory) {
+/// Waits until the read timeout of [`Memory::read_timeout`] is over.
+async fn read_timed_out(memory: &Memory) {
     let began = Instant::now();
     loop {
-        tokio::time::sleep(PATIENCE_INTERVAL).await;
-        if memory.patience(STALL_MAX).is_some_and(|patience| began.elapsed() >= patience) {
+        tokio::time::sleep(READ_CHECK_INTERVAL).await;
+        if memory.read_timeout(STALL_MAX).is_some_and(|timeout| began.elapsed() >= timeout) {
             return;
         }
     }
@@ -477,8 +477,8 @@ async fn stopped_for_good(stop: &mut watch::Receiver<bool>) {
 /// Time within which a client has to read some of its answers, as that of AMQP and HTTP.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// How often a client that does not read is looked at while it is sent events.
-const PATIENCE_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of checks of the read timeout.
+const READ_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A client that asks nothing for longer is taken for gone, as by Kafka (`connections.max.idle.ms`).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
