@@ -18,6 +18,7 @@ use super::session::Session;
 use super::topics::{self, Topics};
 use crate::convert::UNPACKED_MAX;
 use crate::front::pending::OUTCOME_UNKNOWN;
+use crate::front::time_slice::TimeSlice;
 use crate::namespace::{Hub, Partition, TimestampType, TopicSettings};
 use crate::transactions::{Producer, Producing};
 
@@ -46,7 +47,7 @@ struct Watched {
     end: u64,
 }
 
-/// Results of unpacking the compressed batches of a request, by the partitions of the request.
+/// Results of unpacking the compressed batches of a request, in the order of the partitions of the request.
 #[derive(Debug, Default)]
 pub(super) struct CompressedChecks(Vec<(usize, Result<CompressedRecords, BatchError>)>);
 
@@ -79,15 +80,15 @@ impl CompressedChecks {
 
     /// Returns the findings about the records at this place of the request; `None` if they are not compressed.
     fn at(&self, place: usize) -> Result<Option<CompressedRecords>, BatchError> {
-        let found = self.0.iter().find(|(checked, _)| *checked == place);
-        found.map(|(_, result)| *result).transpose()
+        let found = self.0.binary_search_by_key(&place, |(checked, _)| *checked);
+        found.ok().map(|found| self.0[found].1).transpose()
     }
 }
 
 impl Outcomes {
     /// Appends the batches of a request, each by itself: one that is refused does not keep the others out. The request was
     /// complete when it was `received`.
-    pub(super) fn append(
+    pub(super) async fn append(
         front: &KafkaFront,
         session: &Session,
         request: &ProduceRequest<'_>,
@@ -105,14 +106,21 @@ impl Outcomes {
         }
         let mut topics = Topics::new(&front.namespace, session, Right::Send);
         let mut outcomes = Vec::with_capacity(request.partitions.len());
-        // A transaction does not end between the check and the append.
-        let producing = request.transactional_id.map(|id| (id, front.coordinators.transactions.producing()));
-        for (place, partition) in request.partitions.iter().enumerate() {
-            let hub = topics.find(TopicRef::Name(partition.topic)).map_err(Refusal::of);
-            let unpacked = checks.at(place);
-            let appended =
-                hub.and_then(|hub| append(&hub, request, producing.as_ref(), partition, unpacked, now));
-            outcomes.push(appended.map(|stored| stored.noted(received)));
+        let mut slice = TimeSlice::begin();
+        for partitions in request.partitions.chunks(PARTITIONS_AT_ONCE) {
+            if !outcomes.is_empty() {
+                slice.pause_if_over().await;
+            }
+            // A transaction does not end between the check and the append.
+            let producing =
+                request.transactional_id.map(|id| (id, front.coordinators.transactions.producing()));
+            for partition in partitions {
+                let hub = topics.find(TopicRef::Name(partition.topic)).map_err(Refusal::of);
+                let unpacked = checks.at(outcomes.len());
+                let appended =
+                    hub.and_then(|hub| append(&hub, request, producing.as_ref(), partition, unpacked, now));
+                outcomes.push(appended.map(|stored| stored.noted(received)));
+            }
         }
         Self { outcomes }
     }
@@ -329,6 +337,9 @@ fn check_keys(batch: &RecordBatch<'_>, unpacked: Option<CompressedRecords>) -> R
 fn largest_batch(settings: &TopicSettings) -> usize {
     settings.largest_batch.map_or(LARGEST_BATCH, ByteSize::as_usize)
 }
+
+/// Partitions whose batches are appended before others have their turn.
+const PARTITIONS_AT_ONCE: usize = 64;
 
 /// Largest batch without a setting, in bytes: that of Kafka (`max.message.bytes`).
 const LARGEST_BATCH: usize = 1024 * 1024 + 12;

@@ -2,7 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use kafka::ApiKey;
+use kafka::{ApiKey, Malformed};
+
+use crate::namespace::MAXIMUM_TOTAL_PARTITIONS;
 
 /// What is answered, in the order of the numbers. ApiVersions says the same.
 ///
@@ -60,6 +62,17 @@ pub(super) fn supported(api_key: i16, version: i16) -> Option<ApiKey> {
     let key = ApiKey::of(api_key)?;
     let (_, versions) = SUPPORTED.iter().find(|(known, _)| *known == key)?;
     versions.contains(&version).then_some(key)
+}
+
+/// Checks that a request names no more partitions than there can be.
+///
+/// # Errors
+/// It names more, some of them repeatedly.
+pub(super) fn check_partitions(count: usize) -> Result<(), Malformed> {
+    match count > MAXIMUM_TOTAL_PARTITIONS {
+        true => Err(Malformed("request: it names more partitions than there can be")),
+        false => Ok(()),
+    }
 }
 
 /// Whether a client may ask before it has said who it is.

@@ -20,7 +20,7 @@ use crate::front::kafka::fetch::Fetch;
 use crate::front::kafka::group_requests::{GroupRequests, Waiting};
 use crate::front::kafka::partition_requests::PartitionRequests;
 use crate::front::kafka::produce::{CompressedChecks, Outcomes, count_throttled};
-use crate::front::kafka::requests::{SUPPORTED, is_open, supported};
+use crate::front::kafka::requests::{SUPPORTED, check_partitions, is_open, supported};
 use crate::front::kafka::session::{LoggedIn, LoginError, Mechanism, State};
 use crate::front::kafka::shaping::{self, Shaped, Shaping};
 use crate::front::kafka::transaction_requests::TransactionRequests;
@@ -179,6 +179,7 @@ impl ConnectionTask<'_> {
             return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
         }
         let request = ProduceRequest::read(body, header.version)?;
+        check_partitions(request.partitions.len())?;
         if self.shaper.is_some() {
             // Answers that are there do not wait with it.
             self.flush().await?;
@@ -203,15 +204,15 @@ impl ConnectionTask<'_> {
             )
         };
         let outcomes = match fate {
-            Shaping::Succeeds => append(),
+            Shaping::Succeeds => append().await,
             Shaping::Refused(error) => Outcomes::refused(&request, error),
             Shaping::Unacknowledged => {
-                append();
+                append().await;
                 Outcomes::refused(&request, ErrorCode::RequestTimedOut)
             }
             Shaping::Breaks { stores } => {
                 if stores {
-                    append();
+                    append().await;
                 }
                 return Err(Ended::Closed);
             }
