@@ -26,17 +26,20 @@ pub(crate) enum Purpose {
     /// Events that only readers keep in memory: retention has removed them since, or they were converted. When it is scarce, the Kafka
     /// connections that take longest to read an answer are closed, and AMQP links convert events again that they can't send at once.
     ReaderEvents,
+    /// Members of Kafka's groups, and their offsets. At the bound those who would add something are refused.
+    KafkaGroups,
     /// Messages of transactions of Service Bus that are not discharged. At the bound a message is rejected.
     QueueTransactions,
 }
 
 impl Purpose {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::KafkaLogins,
         Self::KafkaRequests,
         Self::KafkaAnswers,
         Self::ReaderEvents,
+        Self::KafkaGroups,
         Self::QueueTransactions,
     ];
 
@@ -47,6 +50,7 @@ impl Purpose {
             Self::KafkaRequests => "kafka-requests",
             Self::KafkaAnswers => "kafka-answers",
             Self::ReaderEvents => "reader-events",
+            Self::KafkaGroups => "kafka-groups",
             Self::QueueTransactions => "queue-transactions",
         }
     }
@@ -55,9 +59,11 @@ impl Purpose {
     pub(crate) const fn limit(self) -> u64 {
         match self {
             Self::KafkaLogins => 16 << 20,
-            Self::KafkaRequests | Self::KafkaAnswers | Self::ReaderEvents | Self::QueueTransactions => {
-                256 << 20
-            }
+            Self::KafkaRequests
+            | Self::KafkaAnswers
+            | Self::ReaderEvents
+            | Self::KafkaGroups
+            | Self::QueueTransactions => 256 << 20,
         }
     }
 }
@@ -162,6 +168,23 @@ impl Share {
             Err(_) => self.memory.count_refusal(self.purpose),
         }
         grown.is_ok()
+    }
+
+    /// Whether it can grow by `more` bytes. Counts a refusal if not.
+    pub(crate) fn fits(&self, more: usize) -> bool {
+        let left = self.purpose.limit().saturating_sub(self.memory.usage(self.purpose).0);
+        let fits = more as u64 <= left;
+        if !fits {
+            self.memory.count_refusal(self.purpose);
+        }
+        fits
+    }
+
+    /// Changes the size to `bytes`, beyond the budget if need be: for memory that is in use and can't be refused.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        self.shrink_to(bytes);
+        self.memory.budget(self.purpose).used.fetch_add(bytes as u64 - self.held, Ordering::Relaxed);
+        self.held = bytes as u64;
     }
 
     /// Bytes that it has.

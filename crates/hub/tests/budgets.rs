@@ -9,6 +9,10 @@ use std::any::Any;
 use std::process::Command;
 
 use hub::service::{Protocol, Service};
+use kafka::ApiKey;
+use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::{GroupId, JoinGroupRequest, JoinGroupResponse};
+use kafka_protocol::protocol::StrBytes;
 use test_peer::within;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -16,14 +20,14 @@ use tokio::net::TcpStream;
 use crate::kafka_memory::{
     guarded, readers_of_converted_events, readers_of_removed_events, small_log, unfinished_requests, usage,
 };
-use crate::kafka_peer;
+use crate::kafka_peer::{self, Peer};
 use crate::service_bus::transactions;
 
 /// The variable with the purpose of a process.
 const PURPOSE: &str = "PARSHALL_TEST_PURPOSE";
 
 /// Memory of logs, clients and the allocator, in bytes.
-const SLACK: u64 = 64 << 20;
+const SLACK: u64 = 96 << 20;
 
 #[test]
 fn a_process_takes_no_more_memory_than_a_budget_that_is_used_up() {
@@ -62,6 +66,7 @@ async fn use_up(purpose: &str) {
         "kafka-requests" => Box::new(long_requests(&service).await),
         "kafka-answers" => Box::new(readers_of_converted_events(&service).await),
         "reader-events" => Box::new(readers_of_removed_events(&service).await),
+        "kafka-groups" => Box::new(members_of_groups(&service).await),
         "queue-transactions" => Box::new(transactions::open_transactions(&service).await),
         other => panic!("nothing here uses up the budget for {other}"),
     };
@@ -98,6 +103,30 @@ async fn long_requests(service: &Service) -> Vec<TcpStream> {
         clients.push(client);
     }
     clients
+}
+
+/// Members of groups of their own that say much of themselves, until one is refused.
+async fn members_of_groups(service: &Service) -> Vec<Peer> {
+    let protocol = JoinGroupRequestProtocol::default()
+        .with_name(StrBytes::from_static_str("range"))
+        .with_metadata(vec![7; 3 << 20].into());
+    let mut members = Vec::new();
+    let mut error = 0;
+    while error == 0 {
+        assert!(members.len() < 100, "they would hold 300 MiB");
+        let mut member = Peer::new(service).await;
+        let request = JoinGroupRequest::default()
+            .with_group_id(GroupId(format!("group-{}", members.len()).into()))
+            .with_session_timeout_ms(300_000)
+            .with_rebalance_timeout_ms(300_000)
+            .with_protocol_type(StrBytes::from_static_str("consumer"))
+            .with_protocols(vec![protocol.clone()]);
+        let joined: JoinGroupResponse = member.ask(ApiKey::JoinGroup, 3, &request).await;
+        error = joined.error_code;
+        members.push(member);
+    }
+    assert_eq!(error, 15, "COORDINATOR_NOT_AVAILABLE");
+    members
 }
 
 async fn limit(service: &Service, purpose: &str) -> u64 {

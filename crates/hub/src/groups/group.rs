@@ -25,6 +25,10 @@ pub(super) struct Group {
     /// The commit of the last record of its members.
     pub(super) members_commit: CommitNumber,
     pub(super) offsets: Offsets,
+    /// Memory of its members at the last [`count_members`](Self::count_members), in bytes.
+    member_bytes: usize,
+    /// Bytes that the budget of all groups is charged for it.
+    pub(super) charged: usize,
 }
 
 #[derive(Debug)]
@@ -75,7 +79,35 @@ impl Group {
 
     const fn of(group: ClassicGroup, offsets: Offsets) -> Self {
         let agreement = Agreement::Classic(group);
-        Self { agreement, creator: None, members_commit: CommitNumber::DONE, offsets }
+        Self {
+            agreement,
+            creator: None,
+            members_commit: CommitNumber::DONE,
+            offsets,
+            member_bytes: 0,
+            charged: 0,
+        }
+    }
+
+    /// Whether its members may have changed since they were stored.
+    pub(super) fn may_have_changed(&self) -> bool {
+        match &self.agreement {
+            Agreement::Classic(_) => true,
+            Agreement::Consumer(group) => group.has_unstored(),
+        }
+    }
+
+    /// Measures its members.
+    pub(super) fn count_members(&mut self) {
+        self.member_bytes = match &self.agreement {
+            Agreement::Classic(group) => group.bytes(),
+            Agreement::Consumer(group) => group.bytes(),
+        };
+    }
+
+    /// Returns its memory in bytes: members as they were counted last, and offsets.
+    pub(super) const fn bytes(&self) -> usize {
+        self.member_bytes + self.offsets.bytes()
     }
 
     /// The group as one whose members agree among themselves; `None` if it has members that do not.
@@ -291,9 +323,20 @@ impl Group {
 /// What kind of group consumers of records make. Others assign something else than partitions.
 pub(super) const CONSUMER: &str = "consumer";
 
+/// Returns the memory of what a member says of itself, in bytes: names and other values of these lengths.
+pub(super) fn metadata_bytes(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.map(|length| length + VALUE_BYTES).sum()
+}
+
+/// Memory of a string or a similar value beside its content, in bytes.
+pub(super) const VALUE_BYTES: usize = 64;
+
+/// Memory of a member beside what it says of itself, in bytes.
+pub(super) const MEMBER_BYTES: usize = 512;
+
 /// Maximum number of members of one group, and of those about to become one.
 pub(super) const MEMBERS_MAX: usize = 10_000;
 
-/// Maximum size of what the members of one group say of themselves together, in bytes. With their assignments it makes one batch of
+/// Maximum [memory](metadata_bytes) of what the members of one group say of themselves together, in bytes. With their assignments it makes one batch of
 /// the journal.
 pub(super) const METADATA_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -16,7 +16,7 @@ use super::classic_group::ClassicGroup;
 use super::consumer_group::StoredConsumers;
 use super::group::{CONSUMER, Group, RestoredMembers};
 use super::offsets::{self, KeptGroup, Offsets};
-use super::{Groups, Registry, is_group_id};
+use super::{Groups, Registry, charge, is_group_id};
 use crate::journal::{ConsumerGroupRecord, ConsumerMemberRecord, Journal, OffsetRecord, Record, Refused};
 use crate::namespace::Principal;
 
@@ -161,7 +161,17 @@ impl Groups {
             let checked = exists(committed.topic, committed.index).and_then(|()| offsets::check(committed));
             checked.err().unwrap_or(ErrorCode::None)
         };
+        let growth = |(committed, error): (&CommittedOffset<'_>, &ErrorCode)| match error {
+            ErrorCode::None => {
+                group.offsets.growth_by(committed.topic, committed.index, committed.metadata.len())
+            }
+            _ => 0,
+        };
         let mut errors: Vec<ErrorCode> = request.partitions.iter().map(check).collect();
+        let growth = request.partitions.iter().zip(&errors).map(growth).sum();
+        if !registry.memory.fits(growth) {
+            return all(ErrorCode::CoordinatorNotAvailable);
+        }
         let committed_at = self.clock.unix_time().milliseconds();
         let taken = request.partitions.iter().zip(&errors).filter(|(_, error)| **error == ErrorCode::None);
         let taken: Vec<OffsetRecord<'_>> = taken.map(|(it, _)| record(group_id, it, committed_at)).collect();
@@ -195,6 +205,15 @@ impl Groups {
             Some(group) => group.check_transactional(Instant::now(), member, places(offsets)),
             None if member.generation >= 0 => Err(ErrorCode::IllegalGeneration),
             None => Ok(()),
+        }?;
+        let known = registry.groups.get(member.group_id);
+        let growth = |committed: &CommittedOffset<'_>| {
+            let length = committed.metadata.len();
+            known.map_or(length, |group| group.offsets.growth_by(committed.topic, committed.index, length))
+        };
+        match registry.memory.fits(offsets.iter().map(growth).sum()) {
+            true => Ok(()),
+            false => Err(ErrorCode::CoordinatorNotAvailable),
         }
     }
 
@@ -218,7 +237,8 @@ impl Groups {
     ) -> Changed<Result<Vec<ErrorCode>, ErrorCode>> {
         let none = |results| Changed { results, commit: CommitNumber::DONE };
         let mut registry = self.lock();
-        let Some(group) = registry.groups.get_mut(group_id) else {
+        let Registry { groups, memory, .. } = &mut *registry;
+        let Some(group) = groups.get_mut(group_id) else {
             return none(Err(ErrorCode::GroupIdNotFound));
         };
         let is_empty = group.empty_since().is_some();
@@ -246,6 +266,7 @@ impl Groups {
                 for (topic, index) in removed {
                     group.offsets.remove(topic, index);
                 }
+                charge(memory, group);
                 Changed { results: Ok(errors), commit }
             }
             Err(refused) => {
@@ -285,8 +306,10 @@ impl Groups {
     pub(crate) fn forget_topic(&self, topic: &str, was_pending: bool) {
         let mut registry = self.lock();
         let mut were_any = was_pending;
-        for group in registry.groups.values_mut() {
+        let Registry { groups, memory, .. } = &mut *registry;
+        for group in groups.values_mut() {
             were_any |= group.offsets.remove_topic(topic);
+            charge(memory, group);
         }
         if were_any
             && let Err(refused) =
@@ -357,6 +380,7 @@ impl Registry {
         for offset in offsets {
             if let Some(group) = self.groups.get_mut(offset.group) {
                 group.offsets.put(offset);
+                charge(&mut self.memory, group);
             }
         }
         Ok(commit)

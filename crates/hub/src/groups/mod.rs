@@ -44,6 +44,7 @@ pub(crate) use offsets::check as check_offset;
 
 use crate::clock::ServiceClock;
 use crate::journal::{Journal, Refused};
+use crate::memory::{Memory, Purpose, Share};
 use crate::namespace::Principal;
 use creators::Creators;
 use group::{Group, Ticket};
@@ -64,7 +65,11 @@ pub(crate) struct Groups {
 #[derive(Debug)]
 struct Registry {
     groups: BTreeMap<String, Group>,
+    /// Memory of all groups.
+    memory: Share,
     creators: Creators,
+    /// The earliest deadline that [`Groups::drive`] waits for.
+    next_action: Instant,
     waiting: HashMap<Ticket, oneshot::Sender<Changed<Reply>>>,
     next_ticket: Ticket,
     ids: Random,
@@ -100,16 +105,23 @@ impl Groups {
         commits: Option<CommitWatch>,
         clock: Arc<ServiceClock>,
         kept: KeptGroups,
+        memory: &Arc<Memory>,
         exists: impl Fn(&str) -> bool,
     ) -> Arc<Self> {
-        let registry = Registry {
+        let mut registry = Registry {
             groups: kept.restored(exists),
+            memory: Share::new(memory, Purpose::KafkaGroups),
+            next_action: Instant::now(),
             creators: Creators::default(),
             waiting: HashMap::new(),
             next_ticket: 0,
             ids: Random::from_seed(seed),
             clock: Arc::clone(&clock),
         };
+        for group in registry.groups.values_mut() {
+            group.count_members();
+            charge(&mut registry.memory, group);
+        }
         Arc::new(Self { registry: Mutex::new(registry), journal, commits, clock, changed: Notify::new() })
     }
 
@@ -150,10 +162,16 @@ impl Groups {
             registry.answer(ticket, at_once(Reply::Join(error, Default::default())));
             return receiver;
         }
-        let Registry { groups, ids, .. } = &mut *registry;
+        let Registry { groups, ids, memory, .. } = &mut *registry;
         let Some(group) = groups.get_mut(request.group_id) else {
             return receiver;
         };
+        let growth = group.known_classic().map_or(0, |group| group.growth_by(request, client));
+        if !memory.fits(growth) {
+            let reply = Reply::Join(ErrorCode::CoordinatorNotAvailable, Default::default());
+            registry.answer(ticket, at_once(reply));
+            return receiver;
+        }
         let prefix = request.instance_id.unwrap_or(client.id);
         let new_id = || format!("{prefix}-{:016x}{:016x}", ids.next_u64(), ids.next_u64());
         match group.classic(now) {
@@ -179,7 +197,13 @@ impl Groups {
             registry.answer(ticket, at_once(reply));
             return receiver;
         }
-        match registry.groups.get_mut(request.member.group_id).and_then(Group::known_classic) {
+        let assigned: usize = request.assignments.iter().map(|(_, assignment)| assignment.len()).sum();
+        let Registry { groups, memory, .. } = &mut *registry;
+        match groups.get_mut(request.member.group_id).and_then(Group::known_classic) {
+            Some(_) if !memory.fits(assigned) => {
+                let reply = Reply::Sync(ErrorCode::CoordinatorNotAvailable, Default::default());
+                registry.answer(ticket, at_once(reply));
+            }
             Some(group) => group.sync(Instant::now(), ticket, request),
             None => {
                 let reply = Reply::Sync(ErrorCode::UnknownMemberId, Default::default());
@@ -224,10 +248,13 @@ impl Groups {
         if !registry.ensure(request.group_id, principal, now) {
             return refused(ErrorCode::CoordinatorNotAvailable, "there are as many groups as there may be");
         }
-        let Registry { groups, ids, .. } = &mut *registry;
+        let Registry { groups, ids, memory, .. } = &mut *registry;
         let Some(group) = groups.get_mut(request.group_id).and_then(|group| group.consumer(now)) else {
             return refused(ErrorCode::GroupIdNotFound, "the group has members of the classic protocol");
         };
+        if !memory.fits(group.growth_by(request, client)) {
+            return refused(ErrorCode::CoordinatorNotAvailable, "no memory is left for members of groups");
+        }
         let new_id = || format!("{:016x}{:016x}", ids.next_u64(), ids.next_u64());
         let result = group.heartbeat(now, request, client, topics, new_id);
         let stored = self.settle(registry, request.group_id);
@@ -341,7 +368,12 @@ impl Groups {
     ) -> Result<CommitNumber, Refused> {
         let times = (Instant::now(), self.clock.unix_time());
         let commits = self.commits.as_ref();
-        let stored = match registry.groups.get_mut(group_id) {
+        let Registry { groups, memory, .. } = &mut *registry;
+        if let Some(group) = groups.get_mut(group_id).filter(|group| group.may_have_changed()) {
+            group.count_members();
+            charge(memory, group);
+        }
+        let stored = match groups.get_mut(group_id) {
             None => Ok(CommitNumber::DONE),
             Some(group) => members::store(&self.journal, commits, group_id, group, times).map(|()| {
                 let last = group.members_commit;
@@ -352,8 +384,12 @@ impl Groups {
         let replies = registry.groups.get_mut(group_id).map(Group::take_replies).unwrap_or_default();
         replies.into_iter().for_each(|(ticket, reply)| registry.answer(ticket, reply));
         registry.note(&self.journal, group_id);
+        let deadline = registry.groups.get(group_id).and_then(Group::next_deadline);
+        let is_earlier = deadline.is_some_and(|deadline| deadline < registry.next_action);
         drop(registry);
-        self.changed.notify_one();
+        if is_earlier {
+            self.changed.notify_one();
+        }
         stored
     }
 
@@ -406,7 +442,11 @@ impl Registry {
     }
 
     fn remove(&mut self, group_id: &str) {
-        if let Some(creator) = self.groups.remove(group_id).and_then(|group| group.creator) {
+        let Some(group) = self.groups.remove(group_id) else {
+            return;
+        };
+        self.memory.set(self.memory.held() - group.charged);
+        if let Some(creator) = group.creator {
             self.creators.remove(&creator);
         }
     }
@@ -416,14 +456,28 @@ impl Registry {
         let mut replies = Vec::new();
         let wall = self.clock.unix_time();
         for (group_id, group) in &mut self.groups {
+            let members = group.member_count();
             group.expire(now);
+            if group.member_count() != members {
+                group.count_members();
+                charge(&mut self.memory, group);
+            }
             let _tried_again = members::store(journal, commits, group_id, group, (now, wall));
             replies.append(&mut group.take_replies());
         }
         replies.into_iter().for_each(|(ticket, reply)| self.answer(ticket, reply));
         self.note_all(journal, now);
-        self.groups.values().filter_map(Group::next_deadline).min()
+        let next = self.groups.values().filter_map(Group::next_deadline).min();
+        self.next_action = next.unwrap_or(now + FORGETTING_PERIOD).min(now + FORGETTING_PERIOD);
+        next
     }
+}
+
+/// Charges the memory of a group to the budget of all groups.
+fn charge(memory: &mut Share, group: &mut Group) {
+    let bytes = group.bytes();
+    memory.set(memory.held() - group.charged + bytes);
+    group.charged = bytes;
 }
 
 const NOT_STORED: &str = "the members of the group can't be stored";

@@ -12,6 +12,8 @@ use crate::journal::OffsetRecord;
 #[derive(Debug, Default)]
 pub(super) struct Offsets {
     by_topic: BTreeMap<String, BTreeMap<i32, Offset>>,
+    /// Memory of all of them, in bytes.
+    bytes: usize,
     /// What the journal says of the group; `None` if it knows of none.
     pub(super) kept: Option<KeptGroup>,
 }
@@ -47,6 +49,8 @@ pub(crate) fn check(committed: &CommittedOffset<'_>) -> Result<(), ErrorCode> {
 impl Offsets {
     /// Takes what a group has committed.
     pub(super) fn put(&mut self, committed: &OffsetRecord<'_>) {
+        let before = self.bytes_of(committed.topic, committed.index);
+        self.bytes = self.bytes - before + OFFSET_BYTES + committed.metadata.len();
         let offset = Offset {
             offset: committed.offset,
             leader_epoch: committed.leader_epoch,
@@ -62,6 +66,22 @@ impl Offsets {
         }
     }
 
+    /// Returns the memory of all of them, in bytes.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the bytes by which an offset with a note of this length adds to the memory.
+    pub(super) fn growth_by(&self, topic: &str, index: i32, metadata_length: usize) -> usize {
+        (OFFSET_BYTES + metadata_length).saturating_sub(self.bytes_of(topic, index))
+    }
+
+    /// Returns the memory of the offset of a partition, in bytes; 0 if there is none.
+    fn bytes_of(&self, topic: &str, index: i32) -> usize {
+        let known = self.by_topic.get(topic).and_then(|partitions| partitions.get(&index));
+        known.map_or(0, |offset| OFFSET_BYTES + offset.metadata.len())
+    }
+
     /// Whether there is one for this partition.
     pub(super) fn has(&self, topic: &str, index: i32) -> bool {
         self.by_topic.get(topic).is_some_and(|partitions| partitions.contains_key(&index))
@@ -69,6 +89,7 @@ impl Offsets {
 
     /// Forgets that of a partition.
     pub(super) fn remove(&mut self, topic: &str, index: i32) {
+        self.bytes -= self.bytes_of(topic, index);
         if let Some(partitions) = self.by_topic.get_mut(topic) {
             partitions.remove(&index);
             if partitions.is_empty() {
@@ -79,7 +100,11 @@ impl Offsets {
 
     /// Forgets those of a topic, and says whether there were any.
     pub(super) fn remove_topic(&mut self, topic: &str) -> bool {
-        self.by_topic.remove(topic).is_some()
+        let Some(removed) = self.by_topic.remove(topic) else {
+            return false;
+        };
+        self.bytes -= removed.values().map(|offset| OFFSET_BYTES + offset.metadata.len()).sum::<usize>();
+        true
     }
 
     /// The topics that there are offsets of.
@@ -149,6 +174,9 @@ fn fetched(topic: &str, index: i32, offset: Option<&Offset>, error: ErrorCode) -
         error,
     }
 }
+
+/// Memory of an offset beside its note, in bytes, with its part of the maps.
+const OFFSET_BYTES: usize = 128;
 
 /// The longest note of a commit, in bytes (`offset.metadata.max.bytes`).
 const METADATA_MAX: usize = 4_096;

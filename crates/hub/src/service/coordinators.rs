@@ -43,7 +43,8 @@ impl Coordinators {
         let journal = Arc::new(journal);
         let clock = Arc::clone(namespace.clock());
         let commits = namespace.watch_commits();
-        let groups = Groups::new(seed, Arc::clone(&journal), commits, clock, kept_groups, |topic| {
+        let memory = namespace.memory();
+        let groups = Groups::new(seed, Arc::clone(&journal), commits, clock, kept_groups, memory, |topic| {
             namespace.hub(topic).is_some_and(|hub| hub.name() == topic)
         });
         let transactions = Transactions::new(

@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
+use super::requests::check_partitions;
 use super::session::Session;
 use super::topics;
 use crate::groups::{Changed, Client, Reply, Topic, Topics};
@@ -119,6 +120,7 @@ impl GroupRequests<'_> {
             }
             ApiKey::OffsetCommit => {
                 let request = OffsetCommitRequest::read(body, version)?;
+                check_partitions(request.partitions.len())?;
                 let Changed { results, commit } =
                     groups
                         .commit(&request, self.session.principal(), |topic, index| self.exists(topic, index));

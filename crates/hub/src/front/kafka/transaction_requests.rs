@@ -16,6 +16,7 @@ use partition_log::disk::CommitNumber;
 
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
+use super::requests::check_partitions;
 use super::session::Session;
 use super::topics;
 use crate::groups::Changed;
@@ -57,6 +58,7 @@ impl TransactionRequests<'_> {
             }
             ApiKey::TxnOffsetCommit => {
                 let request = TransactionalOffsetsRequest::read(body, version)?;
+                check_partitions(request.partitions.len())?;
                 let principal = self.session.principal();
                 let exists = |topic: &str, index| self.exists(topic, index, Right::Listen);
                 let Changed { results, commit } = match self.may_have_transactions() {

@@ -6,7 +6,7 @@ use kafka::messages::consumer_protocol::Subscription;
 use kafka::messages::join_group::JoinGroupRequest;
 use tokio::time::Instant;
 
-use crate::groups::group::{Client, Ticket};
+use crate::groups::group::{self, Client, Ticket};
 use crate::journal::MemberRecord;
 
 /// See the module.
@@ -114,11 +114,11 @@ impl Member {
         }
     }
 
-    /// Returns the number of bytes that the member says of itself.
+    /// Returns the memory of what the member says of itself, in bytes.
     pub(super) fn metadata_bytes(&self) -> usize {
-        self.protocols.iter().map(|(name, metadata)| name.len() + metadata.len()).sum::<usize>()
-            + self.client_id.len()
-            + self.instance_id.as_ref().map_or(0, String::len)
+        let protocols = self.protocols.iter().map(|(name, metadata)| name.len() + metadata.len());
+        let others = [self.client_id.len(), self.instance_id.as_ref().map_or(0, String::len)];
+        group::metadata_bytes(protocols.chain(others))
     }
 
     pub(super) fn protocols_are(&self, request: &JoinGroupRequest<'_>) -> bool {
@@ -145,9 +145,8 @@ impl Member {
 
 /// Returns the same for a member that joins.
 pub(super) fn metadata_bytes(request: &JoinGroupRequest<'_>, client: Client<'_>) -> usize {
-    request.protocols.iter().map(|(name, metadata)| name.len() + metadata.len()).sum::<usize>()
-        + client.id.len()
-        + request.instance_id.map_or(0, str::len)
+    let protocols = request.protocols.iter().map(|(name, metadata)| name.len() + metadata.len());
+    group::metadata_bytes(protocols.chain([client.id.len(), request.instance_id.map_or(0, str::len)]))
 }
 
 pub(super) fn milliseconds(milliseconds: i32) -> Duration {

@@ -14,7 +14,7 @@
 mod member;
 mod storing;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use kafka::ErrorCode;
@@ -24,7 +24,7 @@ use kafka::messages::join_group::{JoinGroupRequest, JoinGroupResponse, JoinedMem
 use kafka::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 use tokio::time::Instant;
 
-use super::group::{Client, MEMBERS_MAX, METADATA_BYTES_MAX, Ticket};
+use super::group::{Client, MEMBER_BYTES, MEMBERS_MAX, METADATA_BYTES_MAX, Ticket};
 use member::{Member, milliseconds};
 use storing::Stored;
 
@@ -133,12 +133,27 @@ impl ClassicGroup {
         }
     }
 
+    /// Returns the memory of its members, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let members = self.members.values();
+        let members: usize =
+            members.map(|member| MEMBER_BYTES + member.metadata_bytes() + member.assignment.len()).sum();
+        members + self.pending.len() * MEMBER_BYTES
+    }
+
+    /// Returns the bytes by which a member that joins adds to the memory of the group.
+    pub(super) fn growth_by(&self, request: &JoinGroupRequest<'_>, client: Client<'_>) -> usize {
+        let before = self.members.get(request.member_id);
+        let before = before.map_or(0, |member| MEMBER_BYTES + member.metadata_bytes());
+        (MEMBER_BYTES + member::metadata_bytes(request, client)).saturating_sub(before)
+    }
+
     /// Whether it may be a member of this group at all.
     fn check_join(&self, request: &JoinGroupRequest<'_>, client: Client<'_>) -> Result<(), ErrorCode> {
         if !SESSION_TIMEOUTS.contains(&request.session_timeout_ms) {
             return Err(ErrorCode::InvalidSessionTimeout);
         }
-        if request.protocols.is_empty() || request.protocol_type.is_empty() {
+        if !(1..=PROTOCOLS_MAX).contains(&request.protocols.len()) || request.protocol_type.is_empty() {
             return Err(ErrorCode::InconsistentGroupProtocol);
         }
         if self.members.len() + self.pending.len() >= MEMBERS_MAX {
@@ -149,11 +164,13 @@ impl ClassicGroup {
         if metadata_bytes.saturating_add(member::metadata_bytes(request, client)) > METADATA_BYTES_MAX {
             return Err(ErrorCode::GroupMaxSizeReached);
         }
-        if others().next().is_none() {
+        let others = others();
+        if others.clone().next().is_none() {
             return Ok(());
         }
-        let all_know = |(name, _): &(&str, &[u8])| others().all(|other| other.metadata(name).is_some());
-        match request.protocol_type == self.protocol_type && request.protocols.iter().any(all_know) {
+        let common = common_protocols(others);
+        let is_common = |(name, _): &(&str, &[u8])| common.contains(name);
+        match request.protocol_type == self.protocol_type && request.protocols.iter().any(is_common) {
             true => Ok(()),
             false => Err(ErrorCode::InconsistentGroupProtocol),
         }
@@ -311,12 +328,11 @@ impl ClassicGroup {
 
     /// The way that all know and most like best.
     fn chosen_protocol(&self) -> String {
+        let common = common_protocols(self.members.values());
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in self.members.values() {
-            let all_know = |(name, _): &&(String, Vec<u8>)| {
-                self.members.values().all(|other| other.metadata(name).is_some())
-            };
-            if let Some((name, _)) = member.protocols.iter().find(all_know) {
+            let is_common = |(name, _): &&(String, Vec<u8>)| common.contains(name.as_str());
+            if let Some((name, _)) = member.protocols.iter().find(is_common) {
                 *votes.entry(name).or_default() += 1;
             }
         }
@@ -603,9 +619,21 @@ impl ClassicGroup {
     }
 }
 
+/// Returns the protocols that all members know.
+fn common_protocols<'a>(members: impl Iterator<Item = &'a Member>) -> HashSet<&'a str> {
+    let names = |member: &'a Member| member.protocols.iter().map(|(name, _)| name.as_str());
+    members
+        .map(|member| names(member).collect())
+        .reduce(|common: HashSet<&str>, own| &common & &own)
+        .unwrap_or_default()
+}
+
 fn refused_sync(error: ErrorCode) -> Reply {
     Reply::Sync(error, SyncGroupResponse::default())
 }
+
+/// Maximum number of protocols that a member may name. Clients name up to five.
+const PROTOCOLS_MAX: usize = 100;
 
 /// The session timeouts that Kafka allows, in milliseconds.
 const SESSION_TIMEOUTS: std::ops::RangeInclusive<i32> = 6_000..=1_800_000;

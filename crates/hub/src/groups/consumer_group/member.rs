@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::assignment::{Assignor, PartitionSet, TopicPartition};
 use super::{Refusal, SESSION_TIMEOUT, Topics, partitions_of};
-use crate::groups::group::Client;
+use crate::groups::group::{self, Client, MEMBER_BYTES};
 use crate::journal::{ConsumerMemberRecord, MemberProgress};
 
 /// See the module.
@@ -178,10 +178,22 @@ impl Member {
         }
     }
 
-    /// Returns the number of bytes that the member says of itself.
+    /// Returns the memory of what the member says of itself, in bytes.
     pub(super) fn metadata_bytes(&self) -> usize {
         let optional = [&self.instance_id, &self.rack_id].into_iter().flatten();
-        self.topic_names.iter().chain(optional).chain([&self.client_id]).map(String::len).sum()
+        let values = self.topic_names.iter().chain(optional).chain([&self.client_id]);
+        group::metadata_bytes(values.map(String::len))
+    }
+
+    /// Returns all of its memory, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let matching = self.pattern.iter().flat_map(|pattern| &pattern.matching).map(String::len);
+        let partitions = self.assigned.len() + self.revoked.len() + self.assignment_epochs.len();
+        MEMBER_BYTES
+            + self.metadata_bytes()
+            + group::metadata_bytes(matching)
+            + partitions * PARTITION_BYTES
+            + self.pattern.as_ref().map_or(0, |_| COMPILED_MAX)
     }
 
     /// It shows that it is there.
@@ -385,6 +397,9 @@ impl Pattern {
         Ok(Self { source: source.to_owned(), regex, matching: BTreeSet::new() })
     }
 }
+
+/// Memory of a partition in a set, in bytes.
+pub(super) const PARTITION_BYTES: usize = 48;
 
 /// The longest pattern, in bytes.
 const PATTERN_MAX: usize = 1_024;

@@ -35,9 +35,9 @@ use kafka::messages::group::MemberRef;
 use kafka::read::Uuid;
 use tokio::time::Instant;
 
-use super::group::{Client, MEMBERS_MAX, METADATA_BYTES_MAX};
+use super::group::{self, Client, MEMBER_BYTES, MEMBERS_MAX, METADATA_BYTES_MAX};
 use assignment::{Assignor, PartitionSet, Subscriber, TopicPartition};
-use member::{Asked, Member, Reconciliation};
+use member::{Asked, Member, PARTITION_BYTES, Reconciliation};
 pub(super) use storing::StoredConsumers;
 use storing::Unstored;
 
@@ -148,17 +148,33 @@ impl ConsumerGroup {
         request: &ConsumerGroupHeartbeatRequest<'_>,
         client: Client<'_>,
     ) -> Result<(), Refusal> {
-        let Some(names) = &request.topic_names else {
+        if request.topic_names.is_none() {
             return Ok(());
-        };
+        }
         let others = self.members.iter().filter(|(id, _)| *id != request.member_id);
         let others: usize = others.map(|(_, member)| member.metadata_bytes()).sum();
-        let optional = [request.instance_id, request.rack_id].into_iter().flatten();
-        let own: usize = names.iter().copied().chain(optional).chain([client.id]).map(str::len).sum();
-        match others + own > METADATA_BYTES_MAX {
+        match others + metadata_bytes(request, client) > METADATA_BYTES_MAX {
             true => Err((ErrorCode::GroupMaxSizeReached, "the members want too many topics".to_owned())),
             false => Ok(()),
         }
+    }
+
+    /// Returns the memory of its members, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let targets = self.target.values().map(PartitionSet::len).sum::<usize>();
+        let members: usize = self.members.values().map(Member::bytes).sum();
+        members + (targets + self.held.len()) * PARTITION_BYTES
+    }
+
+    /// Returns the bytes by which a member that comes, or wants other topics, adds to the memory of the group, but for partitions.
+    pub(super) fn growth_by(&self, request: &ConsumerGroupHeartbeatRequest<'_>, client: Client<'_>) -> usize {
+        let says_something = request.topic_names.is_some() || request.topic_regex.is_some();
+        if request.member_epoch < JOIN || !says_something {
+            return 0;
+        }
+        let before = self.members.get(request.member_id);
+        let before = before.map_or(0, |member| MEMBER_BYTES + member.metadata_bytes());
+        (MEMBER_BYTES + metadata_bytes(request, client)).saturating_sub(before)
     }
 
     /// The member that joins: one that is known already, or a new one.
@@ -489,6 +505,13 @@ fn check_form(request: &ConsumerGroupHeartbeatRequest<'_>, version: i16) -> Resu
         }
         _ => Ok(()),
     }
+}
+
+/// Returns the memory of what a request says of its member, in bytes.
+fn metadata_bytes(request: &ConsumerGroupHeartbeatRequest<'_>, client: Client<'_>) -> usize {
+    let names = request.topic_names.iter().flatten().copied();
+    let optional = [request.instance_id, request.rack_id].into_iter().flatten();
+    group::metadata_bytes(names.chain(optional).chain([client.id]).map(str::len))
 }
 
 /// Whether a member says everything anew, because it may have missed an answer.

@@ -61,6 +61,11 @@ impl ConsumerGroup {
         of_group.into_iter().chain(self.unstored.members.iter().map(member)).collect()
     }
 
+    /// Whether there are records to write.
+    pub(in crate::groups) fn has_unstored(&self) -> bool {
+        self.unstored.is_group || !self.unstored.members.is_empty()
+    }
+
     /// Returns all records of the group, if the journal has any.
     pub(in crate::groups) fn account<'a>(&'a self, group: &'a str) -> Vec<Record<'a>> {
         if !self.is_stored() {

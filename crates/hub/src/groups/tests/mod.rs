@@ -448,8 +448,15 @@ fn a_group_that_was_kept_is_forgotten_when_its_time_is_over_whatever_was_in_betw
             metadata: "",
         }));
     }
-    let groups =
-        Groups::new(7, Arc::new(Journal::in_memory()), None, Arc::default(), kept, |topic| topic == "topic");
+    let groups = Groups::new(
+        7,
+        Arc::new(Journal::in_memory()),
+        None,
+        Arc::default(),
+        kept,
+        &Arc::default(),
+        |topic| topic == "topic",
+    );
     groups.act();
     let listed = groups.list(&ListGroupsRequest { states: vec![], types: vec![] });
     let listed: Vec<_> = listed.iter().map(|it| (&*it.group_id, it.state, &*it.protocol_type)).collect();
@@ -483,8 +490,15 @@ fn offsets_of_a_topic_are_deleted_unless_a_member_has_subscribed_to_it() {
 
 #[test]
 fn principal_creates_so_many_groups_and_leaves_room_for_others() {
-    let groups =
-        Groups::new(7, Arc::new(Journal::in_memory()), None, Arc::default(), KeptGroups::default(), |_| true);
+    let groups = Groups::new(
+        7,
+        Arc::new(Journal::in_memory()),
+        None,
+        Arc::default(),
+        KeptGroups::default(),
+        &Arc::default(),
+        |_| true,
+    );
     let commit = |group_id: &str, principal: &Principal| {
         let request = OffsetCommitRequest {
             member: MemberRef { group_id, generation: -1, member_id: "", instance_id: None },
@@ -511,6 +525,63 @@ fn principal_creates_so_many_groups_and_leaves_room_for_others() {
     assert_eq!(groups.delete(&["group0"]).results, [ErrorCode::None]);
     assert_eq!(commit("again", &weak), ErrorCode::None);
     assert_eq!(commit("more", &weak), ErrorCode::CoordinatorNotAvailable);
+}
+
+#[test]
+fn groups_refuse_what_would_exceed_their_budget_and_give_memory_back() {
+    let memory = Arc::<Memory>::default();
+    let purpose = Purpose::KafkaGroups;
+    let journal = Arc::new(Journal::in_memory());
+    let groups = Groups::new(7, journal, None, Arc::default(), KeptGroups::default(), &memory, |_| true);
+    let mut others = Share::new(&memory, purpose);
+    assert!(others.resize(purpose.limit() as usize - 6_000));
+    let own = || memory.usage(purpose).0 - (purpose.limit() - 6_000);
+    let principal = Principal::Key("key".into());
+    let commit = |index: i32, length: usize| {
+        let metadata = "x".repeat(length);
+        let offset =
+            CommittedOffset { topic: "topic", index, offset: 1, leader_epoch: 0, metadata: &metadata };
+        let member = MemberRef { group_id: "offsets", generation: -1, member_id: "", instance_id: None };
+        let request = OffsetCommitRequest { member, partitions: vec![offset] };
+        groups.commit(&request, &principal, |_, _| Ok(())).results[0]
+    };
+    let refused = ErrorCode::CoordinatorNotAvailable;
+    assert_eq!(commit(0, 4_000), ErrorCode::None);
+    assert_eq!(commit(1, 2_000), refused);
+    assert_eq!(commit(0, 4_000), ErrorCode::None, "it takes no more memory than before");
+    assert_eq!(commit(0, 100), ErrorCode::None);
+    assert_eq!(commit(1, 2_000), ErrorCode::None);
+    assert_eq!(groups.delete_offsets("offsets", &[("topic", 1)], |_, _| Ok(())).results.unwrap().len(), 1);
+
+    let metadata = [7; 5_600];
+    let join = |group_id: &str, metadata: &[u8]| {
+        let request = JoinGroupRequest {
+            group_id,
+            session_timeout_ms: SESSION_MS,
+            rebalance_timeout_ms: REBALANCE_MS,
+            member_id: "",
+            instance_id: None,
+            protocol_type: "consumer",
+            protocols: vec![("range", metadata)],
+        };
+        let client = Client { id: "client", host: "/127.0.0.1", version: 3 };
+        let mut reply = groups.join(&request, client, &principal);
+        reply.try_recv().map_or(ErrorCode::None, |reply| match reply.results {
+            Reply::Join(error, _) | Reply::Sync(error, _) => error,
+        })
+    };
+    assert_eq!(join("members", &metadata), refused);
+    assert_eq!(join("members", &metadata[..4_000]), ErrorCode::None);
+    assert_eq!(join("others", &metadata[..1_000]), refused);
+    assert!((4_000..6_000).contains(&own()), "{}", own());
+    assert_eq!(memory.usage(purpose).1, 3);
+    let member_id = groups.describe(&["members"])[0].members[0].member_id.clone();
+    let leave = LeaveGroupRequest { group_id: "members", members: vec![(&member_id, None)] };
+    assert_eq!(groups.leave(&leave), [ErrorCode::None]);
+    assert_eq!(join("others", &metadata[..4_000]), ErrorCode::None);
+    assert_eq!(groups.delete(&["offsets"]).results, [ErrorCode::None]);
+    drop(groups);
+    assert_eq!(own(), 0);
 }
 
 #[test]

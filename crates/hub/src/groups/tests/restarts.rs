@@ -1,6 +1,7 @@
 //! Groups over a restart of the service.
 
 use super::*;
+use crate::groups::group::{self, METADATA_BYTES_MAX};
 use crate::journal::{GenerationRecord, GenerationState, MemberRecord};
 
 impl World {
@@ -131,7 +132,9 @@ fn assignment_that_can_not_be_stored_is_refused_and_members_join_again() {
 fn members_of_a_group_say_so_much_together_and_no_more() {
     const MEMBERS: usize = 4;
     let mut world = World::new();
-    let metadata = vec![0; 8 * 1024 * 1024 - "range".len() - "client".len()];
+    // The other values are the name of the protocol, the id of the client, and that of the instance.
+    let others = group::metadata_bytes(["range".len(), "client".len(), 0].into_iter());
+    let metadata = vec![0; METADATA_BYTES_MAX / MEMBERS - others];
     let join = |world: &mut World, metadata: &[u8]| {
         world.tickets += 1;
         world.ids += 1;
@@ -206,7 +209,15 @@ fn members_that_break_a_rule_are_not_restored_and_offsets_are() {
         kept.apply(&Record::Offset(offset));
         kept.apply(&Record::Generation(sound.clone()));
         kept.apply(&record);
-        let groups = Groups::new(7, Arc::new(Journal::in_memory()), None, Arc::default(), kept, |_| true);
+        let groups = Groups::new(
+            7,
+            Arc::new(Journal::in_memory()),
+            None,
+            Arc::default(),
+            kept,
+            &Arc::default(),
+            |_| true,
+        );
         groups.act();
         let progress = groups.progress().remove(0);
         (progress.state, progress.members, progress.offsets.len())
