@@ -43,7 +43,7 @@ impl EventReader {
 
     /// Discards converted events if memory is scarce, since the next request may be far off. Events that were not handed over are
     /// converted again then.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn discard_if_scarce(&mut self) {
         if is_pool_scarce(self.log.pool()) {
             self.converted = None;
             self.unpacking = None;

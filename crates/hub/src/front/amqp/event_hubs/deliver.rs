@@ -104,7 +104,7 @@ impl DeliverLink {
         let stopped = self.deliver_share(connection, now);
         self.reading.receiver.advance(self.reading.events.cursor().next_sequence_number());
         if stopped == Stopped::Blocked {
-            self.reading.events.rest();
+            self.reading.events.discard_if_scarce();
         }
         // Tells a client that drains that there is no more.
         if stopped == Stopped::AtEnd
