@@ -10,16 +10,20 @@ use super::storage::{CoordinatorLog, DataDirectoryError, DeclarationError, Stora
 use super::topic_settings::TopicSettings;
 use partition_log::{BlockPool, LogBudget, LogLimits, PartitionLog, UnixTime};
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// The hubs of a namespace at one instant, in the order in which they came.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Hubs {
     hubs: Vec<Arc<Hub>>,
-    /// Places in `hubs`, by the name in lower case.
-    places: HashMap<String, usize>,
+    /// The same by the name in lower case, in parts by its hash: a change copies one of them.
+    by_name: [Arc<HashMap<String, Arc<Hub>>>; PARTS],
+    hasher: RandomState,
+    /// Partitions of all hubs.
+    partitions: usize,
 }
 
 /// Why an entity was not created or deleted.
@@ -112,6 +116,17 @@ pub(crate) trait DeletionObserver: std::fmt::Debug + Send + Sync {
     fn hub_deleted(&self, name: &str);
 }
 
+impl Default for Hubs {
+    fn default() -> Self {
+        Self {
+            hubs: Vec::new(),
+            by_name: std::array::from_fn(|_| Arc::default()),
+            hasher: RandomState::new(),
+            partitions: 0,
+        }
+    }
+}
+
 impl Hubs {
     /// Every hub.
     pub fn iter(&self) -> std::slice::Iter<'_, Arc<Hub>> {
@@ -121,8 +136,13 @@ impl Hubs {
     /// The hub of this name, whatever the letter case.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<Hub>> {
-        let place = self.places.get(&name.to_ascii_lowercase())?;
-        self.hubs.get(*place)
+        let name = name.to_ascii_lowercase();
+        self.by_name[self.part_of(&name)].get(&name)
+    }
+
+    /// The part that has the hub of this name, which is in lower case.
+    fn part_of(&self, name: &str) -> usize {
+        self.hasher.hash_one(name) as usize % PARTS
     }
 
     /// How many there are.
@@ -139,9 +159,8 @@ impl Hubs {
 
     /// Checks that there can be so many more partitions.
     fn check_total(&self, added: usize) -> Result<(), EntityError> {
-        let existing = self.iter().map(|hub| hub.partitions().len()).sum::<usize>();
-        match existing + added > MAXIMUM_TOTAL_PARTITIONS {
-            true => Err(EntityError::TotalPartitions { existing, added }),
+        match self.partitions + added > MAXIMUM_TOTAL_PARTITIONS {
+            true => Err(EntityError::TotalPartitions { existing: self.partitions, added }),
             false => Ok(()),
         }
     }
@@ -151,24 +170,40 @@ impl Hubs {
         if let Some(there) = self.find(hub.name()) {
             return Err(Arc::clone(there));
         }
-        self.places.insert(hub.name().to_ascii_lowercase(), self.hubs.len());
+        self.put(&hub);
+        self.partitions += hub.partitions().len();
         self.hubs.push(hub);
         Ok(())
     }
 
+    /// Makes this the hub of its name.
+    fn put(&mut self, hub: &Arc<Hub>) {
+        let name = hub.name().to_ascii_lowercase();
+        let part = self.part_of(&name);
+        Arc::make_mut(&mut self.by_name[part]).insert(name, Arc::clone(hub));
+    }
+
     /// Puts a hub in the place of the one that has its name.
     fn replace(&mut self, hub: Arc<Hub>) {
-        if let Some(place) = self.places.get(&hub.name().to_ascii_lowercase()) {
-            self.hubs[*place] = hub;
+        let Some(before) = self.find(hub.name()).cloned() else {
+            return;
+        };
+        self.put(&hub);
+        self.partitions = self.partitions - before.partitions().len() + hub.partitions().len();
+        if let Some(place) = self.hubs.iter_mut().find(|known| Arc::ptr_eq(known, &before)) {
+            *place = hub;
         }
     }
 
     /// The same hubs without this one.
-    fn without(&self, name: &str) -> Self {
-        let mut others = Self::default();
-        for hub in self.iter().filter(|hub| !hub.name().eq_ignore_ascii_case(name)) {
-            others.insert(Arc::clone(hub)).expect("names that were different stay so");
+    fn without(&self, hub: &Arc<Hub>) -> Self {
+        let mut others = self.clone();
+        let name = hub.name().to_ascii_lowercase();
+        let part = others.part_of(&name);
+        if Arc::make_mut(&mut others.by_name[part]).remove(&name).is_some() {
+            others.partitions -= hub.partitions().len();
         }
+        others.hubs.retain(|known| !Arc::ptr_eq(known, hub));
         others
     }
 }
@@ -249,7 +284,7 @@ impl Entities {
             Some(storage) => storage.forget_hub(name).map_err(EntityError::Storage)?,
             None => None,
         };
-        self.replace(hubs.without(name));
+        self.replace(hubs.without(hub));
         // Only now, so that whoever is woken does not find it again.
         hub.mark_deleted();
         if let Some(observer) = self.observer.get() {
@@ -462,6 +497,9 @@ fn check_growth(hubs: &Hubs, hub: &Hub, count: u16) -> Result<usize, EntityError
     hubs.check_total(added)?;
     Ok(added)
 }
+
+/// Parts of the hubs by name. Of tens of thousands of hubs each has some hundreds.
+const PARTS: usize = 64;
 
 /// Maximum number of partitions of all hubs, beyond which clients create none. Declared hubs count.
 pub(crate) const MAXIMUM_TOTAL_PARTITIONS: usize = 131_072;

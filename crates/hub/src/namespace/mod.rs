@@ -32,7 +32,6 @@ pub use capture::CaptureConfig;
 pub use config::{DEFAULT_PARTITIONS, HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
 pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub(crate) use entities::DeletionObserver;
-pub(crate) use entities::MAXIMUM_TOTAL_PARTITIONS;
 pub use entities::{EntityError, Hubs};
 pub use error::NamespaceError;
 pub use facts::{EntityFacts, KeptKey, Wishes};
@@ -652,6 +651,7 @@ const LONGEST_NAME: usize = 260;
 
 #[cfg(test)]
 mod tests {
+    use super::entities::MAXIMUM_TOTAL_PARTITIONS;
     use super::*;
 
     fn namespace(config: &NamespaceConfig) -> Result<Namespace, NamespaceError> {

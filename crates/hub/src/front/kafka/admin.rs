@@ -117,7 +117,7 @@ impl AdminRequests<'_> {
             }
             _ => {
                 let request = DescribeTopicPartitionsRequest::read(body)?;
-                let (found, next) = self.page(&request);
+                let (found, next) = self.page(&request).await;
                 let next = next.as_ref().map(|(topic, index)| (topic.as_str(), *index));
                 let pages: Vec<_> = found.iter().map(Page::of).collect();
                 write(&mut |writer| {
@@ -262,13 +262,13 @@ impl AdminRequests<'_> {
     }
 
     /// The topics and partitions that are asked for, as many as a page has, and what the next one begins with.
-    fn page<'r>(
+    async fn page<'r>(
         &self,
         request: &DescribeTopicPartitionsRequest<'r>,
     ) -> (Vec<Page<'r>>, Option<(String, i32)>) {
         let wanted = (!request.topics.is_empty())
             .then(|| request.topics.iter().map(|name| TopicRef::Name(name)).collect::<Vec<_>>());
-        let mut found = topics::listed(self.namespace, self.session, wanted.as_deref());
+        let mut found = topics::listed(self.namespace, self.session, wanted.as_deref()).await;
         found.sort_unstable_by(|a, b| a.name().cmp(&b.name()));
         let (start, from) = request.cursor.unwrap_or_default();
         let mut room = usize::try_from(request.partition_limit).unwrap_or(0).clamp(1, PAGE_MAX);

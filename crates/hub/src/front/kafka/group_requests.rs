@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use access::Right;
-use kafka::fetch::TopicRef;
 use kafka::frame::RequestHeader;
 use kafka::messages::consumer_group::{self, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka::messages::find_coordinator::{FindCoordinatorRequest, GROUP_KEY, TRANSACTION_KEY};
@@ -29,7 +28,8 @@ use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
 use super::requests::check_partitions;
 use super::session::Session;
-use super::topics;
+use super::topics::{self, PartitionChecks};
+use crate::front::time_slice::TimeSlice;
 use crate::groups::{Changed, Client, Reply, Topic, Topics};
 use crate::namespace::Namespace;
 use crate::service::Coordinators;
@@ -72,7 +72,7 @@ impl From<Option<KeptAnswer>> for Waiting {
 
 impl GroupRequests<'_> {
     /// Answers a request, or says what it waits for.
-    pub(super) fn answer(
+    pub(super) async fn answer(
         &self,
         header: &RequestHeader<'_>,
         key: ApiKey,
@@ -121,9 +121,7 @@ impl GroupRequests<'_> {
             ApiKey::OffsetCommit => {
                 let request = OffsetCommitRequest::read(body, version)?;
                 check_partitions(request.partitions.len())?;
-                let Changed { results, commit } =
-                    groups
-                        .commit(&request, self.session.principal(), |topic, index| self.exists(topic, index));
+                let Changed { results, commit } = self.commit(&request).await;
                 let until = Until::Commit(commit);
                 return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
                     request.write_response(writer, version, &unless_kept(&results, is_kept), 0);
@@ -146,7 +144,8 @@ impl GroupRequests<'_> {
             }
             ApiKey::OffsetDelete => {
                 let request = OffsetDeleteRequest::read(body)?;
-                let exists = |topic: &str, index| self.exists(topic, index);
+                let checks = self.partition_checks();
+                let exists = |topic: &str, index| checks.check(topic, index);
                 let Changed { results, commit } =
                     groups.delete_offsets(request.group_id, &request.partitions, exists);
                 let until = Until::Commit(commit);
@@ -223,10 +222,31 @@ impl GroupRequests<'_> {
         format!("/{}", self.peer.to_canonical())
     }
 
-    /// Whether the client may read this partition, which it must to have read so far.
-    fn exists(&self, topic: &str, index: i32) -> Result<(), ErrorCode> {
-        let hub = topics::find(self.namespace, self.session, TopicRef::Name(topic), Right::Listen)?;
-        topics::partition(&hub, index).map(drop)
+    /// Takes offsets, a part of them at a time.
+    async fn commit(&self, request: &OffsetCommitRequest<'_>) -> Changed<Vec<ErrorCode>> {
+        let commit = |request: &OffsetCommitRequest<'_>| {
+            let checks = self.partition_checks();
+            let exists = |topic: &str, index| checks.check(topic, index);
+            self.coordinators.groups.commit(request, self.session.principal(), exists)
+        };
+        if request.partitions.len() <= OFFSETS_AT_ONCE {
+            return commit(request);
+        }
+        let mut slice = TimeSlice::begin();
+        let mut all = Changed { results: Vec::new(), commit: CommitNumber::DONE };
+        for partitions in request.partitions.chunks(OFFSETS_AT_ONCE) {
+            let part = OffsetCommitRequest { member: request.member, partitions: partitions.to_vec() };
+            let Changed { results, commit } = commit(&part);
+            all.results.extend(results);
+            all.commit = all.commit.max(commit);
+            slice.pause_if_over().await;
+        }
+        all
+    }
+
+    /// Checks of partitions that the client may read, which it must to have read so far.
+    const fn partition_checks(&self) -> PartitionChecks<'_> {
+        PartitionChecks::new(self.namespace, self.session, Right::Listen)
     }
 }
 
@@ -301,3 +321,6 @@ impl Membership {
         }
     }
 }
+
+/// Offsets that are taken before others have their turn.
+const OFFSETS_AT_ONCE: usize = 8_192;

@@ -2,9 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use kafka::read::ELEMENTS_MAX;
 use kafka::{ApiKey, Malformed};
-
-use crate::namespace::MAXIMUM_TOTAL_PARTITIONS;
 
 /// What is answered, in the order of the numbers. ApiVersions says the same.
 ///
@@ -64,13 +63,13 @@ pub(super) fn supported(api_key: i16, version: i16) -> Option<ApiKey> {
     versions.contains(&version).then_some(key)
 }
 
-/// Checks that a request names no more partitions than there can be.
+/// Checks that a request names no more partitions of all topics together than an array may have.
 ///
 /// # Errors
-/// It names more, some of them repeatedly.
+/// It names more.
 pub(super) fn check_partitions(count: usize) -> Result<(), Malformed> {
-    match count > MAXIMUM_TOTAL_PARTITIONS {
-        true => Err(Malformed("request: it names more partitions than there can be")),
+    match count > ELEMENTS_MAX {
+        true => Err(Malformed("request: it names too many partitions")),
         false => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! Topics are hubs: their names, their ids, and how clients see them.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use partition_log::LEADER_EPOCH;
 
 use super::session::Session;
 use super::{Counters, topic_names};
+use crate::front::time_slice::TimeSlice;
 use crate::namespace::{Hub, Namespace, Partition};
 
 /// The hub that a request names, for a client that may use `right` on it. A client without any right on it does not learn
@@ -85,6 +87,34 @@ pub(super) fn partition(hub: &Hub, index: i32) -> Result<&Arc<Partition>, ErrorC
     partition.filter(|partition| !partition.is_deleted()).ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
+/// Checks partitions of a request for a client that wants to use `right` on them. Those of a topic stand together.
+#[derive(Debug)]
+pub(super) struct PartitionChecks<'a> {
+    namespace: &'a Namespace,
+    session: &'a Session,
+    right: Right,
+    latest: RefCell<Option<(String, Result<Arc<Hub>, ErrorCode>)>>,
+}
+
+impl<'a> PartitionChecks<'a> {
+    pub(super) const fn new(namespace: &'a Namespace, session: &'a Session, right: Right) -> Self {
+        Self { namespace, session, right, latest: RefCell::new(None) }
+    }
+
+    /// Checks that a partition exists and that the client may use it.
+    pub(super) fn check(&self, topic: &str, index: i32) -> Result<(), ErrorCode> {
+        let mut latest = self.latest.borrow_mut();
+        let is_same = latest.as_ref().is_some_and(|(latest, _)| latest == topic);
+        if !is_same {
+            let found = find(self.namespace, self.session, TopicRef::Name(topic), self.right);
+            *latest = Some((topic.to_owned(), found));
+        }
+        let found = latest.as_ref().map_or(Err(ErrorCode::UnknownTopicOrPartition), |(_, it)| it.clone());
+        let hub = found?;
+        partition(&hub, index).map(drop)
+    }
+}
+
 /// A hub that a client asked for, or why it can't have it.
 pub(super) enum Found<'a> {
     Hub(Arc<Hub>),
@@ -93,23 +123,25 @@ pub(super) enum Found<'a> {
 
 /// The topics that a client asks for, those that it has created by asking included; where it asks for all, those that it may
 /// know of.
-pub(super) fn described<'a>(
+pub(super) async fn described<'a>(
     namespace: &Namespace,
     session: &Session,
     counters: &Counters,
     request: &MetadataRequest<'a>,
 ) -> Vec<Found<'a>> {
-    let mut found = listed(namespace, session, request.topics.as_deref());
+    let mut found = listed(namespace, session, request.topics.as_deref()).await;
     if request.allows_creation {
+        let mut slice = TimeSlice::begin();
         for found in &mut found {
             found.create(namespace, session, counters);
+            slice.pause_if_over().await;
         }
     }
     found
 }
 
 /// The topics of these names and ids; those that the client may know of, if there are none.
-pub(super) fn listed<'a>(
+pub(super) async fn listed<'a>(
     namespace: &Namespace,
     session: &Session,
     topics: Option<&[TopicRef<'a>]>,
@@ -121,7 +153,7 @@ pub(super) fn listed<'a>(
     };
     // A name of a few bytes may have an answer of a megabyte: each is answered once, as in Kafka.
     let mut seen = HashSet::with_capacity(topics.len());
-    let listed = topics.iter().filter(|topic| seen.insert(**topic)).map(|topic| match *topic {
+    let find = |topic| match topic {
         TopicRef::Name(name) if !session.knows(name) => Found::Missing {
             name: Some(name),
             id: Uuid::default(),
@@ -139,8 +171,14 @@ pub(super) fn listed<'a>(
             let missing = Found::Missing { name: None, id, error: ErrorCode::UnknownTopicId };
             hub.map_or(missing, |hub| Found::Hub(Arc::clone(hub)))
         }
-    });
-    listed.collect()
+    };
+    let mut slice = TimeSlice::begin();
+    let mut listed = Vec::new();
+    for topic in topics.iter().filter(|topic| seen.insert(**topic)) {
+        listed.push(find(*topic));
+        slice.pause_if_over().await;
+    }
+    listed
 }
 
 impl Found<'_> {

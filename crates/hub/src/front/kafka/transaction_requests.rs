@@ -1,7 +1,6 @@
 //! What producers with transactions ask, and operators of these.
 
 use access::Right;
-use kafka::fetch::TopicRef;
 use kafka::frame::RequestHeader;
 use kafka::messages::producer_id::{self, InitProducerIdRequest};
 use kafka::messages::transaction_admin::{
@@ -18,7 +17,7 @@ use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
 use super::requests::check_partitions;
 use super::session::Session;
-use super::topics;
+use super::topics::PartitionChecks;
 use crate::groups::Changed;
 use crate::namespace::Namespace;
 use crate::service::Coordinators;
@@ -60,7 +59,8 @@ impl TransactionRequests<'_> {
                 let request = TransactionalOffsetsRequest::read(body, version)?;
                 check_partitions(request.partitions.len())?;
                 let principal = self.session.principal();
-                let exists = |topic: &str, index| self.exists(topic, index, Right::Listen);
+                let checks = PartitionChecks::new(self.namespace, self.session, Right::Listen);
+                let exists = |topic: &str, index| checks.check(topic, index);
                 let Changed { results, commit } = match self.may_have_transactions() {
                     true => self.coordinators.transactions.add_offsets(&request, principal, exists),
                     false => {
@@ -78,7 +78,8 @@ impl TransactionRequests<'_> {
             ApiKey::DescribeTransactions => {
                 let ids = read_describe(body)?;
                 let may_know = |topic: &str| self.session.knows(topic);
-                let describe = |id: &str| match self.may_have_transactions() {
+                let may_have_transactions = self.may_have_transactions();
+                let describe = |id: &str| match may_have_transactions {
                     true => self.coordinators.transactions.describe(id, may_know),
                     false => Err(ErrorCode::TransactionalIdAuthorizationFailed),
                 };
@@ -135,7 +136,8 @@ impl TransactionRequests<'_> {
     ) -> Result<Option<KeptAnswer>, Malformed> {
         let request = AddPartitionsRequest::read(body)?;
         let all = |error| vec![error; request.partitions.len()];
-        let check = |(topic, index): &(&str, i32)| self.exists(topic, *index, Right::Send);
+        let checks = PartitionChecks::new(self.namespace, self.session, Right::Send);
+        let check = |(topic, index): &(&str, i32)| checks.check(topic, *index);
         let checked: Vec<_> = request.partitions.iter().map(check).collect();
         let (errors, commit) = if !self.may_have_transactions() {
             (all(ErrorCode::TransactionalIdAuthorizationFailed), Until::DONE)
@@ -179,11 +181,6 @@ impl TransactionRequests<'_> {
     /// Whether the client may have transactions: it does, if it may write anywhere.
     fn may_have_transactions(&self) -> bool {
         self.namespace.hubs().iter().any(|hub| self.session.allows(hub.name(), Right::Send))
-    }
-
-    fn exists(&self, topic: &str, index: i32, right: Right) -> Result<(), ErrorCode> {
-        let hub = topics::find(self.namespace, self.session, TopicRef::Name(topic), right)?;
-        topics::partition(&hub, index).map(drop)
     }
 }
 

@@ -75,7 +75,7 @@ impl ConnectionTask<'_> {
             ApiKey::Produce => self.produce(&header, body).await?,
             ApiKey::Fetch => self.fetch(&header, body).await?,
             ApiKey::ListOffsets => self.list_offsets(&header, body).await?,
-            ApiKey::Metadata => self.describe_topics(&header, body)?,
+            ApiKey::Metadata => self.describe_topics(&header, body).await?,
             ApiKey::ApiVersions => self.answer(&header, key, |writer| {
                 api_versions::write_response(writer, header.version, SUPPORTED, 0);
             }),
@@ -100,7 +100,7 @@ impl ConnectionTask<'_> {
             | ApiKey::ConsumerGroupHeartbeat
             | ApiKey::ConsumerGroupDescribe
             | ApiKey::DeleteGroups
-            | ApiKey::OffsetDelete => self.group_request(&header, key, body)?,
+            | ApiKey::OffsetDelete => self.group_request(&header, key, body).await?,
             ApiKey::DeleteRecords | ApiKey::OffsetForLeaderEpoch | ApiKey::DescribeProducers => {
                 let requests = PartitionRequests { namespace: &self.front.namespace, session: &self.session };
                 requests.answer(&header, key, body, &mut self.output).await?;
@@ -267,10 +267,10 @@ impl ConnectionTask<'_> {
         Ok(())
     }
 
-    fn describe_topics(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
+    async fn describe_topics(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
         let request = MetadataRequest::read(body, header.version)?;
         let namespace = Arc::clone(&self.front.namespace);
-        let found = topics::described(&namespace, &self.session, &self.front.counters, &request);
+        let found = topics::described(&namespace, &self.session, &self.front.counters, &request).await;
         let described: Vec<TopicMetadata<'_>> = found.iter().map(topics::Found::metadata).collect();
         let host = self.host();
         let broker = self.broker(&host, namespace.host());
@@ -280,7 +280,7 @@ impl ConnectionTask<'_> {
         Ok(())
     }
 
-    fn group_request(
+    async fn group_request(
         &mut self,
         header: &RequestHeader<'_>,
         key: ApiKey,
@@ -294,7 +294,7 @@ impl ConnectionTask<'_> {
             broker: self.broker(&host, front.namespace.host()),
             peer: self.peer.ip(),
         };
-        match requests.answer(header, key, body, &mut self.output)? {
+        match requests.answer(header, key, body, &mut self.output).await? {
             Waiting::Nothing => {}
             Waiting::Member(membership) => self.membership = Some(membership),
             Waiting::Kept(kept) => self.kept = Some(kept),
