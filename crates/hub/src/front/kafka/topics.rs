@@ -93,7 +93,14 @@ pub(super) struct PartitionChecks<'a> {
     namespace: &'a Namespace,
     session: &'a Session,
     right: Right,
-    latest: RefCell<Option<(String, Result<Arc<Hub>, ErrorCode>)>>,
+    latest: RefCell<Option<LatestTopic>>,
+}
+
+/// The topic that was looked up last.
+#[derive(Debug)]
+struct LatestTopic {
+    name: String,
+    found: Result<Arc<Hub>, ErrorCode>,
 }
 
 impl<'a> PartitionChecks<'a> {
@@ -103,15 +110,17 @@ impl<'a> PartitionChecks<'a> {
 
     /// Checks that a partition exists and that the client may use it.
     pub(super) fn check(&self, topic: &str, index: i32) -> Result<(), ErrorCode> {
-        let mut latest = self.latest.borrow_mut();
-        let is_same = latest.as_ref().is_some_and(|(latest, _)| latest == topic);
-        if !is_same {
-            let found = find(self.namespace, self.session, TopicRef::Name(topic), self.right);
-            *latest = Some((topic.to_owned(), found));
-        }
-        let found = latest.as_ref().map_or(Err(ErrorCode::UnknownTopicOrPartition), |(_, it)| it.clone());
-        let hub = found?;
-        partition(&hub, index).map(drop)
+        let latest = self.latest.take().filter(|latest| latest.name == topic);
+        let latest = latest.unwrap_or_else(|| LatestTopic {
+            name: topic.to_owned(),
+            found: find(self.namespace, self.session, TopicRef::Name(topic), self.right),
+        });
+        let checked = match &latest.found {
+            Ok(hub) => partition(hub, index).map(drop),
+            Err(error) => Err(*error),
+        };
+        self.latest.replace(Some(latest));
+        checked
     }
 }
 
