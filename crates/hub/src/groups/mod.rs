@@ -166,15 +166,13 @@ impl Groups {
         let Some(group) = groups.get_mut(request.group_id) else {
             return receiver;
         };
-        let growth = group.known_classic().map_or(0, |group| group.growth_by(request, client));
-        if !memory.fits(growth) {
-            let reply = Reply::Join(ErrorCode::CoordinatorNotAvailable, Default::default());
-            registry.answer(ticket, at_once(reply));
-            return receiver;
-        }
         let prefix = request.instance_id.unwrap_or(client.id);
         let new_id = || format!("{prefix}-{:016x}{:016x}", ids.next_u64(), ids.next_u64());
         match group.classic(now) {
+            Some(group) if !memory.fits(group.growth_by(request, client)) => {
+                let reply = Reply::Join(ErrorCode::CoordinatorNotAvailable, Default::default());
+                registry.answer(ticket, at_once(reply));
+            }
             Some(group) => group.join(now, ticket, request, client, new_id),
             None => {
                 let reply = Reply::Join(ErrorCode::InconsistentGroupProtocol, Default::default());
