@@ -68,6 +68,11 @@ impl Purpose {
     }
 }
 
+/// Whether `used` bytes are more than half of the budget of `purpose`.
+const fn is_scarce(purpose: Purpose, used: u64) -> bool {
+    used > purpose.limit() / 2
+}
+
 /// Budgets of one service.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -102,7 +107,7 @@ impl Memory {
 
     /// Whether more than half of a budget is used.
     pub(crate) fn is_scarce(&self, purpose: Purpose) -> bool {
-        self.usage(purpose).0 > purpose.limit() / 2
+        is_scarce(purpose, self.usage(purpose).0)
     }
 
     /// Returns the time that clients have to read events; `None` while they are not scarce. It falls from `longest` at half of the budget
@@ -132,7 +137,7 @@ impl Default for Memory {
 
 /// Whether the events that only readers keep are scarce in `pool`.
 pub(crate) fn is_pool_scarce(pool: &BlockPool) -> bool {
-    pool.left_to_readers().bytes() > Purpose::ReaderEvents.limit() / 2
+    is_scarce(Purpose::ReaderEvents, pool.left_to_readers().bytes())
 }
 
 /// Memory of one connection for one purpose. It returns to the budget when the share is dropped.

@@ -18,7 +18,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::kafka_memory::{
-    guarded, readers_of_converted_events, readers_of_removed_events, small_log, unfinished_requests, usage,
+    figure, guarded, readers_of_converted_events, readers_of_removed_events, small_log, unfinished_requests,
+    usage,
 };
 use crate::kafka_peer::{self, Peer};
 use crate::service_bus::transactions;
@@ -77,7 +78,8 @@ async fn use_up(purpose: &str) {
     };
     within("a refusal", refused).await;
     let (used, _) = usage(&service, purpose).await;
-    let limit = limit(&service, purpose).await;
+    let metrics = service.metrics().open_metrics().await;
+    let limit = figure(&metrics, "parshall_memory_shared_limit_bytes", purpose);
     let more = resident().saturating_sub(before);
     assert!(used <= limit, "{used} of {limit} bytes are in use");
     assert!(more <= limit + SLACK, "the process has taken {} MiB more", more >> 20);
@@ -127,12 +129,6 @@ async fn members_of_groups(service: &Service) -> Vec<Peer> {
     }
     assert_eq!(error, 15, "COORDINATOR_NOT_AVAILABLE");
     members
-}
-
-async fn limit(service: &Service, purpose: &str) -> u64 {
-    let metrics = service.metrics().open_metrics().await;
-    let series = format!("parshall_memory_shared_limit_bytes{{purpose=\"{purpose}\"}} ");
-    metrics.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
 }
 
 /// Returns the resident memory of this process, in bytes.

@@ -97,11 +97,14 @@ async fn reader(service: &Service, log: &PartitionLog) -> Peer {
 /// Returns the bytes in use for a purpose, and the number of refusals.
 pub(crate) async fn usage(service: &Service, purpose: &str) -> (u64, u64) {
     let metrics = service.metrics().open_metrics().await;
-    let figure = |name: &str| {
-        let series = format!("{name}{{purpose=\"{purpose}\"}} ");
-        metrics.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
-    };
+    let figure = |name| figure(&metrics, name, purpose);
     (figure("parshall_memory_shared_bytes"), figure("parshall_memory_shared_refused_total"))
+}
+
+/// Returns the value of a metric for a purpose.
+pub(crate) fn figure(metrics: &str, name: &str, purpose: &str) -> u64 {
+    let series = format!("{name}{{purpose=\"{purpose}\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
 }
 
 /// Waits until the bytes in use for a purpose are at most `bytes`.

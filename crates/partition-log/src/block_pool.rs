@@ -94,7 +94,7 @@ impl BlockPool {
         self.left_to_readers.fetch_add(capacity, Ordering::Relaxed);
     }
 
-    /// Takes back a block that nobody refers to any more. Its writer has [left](Self::leave_to_readers) it before.
+    /// Takes back a block without references. Its writer has [left](Self::leave_to_readers) it before.
     pub(crate) fn recycle(&self, allocation: Allocation) {
         self.left_to_readers.fetch_sub(allocation.capacity(), Ordering::Relaxed);
         // Returning memory to the system takes its time; nobody should wait for it with the lock.

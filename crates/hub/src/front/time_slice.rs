@@ -25,5 +25,19 @@ impl TimeSlice {
     }
 }
 
+/// Applies `answer` to each item, in slices.
+pub(crate) async fn map_in_slices<T, R>(
+    items: impl IntoIterator<Item = T>,
+    mut answer: impl FnMut(T) -> R,
+) -> Vec<R> {
+    let mut slice = TimeSlice::begin();
+    let mut answers = Vec::new();
+    for item in items {
+        answers.push(answer(item));
+        slice.pause_if_over().await;
+    }
+    answers
+}
+
 /// Length of a slice: well below the latencies that clients notice, and well above the cost of a task switch.
 const LENGTH: Duration = Duration::from_millis(2);

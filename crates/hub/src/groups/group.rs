@@ -329,7 +329,7 @@ pub(super) fn metadata_bytes(lengths: impl Iterator<Item = usize>) -> usize {
 }
 
 /// Memory of a string or a similar value beside its content, in bytes.
-pub(super) const VALUE_BYTES: usize = 64;
+const VALUE_BYTES: usize = 64;
 
 /// Memory of a member beside what it says of itself, in bytes.
 pub(super) const MEMBER_BYTES: usize = 512;
@@ -337,6 +337,6 @@ pub(super) const MEMBER_BYTES: usize = 512;
 /// Maximum number of members of one group, and of those about to become one.
 pub(super) const MEMBERS_MAX: usize = 10_000;
 
-/// Maximum [memory](metadata_bytes) of what the members of one group say of themselves together, in bytes. With their assignments it makes one batch of
-/// the journal.
+/// Maximum [memory](metadata_bytes) of what the members of one group say of themselves together, in bytes. With their assignments it
+/// makes one batch of the journal.
 pub(super) const METADATA_BYTES_MAX: usize = 32 * 1024 * 1024;

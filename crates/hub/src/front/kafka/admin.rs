@@ -25,7 +25,7 @@ use super::session::Session;
 use super::topic_configs::{self, Base, Change};
 use super::topics::{self, Found};
 use super::{BROKER, topic_names};
-use crate::front::time_slice::TimeSlice;
+use crate::front::time_slice::map_in_slices;
 use crate::namespace::{DEFAULT_PARTITIONS, EntityError, Hub, HubConfig, HubError, Namespace, TopicSettings};
 
 /// What it takes to answer.
@@ -59,12 +59,7 @@ impl AdminRequests<'_> {
             }
             ApiKey::DeleteTopics => {
                 let topics = delete_topics::read(body, version)?;
-                let mut slice = TimeSlice::begin();
-                let mut deleted = Vec::with_capacity(topics.len());
-                for topic in topics {
-                    deleted.push(self.delete(topic));
-                    slice.pause_if_over().await;
-                }
+                let deleted = map_in_slices(topics, |topic| self.delete(topic)).await;
                 write(&mut |writer| delete_topics::write_response(writer, version, &deleted, 0));
             }
             ApiKey::CreatePartitions => {
@@ -130,18 +125,15 @@ impl AdminRequests<'_> {
 
     async fn create<'r>(&self, request: &CreateTopicsRequest<'r>) -> Vec<CreatedTopic<'r>> {
         let repeated = repeated(request.topics.iter().map(|topic| topic.name));
-        let mut slice = TimeSlice::begin();
-        let mut created = Vec::with_capacity(request.topics.len());
-        for topic in &request.topics {
+        let create = |topic: &NewTopic<'r>| {
             let result = match repeated.contains(&topic.name) {
                 true => Err((ErrorCode::InvalidRequest, REPEATED.to_owned())),
                 false => self.create_topic(topic, request.validate_only),
             };
             let result = result.map_err(|(error, message)| (error, Some(message)));
-            created.push(CreatedTopic { name: topic.name, result });
-            slice.pause_if_over().await;
-        }
-        created
+            CreatedTopic { name: topic.name, result }
+        };
+        map_in_slices(&request.topics, create).await
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>, validate_only: bool) -> Result<TopicShape, Refusal> {
@@ -205,20 +197,17 @@ impl AdminRequests<'_> {
         request: &CreatePartitionsRequest<'r>,
     ) -> Vec<(&'r str, ErrorCode, Option<String>)> {
         let repeated = repeated(request.topics.iter().map(|topic| topic.name));
-        let mut slice = TimeSlice::begin();
-        let mut results = Vec::with_capacity(request.topics.len());
-        for topic in &request.topics {
+        let grow = |topic: &Growth<'r>| {
             let result = match repeated.contains(&topic.name) {
                 true => Err((ErrorCode::InvalidRequest, REPEATED.to_owned())),
                 false => self.grow(topic, request.validate_only),
             };
-            results.push(match result {
+            match result {
                 Ok(()) => (topic.name, ErrorCode::None, None),
                 Err((error, message)) => (topic.name, error, Some(message)),
-            });
-            slice.pause_if_over().await;
-        }
-        results
+            }
+        };
+        map_in_slices(&request.topics, grow).await
     }
 
     fn grow(&self, topic: &Growth<'_>, validate_only: bool) -> Result<(), Refusal> {

@@ -13,7 +13,7 @@ use partition_log::LEADER_EPOCH;
 
 use super::session::Session;
 use super::{Counters, topic_names};
-use crate::front::time_slice::TimeSlice;
+use crate::front::time_slice::map_in_slices;
 use crate::namespace::{Hub, Namespace, Partition};
 
 /// The hub that a request names, for a client that may use `right` on it. A client without any right on it does not learn
@@ -140,11 +140,7 @@ pub(super) async fn described<'a>(
 ) -> Vec<Found<'a>> {
     let mut found = listed(namespace, session, request.topics.as_deref()).await;
     if request.allows_creation {
-        let mut slice = TimeSlice::begin();
-        for found in &mut found {
-            found.create(namespace, session, counters);
-            slice.pause_if_over().await;
-        }
+        map_in_slices(&mut found, |found| found.create(namespace, session, counters)).await;
     }
     found
 }
@@ -162,7 +158,7 @@ pub(super) async fn listed<'a>(
     };
     // A name of a few bytes may have an answer of a megabyte: each is answered once, as in Kafka.
     let mut seen = HashSet::with_capacity(topics.len());
-    let find = |topic| match topic {
+    let find = |topic: &TopicRef<'a>| match *topic {
         TopicRef::Name(name) if !session.knows(name) => Found::Missing {
             name: Some(name),
             id: Uuid::default(),
@@ -181,13 +177,8 @@ pub(super) async fn listed<'a>(
             hub.map_or(missing, |hub| Found::Hub(Arc::clone(hub)))
         }
     };
-    let mut slice = TimeSlice::begin();
-    let mut listed = Vec::new();
-    for topic in topics.iter().filter(|topic| seen.insert(**topic)) {
-        listed.push(find(*topic));
-        slice.pause_if_over().await;
-    }
-    listed
+    let distinct: Vec<_> = topics.iter().filter(|topic| seen.insert(**topic)).collect();
+    map_in_slices(distinct, find).await
 }
 
 impl Found<'_> {

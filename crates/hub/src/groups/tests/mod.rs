@@ -430,6 +430,24 @@ fn hear(
     }
 }
 
+/// Groups whose journal is in memory.
+fn groups_of(kept: KeptGroups, memory: &Arc<Memory>, exists: impl Fn(&str) -> bool) -> Arc<Groups> {
+    Groups::new(7, Arc::new(Journal::in_memory()), None, Arc::default(), kept, memory, exists)
+}
+
+/// The request of a new member that knows one protocol.
+fn first_join<'a>(group_id: &'a str, metadata: &'a [u8]) -> JoinGroupRequest<'a> {
+    JoinGroupRequest {
+        group_id,
+        session_timeout_ms: SESSION_MS,
+        rebalance_timeout_ms: REBALANCE_MS,
+        member_id: "",
+        instance_id: None,
+        protocol_type: "consumer",
+        protocols: vec![("range", metadata)],
+    }
+}
+
 #[test]
 fn a_group_that_was_kept_is_forgotten_when_its_time_is_over_whatever_was_in_between() {
     const WEEK_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
@@ -448,15 +466,7 @@ fn a_group_that_was_kept_is_forgotten_when_its_time_is_over_whatever_was_in_betw
             metadata: "",
         }));
     }
-    let groups = Groups::new(
-        7,
-        Arc::new(Journal::in_memory()),
-        None,
-        Arc::default(),
-        kept,
-        &Arc::default(),
-        |topic| topic == "topic",
-    );
+    let groups = groups_of(kept, &Arc::default(), |topic| topic == "topic");
     groups.act();
     let listed = groups.list(&ListGroupsRequest { states: vec![], types: vec![] });
     let listed: Vec<_> = listed.iter().map(|it| (&*it.group_id, it.state, &*it.protocol_type)).collect();
@@ -474,15 +484,7 @@ fn offsets_of_a_topic_are_deleted_unless_a_member_has_subscribed_to_it() {
     world.tickets += 1;
     // Version 0, one topic, no user data.
     let metadata = b"\0\0\0\0\0\x01\0\x05topic\xff\xff\xff\xff";
-    let request = JoinGroupRequest {
-        group_id: "group",
-        session_timeout_ms: SESSION_MS,
-        rebalance_timeout_ms: REBALANCE_MS,
-        member_id: "",
-        instance_id: None,
-        protocol_type: "consumer",
-        protocols: vec![("range", metadata)],
-    };
+    let request = first_join("group", metadata);
     let client = Client { id: "client", host: "/127.0.0.1", version: 3 };
     world.group.join(world.now, world.tickets, &request, client, || "member".to_owned());
     assert_eq!((world.group.is_subscribed_to("topic"), world.group.is_subscribed_to("other")), (true, false));
@@ -490,15 +492,7 @@ fn offsets_of_a_topic_are_deleted_unless_a_member_has_subscribed_to_it() {
 
 #[test]
 fn principal_creates_so_many_groups_and_leaves_room_for_others() {
-    let groups = Groups::new(
-        7,
-        Arc::new(Journal::in_memory()),
-        None,
-        Arc::default(),
-        KeptGroups::default(),
-        &Arc::default(),
-        |_| true,
-    );
+    let groups = groups_of(KeptGroups::default(), &Arc::default(), |_| true);
     let commit = |group_id: &str, principal: &Principal| {
         let request = OffsetCommitRequest {
             member: MemberRef { group_id, generation: -1, member_id: "", instance_id: None },
@@ -531,8 +525,7 @@ fn principal_creates_so_many_groups_and_leaves_room_for_others() {
 fn groups_refuse_what_would_exceed_their_budget_and_give_memory_back() {
     let memory = Arc::<Memory>::default();
     let purpose = Purpose::KafkaGroups;
-    let journal = Arc::new(Journal::in_memory());
-    let groups = Groups::new(7, journal, None, Arc::default(), KeptGroups::default(), &memory, |_| true);
+    let groups = groups_of(KeptGroups::default(), &memory, |_| true);
     let mut others = Share::new(&memory, purpose);
     assert!(others.resize(purpose.limit() as usize - 6_000));
     let own = || memory.usage(purpose).0 - (purpose.limit() - 6_000);
@@ -555,15 +548,7 @@ fn groups_refuse_what_would_exceed_their_budget_and_give_memory_back() {
 
     let metadata = [7; 5_600];
     let join = |group_id: &str, metadata: &[u8]| {
-        let request = JoinGroupRequest {
-            group_id,
-            session_timeout_ms: SESSION_MS,
-            rebalance_timeout_ms: REBALANCE_MS,
-            member_id: "",
-            instance_id: None,
-            protocol_type: "consumer",
-            protocols: vec![("range", metadata)],
-        };
+        let request = first_join(group_id, metadata);
         let client = Client { id: "client", host: "/127.0.0.1", version: 3 };
         let mut reply = groups.join(&request, client, &principal);
         reply.try_recv().map_or(ErrorCode::None, |reply| match reply.results {

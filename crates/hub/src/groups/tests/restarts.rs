@@ -138,15 +138,7 @@ fn members_of_a_group_say_so_much_together_and_no_more() {
     let join = |world: &mut World, metadata: &[u8]| {
         world.tickets += 1;
         world.ids += 1;
-        let request = JoinGroupRequest {
-            group_id: "group",
-            session_timeout_ms: SESSION_MS,
-            rebalance_timeout_ms: REBALANCE_MS,
-            member_id: "",
-            instance_id: None,
-            protocol_type: "consumer",
-            protocols: vec![("range", metadata)],
-        };
+        let request = first_join("group", metadata);
         let client = Client { id: "client", host: "/127.0.0.1", version: 3 };
         let id = format!("member-{}", world.ids);
         world.group.join(world.now, world.tickets, &request, client, || id);
@@ -209,15 +201,7 @@ fn members_that_break_a_rule_are_not_restored_and_offsets_are() {
         kept.apply(&Record::Offset(offset));
         kept.apply(&Record::Generation(sound.clone()));
         kept.apply(&record);
-        let groups = Groups::new(
-            7,
-            Arc::new(Journal::in_memory()),
-            None,
-            Arc::default(),
-            kept,
-            &Arc::default(),
-            |_| true,
-        );
+        let groups = groups_of(kept, &Arc::default(), |_| true);
         groups.act();
         let progress = groups.progress().remove(0);
         (progress.state, progress.members, progress.offsets.len())

@@ -21,7 +21,7 @@ use super::connection::LARGEST_REQUEST;
 use super::session::Session;
 use super::{BROKER, topics};
 use crate::convert::UNPACKED_MAX;
-use crate::front::time_slice::TimeSlice;
+use crate::front::time_slice::map_in_slices;
 use crate::namespace::{Bound, DEFAULT_PARTITIONS, EntityError, Hub, Namespace, TopicSettings};
 use table::{Effect, SETTINGS, Setting, bytes_text, elements, time_text};
 
@@ -90,18 +90,17 @@ pub(super) async fn describe<'r>(
     session: &Session,
     request: &DescribeConfigsRequest<'r>,
 ) -> Vec<DescribedConfigs<'r>> {
-    let mut slice = TimeSlice::begin();
-    // As in Kafka, each is described once, however often it is named.
-    let mut seen = HashSet::new();
-    let mut described = Vec::new();
-    for (resource, names) in request.resources.iter().filter(|(resource, _)| seen.insert(*resource)) {
+    let describe = |(resource, names): &(Resource<'r>, Option<Vec<&str>>)| {
         let wanted = |entry: &ConfigEntry| names.as_ref().is_none_or(|names| names.contains(&entry.name));
         let result =
             entries(namespace, session, resource).map(|entries| entries.into_iter().filter(wanted).collect());
-        described.push(DescribedConfigs { resource: *resource, result });
-        slice.pause_if_over().await;
-    }
-    described
+        DescribedConfigs { resource: *resource, result }
+    };
+    // As in Kafka, each is described once, however often it is named.
+    let mut seen = HashSet::new();
+    let distinct = request.resources.iter().filter(|(resource, _)| seen.insert(*resource));
+    let resources: Vec<_> = distinct.collect();
+    map_in_slices(resources, describe).await
 }
 
 fn entries(
@@ -133,16 +132,11 @@ pub(super) async fn alter(
     session: &Session,
     request: &AlterConfigsRequest<'_>,
 ) -> Vec<Result<(), Refusal>> {
-    let mut slice = TimeSlice::begin();
-    let mut results = Vec::with_capacity(request.resources.len());
-    for (resource, changes) in &request.resources {
-        results.push(match resource.kind {
-            TOPIC => alter_topic(namespace, session, resource.name, changes, request),
-            kind => Err((ErrorCode::InvalidRequest, format!("nothing of the kind {kind} can be configured"))),
-        });
-        slice.pause_if_over().await;
-    }
-    results
+    let alter = |(resource, changes): &(Resource<'_>, Vec<ConfigChange<'_>>)| match resource.kind {
+        TOPIC => alter_topic(namespace, session, resource.name, changes, request),
+        kind => Err((ErrorCode::InvalidRequest, format!("nothing of the kind {kind} can be configured"))),
+    };
+    map_in_slices(&request.resources, alter).await
 }
 
 fn alter_topic(
