@@ -69,14 +69,15 @@ impl Namespace {
     /// # Errors
     /// The name is taken or none, or an option makes no sense. Nothing has changed then.
     pub fn create_queue(&self, config: &QueueConfig, facts: EntityFacts) -> Result<Arc<Queue>> {
-        let mut storage = self.entities.begin_change();
-        self.check_new(storage.as_ref(), &config.name, Kind::Queue)?;
-        self.check_options(&config.name, &config.options)?;
-        let kept = storage.as_mut().map(|storage| storage.keep_queue(config, &facts)).transpose()?;
-        self.make(storage, kept, || {
-            let made = self.queues.create_queue(&config.name, config.options.clone())?;
-            self.know(&config.name, facts);
-            Ok(made)
+        self.entities.change(|mut storage| {
+            self.check_new(storage.as_ref(), &config.name, Kind::Queue)?;
+            self.check_options(&config.name, &config.options)?;
+            let kept = storage.as_mut().map(|storage| storage.keep_queue(config, &facts)).transpose()?;
+            self.make(storage, kept, || {
+                let made = self.queues.create_queue(&config.name, config.options.clone())?;
+                self.know(&config.name, facts);
+                Ok(made)
+            })
         })
     }
 
@@ -85,21 +86,22 @@ impl Namespace {
     /// # Errors
     /// The name is taken or none, or an option makes no sense. Nothing has changed then.
     pub fn create_topic(&self, config: &TopicConfig, facts: EntityFacts) -> Result<Arc<Topic>> {
-        let mut storage = self.entities.begin_change();
-        self.check_new(storage.as_ref(), &config.name, Kind::Topic)?;
-        let mut subscriptions = Vec::with_capacity(config.subscriptions.len());
-        for subscription in &config.subscriptions {
-            subscriptions.push(self.new_subscription(&config.name, subscription)?);
-        }
-        let kept = storage.as_mut().map(|storage| storage.keep_topic(config, &facts)).transpose()?;
-        self.make(storage, kept, || {
-            let made = self.queues.create_topic(&config.name, config.options.clone(), subscriptions)?;
+        self.entities.change(|mut storage| {
+            self.check_new(storage.as_ref(), &config.name, Kind::Topic)?;
+            let mut subscriptions = Vec::with_capacity(config.subscriptions.len());
             for subscription in &config.subscriptions {
-                let path = subscription_path(&config.name, &subscription.name);
-                self.know(&path, EntityFacts::of(facts.created_at()));
+                subscriptions.push(self.new_subscription(&config.name, subscription)?);
             }
-            self.know(&config.name, facts);
-            Ok(made)
+            let kept = storage.as_mut().map(|storage| storage.keep_topic(config, &facts)).transpose()?;
+            self.make(storage, kept, || {
+                let made = self.queues.create_topic(&config.name, config.options.clone(), subscriptions)?;
+                for subscription in &config.subscriptions {
+                    let path = subscription_path(&config.name, &subscription.name);
+                    self.know(&path, EntityFacts::of(facts.created_at()));
+                }
+                self.know(&config.name, facts);
+                Ok(made)
+            })
         })
     }
 
@@ -114,24 +116,25 @@ impl Namespace {
         facts: EntityFacts,
         now: UnixTime,
     ) -> Result<Arc<Subscription>> {
-        let mut storage = self.entities.begin_change();
-        let topic = self.topic(topic)?;
-        if let Some(there) = topic.subscription(&config.name) {
-            return Err(AdministrationError::Exists { name: there.queue().name().to_owned() });
-        }
-        let path = subscription_path(topic.name(), &config.name);
-        if storage.as_ref().is_some_and(|storage| storage.is_reserved(&path)) {
-            return Err(AdministrationError::Exists { name: path });
-        }
-        let subscription = self.new_subscription(topic.name(), config)?;
-        let kept = storage
-            .as_mut()
-            .map(|storage| storage.keep_subscription(topic.name(), config, &facts))
-            .transpose()?;
-        self.make(storage, kept, || {
-            let made = self.queues.create_subscription(&topic, subscription, now)?;
-            self.know(made.queue().name(), facts);
-            Ok(made)
+        self.entities.change(|mut storage| {
+            let topic = self.topic(topic)?;
+            if let Some(there) = topic.subscription(&config.name) {
+                return Err(AdministrationError::Exists { name: there.queue().name().to_owned() });
+            }
+            let path = subscription_path(topic.name(), &config.name);
+            if storage.as_ref().is_some_and(|storage| storage.is_reserved(&path)) {
+                return Err(AdministrationError::Exists { name: path });
+            }
+            let subscription = self.new_subscription(topic.name(), config)?;
+            let kept = storage
+                .as_mut()
+                .map(|storage| storage.keep_subscription(topic.name(), config, &facts))
+                .transpose()?;
+            self.make(storage, kept, || {
+                let made = self.queues.create_subscription(&topic, subscription, now)?;
+                self.know(made.queue().name(), facts);
+                Ok(made)
+            })
         })
     }
 
@@ -148,14 +151,15 @@ impl Namespace {
         };
         drop(storage);
         let waited: io::Result<()> = kept.wait();
-        let mut storage = self.entities.begin_change();
-        let storage = storage.as_mut().expect("what was kept was kept in a data directory");
-        let made = waited.map_err(|error| storage.unkept(&error).into()).and_then(|()| make());
-        match &made {
-            Ok(_) => storage.is_there(kept),
-            Err(_) => storage.give_up(kept),
-        }
-        made
+        self.entities.change(|mut storage| {
+            let storage = storage.as_mut().expect("what was kept was kept in a data directory");
+            let made = waited.map_err(|error| storage.unkept(&error).into()).and_then(|()| make());
+            match &made {
+                Ok(_) => storage.is_there(kept),
+                Err(_) => storage.give_up(kept),
+            }
+            made
+        })
     }
 
     /// Changes a queue. The options hold at once.
@@ -169,20 +173,21 @@ impl Namespace {
         facts: EntityFacts,
         now: UnixTime,
     ) -> Result<Arc<Queue>> {
-        let mut storage = self.entities.begin_change();
-        let Some(Entity::Queue(queue)) = self.queue_or_topic(name) else {
-            return Err(not_found(name));
-        };
-        self.check_options(queue.name(), &options)?;
-        let checked = QueueStore::check_update(&queue, options.clone())?;
-        let facts = touched(facts, now);
-        if let Some(storage) = &mut *storage {
-            let config = QueueConfig { name: queue.name().to_owned(), options };
-            storage.keep_queue_options(config, &facts)?;
-        }
-        self.queues.update_queue(&queue, checked, now);
-        self.know(queue.name(), facts);
-        Ok(queue)
+        self.entities.change(|mut storage| {
+            let Some(Entity::Queue(queue)) = self.queue_or_topic(name) else {
+                return Err(not_found(name));
+            };
+            self.check_options(queue.name(), &options)?;
+            let checked = QueueStore::check_update(&queue, options.clone())?;
+            let facts = touched(facts, now);
+            if let Some(storage) = &mut *storage {
+                let config = QueueConfig { name: queue.name().to_owned(), options };
+                storage.keep_queue_options(config, &facts)?;
+            }
+            self.queues.update_queue(&queue, checked, now);
+            self.know(queue.name(), facts);
+            Ok(queue)
+        })
     }
 
     /// Changes a topic.
@@ -196,16 +201,17 @@ impl Namespace {
         facts: EntityFacts,
         now: UnixTime,
     ) -> Result<Arc<Topic>> {
-        let mut storage = self.entities.begin_change();
-        let topic = self.topic(name)?;
-        let checked = QueueStore::check_topic_update(&topic, options)?;
-        let facts = touched(facts, now);
-        if let Some(storage) = &mut *storage {
-            storage.keep_topic_options(topic.name(), options, &facts)?;
-        }
-        self.queues.update_topic(&topic, checked, now);
-        self.know(topic.name(), facts);
-        Ok(topic)
+        self.entities.change(|mut storage| {
+            let topic = self.topic(name)?;
+            let checked = QueueStore::check_topic_update(&topic, options)?;
+            let facts = touched(facts, now);
+            if let Some(storage) = &mut *storage {
+                storage.keep_topic_options(topic.name(), options, &facts)?;
+            }
+            self.queues.update_topic(&topic, checked, now);
+            self.know(topic.name(), facts);
+            Ok(topic)
+        })
     }
 
     /// Changes a subscription; its rules stay as they are.
@@ -220,18 +226,19 @@ impl Namespace {
         facts: EntityFacts,
         now: UnixTime,
     ) -> Result<Arc<Subscription>> {
-        let mut storage = self.entities.begin_change();
-        let (topic, subscription) = self.subscription(topic, name)?;
-        let queue = subscription.queue();
-        self.check_options(queue.name(), &options)?;
-        let checked = QueueStore::check_update(queue, options.clone())?;
-        let facts = touched(facts, now);
-        if let Some(storage) = &mut *storage {
-            storage.keep_subscription_options(topic.name(), subscription.name(), &options, &facts)?;
-        }
-        self.queues.update_queue(queue, checked, now);
-        self.know(queue.name(), facts);
-        Ok(subscription)
+        self.entities.change(|mut storage| {
+            let (topic, subscription) = self.subscription(topic, name)?;
+            let queue = subscription.queue();
+            self.check_options(queue.name(), &options)?;
+            let checked = QueueStore::check_update(queue, options.clone())?;
+            let facts = touched(facts, now);
+            if let Some(storage) = &mut *storage {
+                storage.keep_subscription_options(topic.name(), subscription.name(), &options, &facts)?;
+            }
+            self.queues.update_queue(queue, checked, now);
+            self.know(queue.name(), facts);
+            Ok(subscription)
+        })
     }
 
     /// Deletes a queue or a topic with all that is in it. Links that lead to it are ended by whoever holds them.
@@ -239,23 +246,24 @@ impl Namespace {
     /// # Errors
     /// There is none of that name.
     pub fn delete_queue_or_topic(&self, name: &str) -> Result<()> {
-        let mut storage = self.entities.begin_change();
-        let entity = self.queue_or_topic(name).ok_or_else(|| not_found(name))?;
-        if let Some(storage) = &mut *storage {
-            storage.forget_queue_or_topic(entity.name())?;
-        }
-        self.queues.delete(entity.name());
-        let subscriptions = match &entity {
-            Entity::Queue(_) => Vec::new(),
-            Entity::Topic(topic) => {
-                topic.subscriptions().iter().map(|each| each.queue().name().to_owned()).collect()
+        self.entities.change(|mut storage| {
+            let entity = self.queue_or_topic(name).ok_or_else(|| not_found(name))?;
+            if let Some(storage) = &mut *storage {
+                storage.forget_queue_or_topic(entity.name())?;
             }
-        };
-        self.facts.forget(entity.name(), subscriptions.into_iter());
-        if let Some(storage) = &mut *storage {
-            storage.remove_queue_files(entity.name());
-        }
-        Ok(())
+            self.queues.delete(entity.name());
+            let subscriptions = match &entity {
+                Entity::Queue(_) => Vec::new(),
+                Entity::Topic(topic) => {
+                    topic.subscriptions().iter().map(|each| each.queue().name().to_owned()).collect()
+                }
+            };
+            self.facts.forget(entity.name(), subscriptions.into_iter());
+            if let Some(storage) = &mut *storage {
+                storage.remove_queue_files(entity.name());
+            }
+            Ok(())
+        })
     }
 
     /// Deletes a subscription of a topic with all that is in it.
@@ -263,14 +271,15 @@ impl Namespace {
     /// # Errors
     /// There is none of that name.
     pub fn delete_subscription(&self, topic: &str, name: &str, now: UnixTime) -> Result<()> {
-        let mut storage = self.entities.begin_change();
-        let (topic, subscription) = self.subscription(topic, name)?;
-        if let Some(storage) = &mut *storage {
-            storage.forget_subscription(topic.name(), subscription.name())?;
-        }
-        self.queues.delete_subscription(&topic, subscription.name(), now);
-        self.facts.forget(subscription.queue().name(), std::iter::empty());
-        Ok(())
+        self.entities.change(|mut storage| {
+            let (topic, subscription) = self.subscription(topic, name)?;
+            if let Some(storage) = &mut *storage {
+                storage.forget_subscription(topic.name(), subscription.name())?;
+            }
+            self.queues.delete_subscription(&topic, subscription.name(), now);
+            self.facts.forget(subscription.queue().name(), std::iter::empty());
+            Ok(())
+        })
     }
 
     /// The topic of this name.

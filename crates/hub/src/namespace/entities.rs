@@ -1,4 +1,4 @@
-//! The hubs of a namespace, and how they come and go while it serves.
+//! How the hubs of a namespace come and go while it serves.
 //!
 //! Readers take a snapshot, which is one lock for as long as it takes to count a reference. Changes are made one at a
 //! time, each to a copy of the list, which then takes the list's place.
@@ -6,25 +6,14 @@
 use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::hub::{Creation, Hub, HubError};
+use super::hubs::{Hubs, MAXIMUM_TOTAL_PARTITIONS};
 use super::storage::{CoordinatorLog, DataDirectoryError, DeclarationError, Storage};
 use super::topic_settings::TopicSettings;
 use partition_log::{BlockPool, LogBudget, LogLimits, PartitionLog, UnixTime};
-use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-
-/// The hubs of a namespace at one instant, in the order in which they came.
-#[derive(Debug, Clone)]
-pub struct Hubs {
-    hubs: Vec<Arc<Hub>>,
-    /// The same by the name in lower case, in parts by its hash: a change copies one of them.
-    by_name: [Arc<HashMap<String, Arc<Hub>>>; PARTS],
-    hasher: RandomState,
-    /// Partitions of all hubs.
-    partitions: usize,
-}
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Why an entity was not created or deleted.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +86,8 @@ pub enum EntityError {
 pub(super) struct Entities {
     current: RwLock<Arc<Hubs>>,
     /// Where changes are kept, if anywhere. Held from reading the list until it is replaced.
-    change: Mutex<Option<Storage>>,
+    storage: Mutex<Option<Storage>>,
+    is_durable: bool,
     /// Whether logs may hold record batches of Kafka.
     has_record_batches: AtomicBool,
     /// Whether logs may hold transactions, or start behind records that were deleted.
@@ -116,121 +106,13 @@ pub(crate) trait DeletionObserver: std::fmt::Debug + Send + Sync {
     fn hub_deleted(&self, name: &str);
 }
 
-impl Default for Hubs {
-    fn default() -> Self {
-        Self {
-            hubs: Vec::new(),
-            by_name: std::array::from_fn(|_| Arc::default()),
-            hasher: RandomState::new(),
-            partitions: 0,
-        }
-    }
-}
-
-impl Hubs {
-    /// Every hub.
-    pub fn iter(&self) -> std::slice::Iter<'_, Arc<Hub>> {
-        self.hubs.iter()
-    }
-
-    /// The hub of this name, whatever the letter case.
-    #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Arc<Hub>> {
-        let name = name.to_ascii_lowercase();
-        self.by_name[self.part_of(&name)].get(&name)
-    }
-
-    /// The part that has the hub of this name, which is in lower case.
-    fn part_of(&self, name: &str) -> usize {
-        self.hasher.hash_one(name) as usize % PARTS
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.hubs.len()
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.hubs.is_empty()
-    }
-
-    /// Checks that there can be so many more partitions.
-    fn check_total(&self, added: usize) -> Result<(), EntityError> {
-        match self.partitions + added > MAXIMUM_TOTAL_PARTITIONS {
-            true => Err(EntityError::TotalPartitions { existing: self.partitions, added }),
-            false => Ok(()),
-        }
-    }
-
-    /// Adds a hub at the end; gives back the one that has its name, if there is one.
-    pub(super) fn insert(&mut self, hub: Arc<Hub>) -> Result<(), Arc<Hub>> {
-        if let Some(there) = self.find(hub.name()) {
-            return Err(Arc::clone(there));
-        }
-        self.put(&hub);
-        self.partitions += hub.partitions().len();
-        self.hubs.push(hub);
-        Ok(())
-    }
-
-    /// Makes this the hub of its name.
-    fn put(&mut self, hub: &Arc<Hub>) {
-        let name = hub.name().to_ascii_lowercase();
-        let part = self.part_of(&name);
-        Arc::make_mut(&mut self.by_name[part]).insert(name, Arc::clone(hub));
-    }
-
-    /// Puts a hub in the place of the one that has its name.
-    fn replace(&mut self, hub: Arc<Hub>) {
-        let Some(before) = self.find(hub.name()).cloned() else {
-            return;
-        };
-        self.put(&hub);
-        self.partitions = self.partitions - before.partitions().len() + hub.partitions().len();
-        if let Some(place) = self.hubs.iter_mut().find(|known| Arc::ptr_eq(known, &before)) {
-            *place = hub;
-        }
-    }
-
-    /// The same hubs without this one.
-    fn without(&self, hub: &Arc<Hub>) -> Self {
-        let mut others = self.clone();
-        let name = hub.name().to_ascii_lowercase();
-        let part = others.part_of(&name);
-        if Arc::make_mut(&mut others.by_name[part]).remove(&name).is_some() {
-            others.partitions -= hub.partitions().len();
-        }
-        others.hubs.retain(|known| !Arc::ptr_eq(known, hub));
-        others
-    }
-}
-
-impl<'a> IntoIterator for &'a Hubs {
-    type Item = &'a Arc<Hub>;
-    type IntoIter = std::slice::Iter<'a, Arc<Hub>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl std::ops::Index<usize> for Hubs {
-    type Output = Arc<Hub>;
-
-    fn index(&self, place: usize) -> &Arc<Hub> {
-        &self.hubs[place]
-    }
-}
-
 impl Entities {
     pub(super) fn new(hubs: Hubs, storage: Option<Storage>) -> Self {
         Self {
             hubs_created: AtomicU64::new(hubs.len() as u64),
             current: RwLock::new(Arc::new(hubs)),
-            change: Mutex::new(storage),
+            is_durable: storage.is_some(),
+            storage: Mutex::new(storage),
             has_record_batches: AtomicBool::new(false),
             has_transactions: AtomicBool::new(false),
             has_coordinators: AtomicBool::new(false),
@@ -252,48 +134,50 @@ impl Entities {
         now: UnixTime,
         is_queue: impl FnOnce(&str) -> bool,
     ) -> Result<Arc<Hub>, EntityError> {
-        let mut storage = self.begin_change();
-        let is_reserved = storage.as_ref().is_some_and(|storage| storage.is_reserved(&config.name));
-        if is_reserved || is_queue(&config.name) {
-            return Err(EntityError::NameTaken { name: config.name.clone() });
-        }
-        let mut hubs = Hubs::clone(&self.snapshot());
-        if let Some(there) = hubs.find(&config.name) {
-            return Err(EntityError::HubExists { name: there.name().to_owned() });
-        }
-        hubs.check_total(config.partitions.into())?;
-        let hub = match &mut *storage {
-            Some(storage) => storage.create_hub(config, pool, now)?,
-            None => {
-                let number = self.hubs_created.fetch_add(1, Ordering::Relaxed) + 1;
-                let creation = Creation { number, at: now };
-                Arc::new(Hub::new(config, defaults, pool, creation).map_err(EntityError::Invalid)?)
+        self.change(|mut storage| {
+            let is_reserved = storage.as_ref().is_some_and(|storage| storage.is_reserved(&config.name));
+            if is_reserved || is_queue(&config.name) {
+                return Err(EntityError::NameTaken { name: config.name.clone() });
             }
-        };
-        hub.join(budget, 0);
-        hubs.insert(Arc::clone(&hub)).expect("no hub has the name, as was seen above");
-        self.replace(hubs);
-        Ok(hub)
+            let mut hubs = Hubs::clone(&self.snapshot());
+            if let Some(there) = hubs.find(&config.name) {
+                return Err(EntityError::HubExists { name: there.name().to_owned() });
+            }
+            hubs.check_total(config.partitions.into())?;
+            let hub = match &mut *storage {
+                Some(storage) => storage.create_hub(config, pool, now)?,
+                None => {
+                    let number = self.hubs_created.fetch_add(1, Ordering::Relaxed) + 1;
+                    let creation = Creation { number, at: now };
+                    Arc::new(Hub::new(config, defaults, pool, creation).map_err(EntityError::Invalid)?)
+                }
+            };
+            hub.join(budget, 0);
+            hubs.insert(Arc::clone(&hub)).expect("no hub has the name, as was seen above");
+            self.replace(hubs);
+            Ok(hub)
+        })
     }
 
     pub(super) fn delete_hub(&self, name: &str) -> Result<(), EntityError> {
-        let mut storage = self.begin_change();
-        let hubs = self.snapshot();
-        let hub = hubs.find(name).ok_or_else(|| no_hub(name))?;
-        let forgotten = match &mut *storage {
-            Some(storage) => storage.forget_hub(name).map_err(EntityError::Storage)?,
-            None => None,
-        };
-        self.replace(hubs.without(hub));
-        // Only now, so that whoever is woken does not find it again.
-        hub.mark_deleted();
-        if let Some(observer) = self.observer.get() {
-            observer.hub_deleted(hub.name());
-        }
-        if let (Some(storage), Some(forgotten)) = (&mut *storage, forgotten) {
-            storage.remove_files(&forgotten);
-        }
-        Ok(())
+        self.change(|mut storage| {
+            let hubs = self.snapshot();
+            let hub = hubs.find(name).ok_or_else(|| no_hub(name))?;
+            let forgotten = match &mut *storage {
+                Some(storage) => storage.forget_hub(name).map_err(EntityError::Storage)?,
+                None => None,
+            };
+            self.replace(hubs.without(hub));
+            // Only now, so that whoever is woken does not find it again.
+            hub.mark_deleted();
+            if let Some(observer) = self.observer.get() {
+                observer.hub_deleted(hub.name());
+            }
+            if let (Some(storage), Some(forgotten)) = (&mut *storage, forgotten) {
+                storage.remove_files(&forgotten);
+            }
+            Ok(())
+        })
     }
 
     /// Whether a hub could be created: as [`create_hub`](Self::create_hub), and nothing is changed.
@@ -314,20 +198,23 @@ impl Entities {
         pool: &Arc<BlockPool>,
         budget: Option<&Arc<LogBudget>>,
     ) -> Result<Arc<Hub>, EntityError> {
-        let mut storage = self.begin_change();
-        let mut hubs = Hubs::clone(&self.snapshot());
-        let hub = Arc::clone(hubs.find(name).ok_or_else(|| no_hub(name))?);
-        let added = check_growth(&hubs, &hub, count)?;
-        let logs = match &mut *storage {
-            Some(storage) => storage.grow_hub(hub.name(), count, hub.limits(), pool)?,
-            None => (0..added).map(|_| Arc::new(PartitionLog::new(hub.limits(), Arc::clone(pool)))).collect(),
-        };
-        let grown = Arc::new(hub.grown(logs));
-        grown.join(budget, hub.partitions().len());
-        hubs.replace(Arc::clone(&grown));
-        self.replace(hubs);
-        hub.grow_into(Arc::clone(&grown));
-        Ok(grown)
+        self.change(|mut storage| {
+            let mut hubs = Hubs::clone(&self.snapshot());
+            let hub = Arc::clone(hubs.find(name).ok_or_else(|| no_hub(name))?);
+            let added = check_growth(&hubs, &hub, count)?;
+            let logs = match &mut *storage {
+                Some(storage) => storage.grow_hub(hub.name(), count, hub.limits(), pool)?,
+                None => {
+                    (0..added).map(|_| Arc::new(PartitionLog::new(hub.limits(), Arc::clone(pool)))).collect()
+                }
+            };
+            let grown = Arc::new(hub.grown(logs));
+            grown.join(budget, hub.partitions().len());
+            hubs.replace(Arc::clone(&grown));
+            self.replace(hubs);
+            hub.grow_into(Arc::clone(&grown));
+            Ok(grown)
+        })
     }
 
     /// Whether a hub could have `count` partitions.
@@ -342,16 +229,17 @@ impl Entities {
         name: &str,
         change: impl FnOnce(&TopicSettings) -> Result<TopicSettings, E>,
     ) -> Result<(), E> {
-        let mut storage = self.begin_change();
-        let hubs = self.snapshot();
-        let hub = hubs.find(name).ok_or_else(|| no_hub(name))?;
-        let settings = change(&hub.settings())?;
-        Hub::check_limits(&settings.limits(hub.base_limits())).map_err(EntityError::Invalid)?;
-        if let Some(storage) = &mut *storage {
-            storage.keep_settings(hub.name(), &settings).map_err(EntityError::Storage)?;
-        }
-        hub.set_settings(settings);
-        Ok(())
+        self.change(|mut storage| {
+            let hubs = self.snapshot();
+            let hub = hubs.find(name).ok_or_else(|| no_hub(name))?;
+            let settings = change(&hub.settings())?;
+            Hub::check_limits(&settings.limits(hub.base_limits())).map_err(EntityError::Invalid)?;
+            if let Some(storage) = &mut *storage {
+                storage.keep_settings(hub.name(), &settings).map_err(EntityError::Storage)?;
+            }
+            hub.set_settings(settings);
+            Ok(())
+        })
     }
 
     pub(super) fn create_consumer_group(
@@ -359,44 +247,46 @@ impl Entities {
         hub: &str,
         name: &str,
     ) -> Result<Arc<ConsumerGroup>, EntityError> {
-        let mut storage = self.begin_change();
-        let hubs = self.snapshot();
-        let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
-        hub.check_consumer_group(name).map_err(|error| match error {
-            HubError::RepeatedConsumerGroup { name } => {
-                EntityError::ConsumerGroupExists { hub: hub.name().to_owned(), name }
+        self.change(|mut storage| {
+            let hubs = self.snapshot();
+            let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
+            hub.check_consumer_group(name).map_err(|error| match error {
+                HubError::RepeatedConsumerGroup { name } => {
+                    EntityError::ConsumerGroupExists { hub: hub.name().to_owned(), name }
+                }
+                error => EntityError::Invalid(error),
+            })?;
+            if let Some(storage) = &mut *storage {
+                storage.keep_consumer_group(hub.name(), name).map_err(EntityError::Storage)?;
             }
-            error => EntityError::Invalid(error),
-        })?;
-        if let Some(storage) = &mut *storage {
-            storage.keep_consumer_group(hub.name(), name).map_err(EntityError::Storage)?;
-        }
-        hub.create_consumer_group(name).map_err(EntityError::Invalid)
+            hub.create_consumer_group(name).map_err(EntityError::Invalid)
+        })
     }
 
     pub(super) fn delete_consumer_group(&self, hub: &str, name: &str) -> Result<(), EntityError> {
         if name.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP) {
             return Err(EntityError::DefaultConsumerGroup);
         }
-        let mut storage = self.begin_change();
-        let hubs = self.snapshot();
-        let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
-        if hub.consumer_group(name).is_none() {
-            return Err(EntityError::NoConsumerGroup { hub: hub.name().to_owned(), name: name.to_owned() });
-        }
-        if let Some(storage) = &mut *storage {
-            storage.forget_consumer_group(hub.name(), name).map_err(EntityError::Storage)?;
-        }
-        hub.delete_consumer_group(name);
-        Ok(())
+        self.change(|mut storage| {
+            let hubs = self.snapshot();
+            let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
+            if hub.consumer_group(name).is_none() {
+                return Err(EntityError::NoConsumerGroup {
+                    hub: hub.name().to_owned(),
+                    name: name.to_owned(),
+                });
+            }
+            if let Some(storage) = &mut *storage {
+                storage.forget_consumer_group(hub.name(), name).map_err(EntityError::Storage)?;
+            }
+            hub.delete_consumer_group(name);
+            Ok(())
+        })
     }
 
     /// Lets logs hold batches that bear the stamp of a producer.
     pub(super) fn admit_producers(&self) -> Result<(), EntityError> {
-        match &mut *self.begin_change() {
-            Some(storage) => storage.admit_producers().map_err(EntityError::Storage),
-            None => Ok(()),
-        }
+        self.admit(Storage::admit_producers)
     }
 
     /// Lets logs hold record batches of Kafka. Once that is so, this costs nothing.
@@ -404,9 +294,7 @@ impl Entities {
         if self.has_record_batches.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if let Some(storage) = &mut *self.begin_change() {
-            storage.admit_record_batches().map_err(EntityError::Storage)?;
-        }
+        self.admit(Storage::admit_record_batches)?;
         self.has_record_batches.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -416,9 +304,7 @@ impl Entities {
         if self.has_transactions.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if let Some(storage) = &mut *self.begin_change() {
-            storage.admit_transactions().map_err(EntityError::Storage)?;
-        }
+        self.admit(Storage::admit_transactions)?;
         self.has_transactions.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -428,17 +314,18 @@ impl Entities {
         &self,
         pool: &Arc<BlockPool>,
     ) -> Result<Option<CoordinatorLog>, DataDirectoryError> {
-        let storage = self.begin_change();
-        let Some(storage) = &*storage else {
-            return Ok(None);
-        };
-        let opened = storage.open_coordinator_log(pool)?;
-        self.has_coordinators.store(opened.is_admitted, Ordering::Relaxed);
-        Ok(Some(opened))
+        self.change(|storage| {
+            let Some(storage) = &*storage else {
+                return Ok(None);
+            };
+            let opened = storage.open_coordinator_log(pool)?;
+            self.has_coordinators.store(opened.is_admitted, Ordering::Relaxed);
+            Ok(Some(opened))
+        })
     }
 
     pub(super) fn has_coordinator_log(&self) -> bool {
-        self.begin_change().as_ref().is_some_and(Storage::has_coordinator_log)
+        self.change(|storage| storage.as_ref().is_some_and(Storage::has_coordinator_log))
     }
 
     /// Lets there be a journal of Kafka's coordinators. Once that is so, this costs nothing, and can be called while a hub is
@@ -447,19 +334,17 @@ impl Entities {
         if self.has_coordinators.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if let Some(storage) = &mut *self.begin_change() {
-            storage.admit_coordinators().map_err(EntityError::Storage)?;
-        }
+        self.admit(Storage::admit_coordinators)?;
         self.has_coordinators.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Why the data directory can't be used, for a reason that someone else has found.
     pub(super) fn unusable(&self, what: &str, error: &dyn std::fmt::Display) -> DataDirectoryError {
-        match &*self.begin_change() {
+        self.change(|storage| match &*storage {
             Some(storage) => storage.unusable(what, error),
             None => DataDirectoryError::Unusable { path: PathBuf::new(), reason: format!("{what}: {error}") },
-        }
+        })
     }
 
     /// From now on `observer` hears of hubs that are deleted. There is one at most.
@@ -468,9 +353,28 @@ impl Entities {
         debug_assert!(is_first, "there is one observer");
     }
 
-    /// Begins a change of what there is; there is one at a time.
-    pub(super) fn begin_change(&self) -> MutexGuard<'_, Option<Storage>> {
-        self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    fn admit(
+        &self,
+        admit: impl FnOnce(&mut Storage) -> Result<(), DataDirectoryError>,
+    ) -> Result<(), EntityError> {
+        self.change(|mut storage| match &mut *storage {
+            Some(storage) => admit(storage).map_err(EntityError::Storage),
+            None => Ok(()),
+        })
+    }
+
+    /// Makes a change of what there is; there is one at a time. It may wait for the disk, so another thread serves the connections of
+    /// this one meanwhile.
+    pub(super) fn change<T>(&self, change: impl FnOnce(MutexGuard<'_, Option<Storage>>) -> T) -> T {
+        let change = || change(self.storage.lock().unwrap_or_else(PoisonError::into_inner));
+        let has_other_threads = || {
+            let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+            flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread)
+        };
+        match self.is_durable && has_other_threads() {
+            true => tokio::task::block_in_place(change),
+            false => change(),
+        }
     }
 
     fn replace(&self, hubs: Hubs) {
@@ -497,12 +401,6 @@ fn check_growth(hubs: &Hubs, hub: &Hub, count: u16) -> Result<usize, EntityError
     hubs.check_total(added)?;
     Ok(added)
 }
-
-/// Parts of the hubs by name. Of tens of thousands of hubs each has some hundreds.
-const PARTS: usize = 64;
-
-/// Maximum number of partitions of all hubs, beyond which clients create none. Declared hubs count.
-pub(crate) const MAXIMUM_TOTAL_PARTITIONS: usize = 131_072;
 
 fn no_hub(name: &str) -> EntityError {
     EntityError::NoHub { name: name.to_owned() }

@@ -13,6 +13,7 @@ mod entities;
 mod error;
 mod facts;
 mod hub;
+mod hubs;
 mod metrics;
 mod principal;
 mod queue_config;
@@ -32,10 +33,11 @@ pub use capture::CaptureConfig;
 pub use config::{DEFAULT_PARTITIONS, HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
 pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub(crate) use entities::DeletionObserver;
-pub use entities::{EntityError, Hubs};
+pub use entities::EntityError;
 pub use error::NamespaceError;
 pub use facts::{EntityFacts, KeptKey, Wishes};
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
+pub use hubs::Hubs;
 pub(crate) use metrics::NamespaceMetrics;
 pub use principal::Principal;
 pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
@@ -558,9 +560,7 @@ impl Namespace {
     /// What could not be brought there.
     pub fn close(&self) -> Result<(), CloseError> {
         self.report_losses();
-        if let Some(storage) = &mut *self.entities.begin_change() {
-            storage.write_manifest();
-        }
+        self.entities.change(|mut storage| storage.as_mut().map(Storage::write_manifest));
         match &self.committer {
             Some(committer) => committer.close(),
             None => Ok(()),
@@ -651,7 +651,7 @@ const LONGEST_NAME: usize = 260;
 
 #[cfg(test)]
 mod tests {
-    use super::entities::MAXIMUM_TOTAL_PARTITIONS;
+    use super::hubs::MAXIMUM_TOTAL_PARTITIONS;
     use super::*;
 
     fn namespace(config: &NamespaceConfig) -> Result<Namespace, NamespaceError> {
@@ -737,6 +737,31 @@ mod tests {
         let namespace = namespace(&NamespaceConfig::with_hubs(hubs)).unwrap();
         assert_eq!(namespace.hubs().iter().map(|hub| hub.partitions().len()).sum::<usize>(), 10_000);
         assert_eq!(namespace.counters(), CounterValues::default());
+    }
+
+    #[test]
+    fn connections_of_a_thread_are_served_while_a_change_of_it_waits_for_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = NamespaceConfig::with_hubs(vec![HubConfig::new("orders", 1)]);
+        let options = partition_log::disk::StorageOptions::default();
+        config.storage = Some(StorageConfig { directory: directory.path().to_owned(), options });
+        let namespace = Arc::new(namespace(&config).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let ((begins, begun), (serves, served)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        let patience = Duration::from_secs(60);
+        let changing = namespace.entities.change(|_until_the_disk_is_done| {
+            let namespace = Arc::clone(&namespace);
+            let changing = runtime.spawn(async move {
+                begins.send(()).unwrap();
+                namespace.delete_hub("orders")
+            });
+            begun.recv_timeout(patience).unwrap();
+            runtime.spawn(async move { serves.send(()) });
+            served.recv_timeout(patience).expect("it is served before the change is done");
+            changing
+        });
+        runtime.block_on(changing).unwrap().unwrap();
+        namespace.close().unwrap();
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn find(
             named(namespace, name).ok_or(ErrorCode::UnknownTopicOrPartition)?
         }
         TopicRef::Id(id) => {
-            let hub = namespace.hubs().iter().find(|hub| hub.id() == id).cloned();
+            let hub = namespace.hubs().find_id(&id).cloned();
             let hub = hub.filter(|hub| session.knows(hub.name())).ok_or(ErrorCode::UnknownTopicId)?;
             if !session.allows(hub.name(), right) {
                 return Err(ErrorCode::TopicAuthorizationFailed);
@@ -172,7 +172,7 @@ pub(super) async fn listed<'a>(
             }
         },
         TopicRef::Id(id) => {
-            let hub = hubs.iter().find(|hub| hub.id() == id && session.knows(hub.name()));
+            let hub = hubs.find_id(&id).filter(|hub| session.knows(hub.name()));
             let missing = Found::Missing { name: None, id, error: ErrorCode::UnknownTopicId };
             hub.map_or(missing, |hub| Found::Hub(Arc::clone(hub)))
         }

@@ -27,7 +27,6 @@ use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use queue_store::rules::Rule;
 use queue_store::{Entity, Subscription, Topic};
-use tokio::runtime::{Handle, RuntimeFlavor};
 use units::date::iso_date;
 
 use super::refusal::Refusal;
@@ -65,7 +64,7 @@ impl Session {
         now: UnixTime,
     ) -> Result<Step, Refusal> {
         let administering = self.administering(request, now);
-        let (reply, commit) = administering.changing(|| administering.put(path, body))?;
+        let (reply, commit) = administering.put(path, body)?;
         Ok(after(reply, Until { commit, instant: self.answer_at(path) }))
     }
 
@@ -75,7 +74,7 @@ impl Session {
     /// There is nothing.
     pub(super) fn delete(&self, request: &Request<'_>, path: &str, now: UnixTime) -> Result<Step, Refusal> {
         let administering = self.administering(request, now);
-        let commit = administering.changing(|| administering.delete(path))?;
+        let commit = administering.delete(path)?;
         Ok(after(Reply::empty(200), Until { commit, instant: self.answer_at(path) }))
     }
 
@@ -131,18 +130,6 @@ impl Administering<'_> {
                 rule.map(|rule| self.entry_reply(200, &self.rule(&found, rule)))
             }
         })
-    }
-
-    /// Carries out what may have to wait for the disk, while other connections go on.
-    fn changing<T>(&self, change: impl FnOnce() -> T) -> T {
-        let is_multi_threaded = || {
-            let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-            flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread)
-        };
-        match self.namespace.is_durable() && is_multi_threaded() {
-            true => tokio::task::block_in_place(change),
-            false => change(),
-        }
     }
 
     fn put(&self, path: &str, body: &[u8]) -> Result<(Reply, CommitNumber), Refusal> {
