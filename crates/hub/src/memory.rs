@@ -23,6 +23,8 @@ pub(crate) enum Purpose {
     KafkaRequests,
     /// Answers to Kafka clients that are not written, without events in the memory of a log. At the bound the connection is closed.
     KafkaAnswers,
+    /// Partitions of fetches of Kafka clients that wait, and of fetch sessions. At the bound the connection is closed.
+    KafkaFetches,
     /// Events that only readers keep in memory: retention has removed them since, or they were converted. When it is scarce, the Kafka
     /// connections that take longest to read an answer are closed, and AMQP links convert events again that they can't send at once.
     ReaderEvents,
@@ -34,10 +36,11 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// All of them.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::KafkaLogins,
         Self::KafkaRequests,
         Self::KafkaAnswers,
+        Self::KafkaFetches,
         Self::ReaderEvents,
         Self::KafkaGroups,
         Self::QueueTransactions,
@@ -49,6 +52,7 @@ impl Purpose {
             Self::KafkaLogins => "kafka-logins",
             Self::KafkaRequests => "kafka-requests",
             Self::KafkaAnswers => "kafka-answers",
+            Self::KafkaFetches => "kafka-fetches",
             Self::ReaderEvents => "reader-events",
             Self::KafkaGroups => "kafka-groups",
             Self::QueueTransactions => "queue-transactions",
@@ -59,6 +63,8 @@ impl Purpose {
     pub(crate) const fn limit(self) -> u64 {
         match self {
             Self::KafkaLogins => 16 << 20,
+            // A quarter of a million partitions.
+            Self::KafkaFetches => 64 << 20,
             Self::KafkaRequests
             | Self::KafkaAnswers
             | Self::ReaderEvents

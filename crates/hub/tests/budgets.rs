@@ -10,11 +10,12 @@ use std::process::Command;
 
 use hub::service::{Protocol, Service};
 use kafka::ApiKey;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
-use kafka_protocol::messages::{GroupId, JoinGroupRequest, JoinGroupResponse};
+use kafka_protocol::messages::{FetchRequest, GroupId, JoinGroupRequest, JoinGroupResponse};
 use kafka_protocol::protocol::StrBytes;
 use test_peer::within;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::kafka_memory::{
@@ -65,6 +66,7 @@ async fn use_up(purpose: &str) {
     let clients: Box<dyn Any> = match purpose {
         "kafka-logins" => Box::new(unfinished_requests(&service, 300, 120 * 1024).await),
         "kafka-requests" => Box::new(long_requests(&service).await),
+        "kafka-fetches" => Box::new(fetch_sessions(&service).await),
         "kafka-answers" => Box::new(readers_of_converted_events(&service).await),
         "reader-events" => Box::new(readers_of_removed_events(&service).await),
         "kafka-groups" => Box::new(members_of_groups(&service).await),
@@ -102,6 +104,25 @@ async fn long_requests(service: &Service) -> Vec<TcpStream> {
                 closed => closed,
             };
         }
+        clients.push(client);
+    }
+    clients
+}
+
+/// Clients with fetch sessions of as many partitions as a request can name, until one is closed.
+async fn fetch_sessions(service: &Service) -> Vec<Peer> {
+    let partition = |index| FetchPartition::default().with_partition(index).with_partition_max_bytes(1 << 20);
+    let topic = FetchTopic::default()
+        .with_topic(kafka_peer::topic("Events"))
+        .with_partitions((0..60_000).map(partition).collect());
+    let request = FetchRequest::default().with_session_epoch(0).with_topics(vec![topic]);
+    let mut clients = Vec::new();
+    while usage(service, "kafka-fetches").await.1 == 0 {
+        assert!(clients.len() < 20, "they would hold 300 MiB");
+        let mut client = Peer::new(service).await;
+        client.send(ApiKey::Fetch, 12, &request).await;
+        // The answer, or the end of the connection.
+        let _ = within("the service takes it", client.stream.read_u32()).await;
         clients.push(client);
     }
     clients

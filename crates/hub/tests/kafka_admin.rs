@@ -243,7 +243,7 @@ async fn a_topic_that_is_deleted_is_gone_for_those_who_read_it() {
     service.stop().await;
 }
 
-fn id_text(id: &[u8; 16]) -> String {
+pub(crate) fn id_text(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

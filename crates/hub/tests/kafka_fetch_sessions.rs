@@ -8,6 +8,7 @@ use kafka::record_batch::RecordBatch;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
+use crate::kafka_admin::id_text;
 use crate::kafka_peer::{Peer, batch, produce, start, topic, transactional};
 use partition_log::{TransactionEnd, TransactionMarker};
 
@@ -166,5 +167,47 @@ async fn without_a_session_places_are_found_in_whatever_order_they_are_asked_for
     // One that goes back is served from there.
     let (_, _, partitions) = ask(&mut peer, &asking((0, -1), &[(0, 5)], &[])).await;
     assert_eq!(partitions, [(0, 0, 15 * length)]);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_partition_that_is_named_twice_is_fetched_once_from_where_it_was_named_last() {
+    let service = start(NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 2)])).await;
+    let (mut peer, mut writer) = (Peer::new(&service).await, Peer::new(&service).await);
+    for index in [0, 1, 1] {
+        writer.produce(&produce("Events", index, batch(&[b"x"]))).await;
+    }
+    let length = batch(&[b"x"]).len();
+    let named = [(1, 0), (0, 0), (1, 1), (0, 0)];
+    let once = vec![(1, 0, length), (0, 0, length)];
+    assert_eq!(ask(&mut peer, &asking((0, -1), &named, &[])).await, (0, 0, once));
+    // In a session as well.
+    let (_, id, partitions) = ask(&mut peer, &asking((0, 0), &[(0, 0), (0, 1)], &[])).await;
+    assert_eq!(partitions, [(0, 0, 0)]);
+    let request = asking((id, 1), &[(1, 2), (1, 0), (1, 1)], &[]);
+    assert_eq!(ask(&mut peer, &request).await, (0, id, vec![(1, 0, length)]));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_topic_is_found_by_its_id_until_it_is_deleted() {
+    let hubs = (0..100).map(|number| HubConfig::new(format!("hub{number}"), 1)).collect();
+    let service = start(NamespaceConfig::with_hubs(hubs)).await;
+    let namespace = service.namespace();
+    let mut peer = Peer::new(&service).await;
+    let hub = namespace.hub("hub42").unwrap();
+    namespace.grow_hub("hub42", 3).unwrap();
+    let error_of = async |peer: &mut Peer, index| {
+        let partition = FetchPartition::default().with_partition(index).with_partition_max_bytes(1 << 20);
+        let topic = FetchTopic::default()
+            .with_topic_id(id_text(&hub.id()).parse().unwrap())
+            .with_partitions(vec![partition]);
+        let request = FetchRequest::default().with_max_bytes(1 << 20).with_topics(vec![topic]);
+        let answer: FetchResponse = peer.ask(ApiKey::Fetch, 13, &request).await;
+        answer.responses[0].partitions[0].error_code
+    };
+    assert_eq!([error_of(&mut peer, 2).await, error_of(&mut peer, 3).await], [0, 3]);
+    namespace.delete_hub("hub42").unwrap();
+    assert_eq!(error_of(&mut peer, 2).await, 100);
     service.stop().await;
 }

@@ -19,11 +19,13 @@ use partition_log::{
 };
 use tokio::time::Instant;
 
-use super::fetch_sessions::{FetchMemory, Turn};
+use super::fetch_sessions::{FetchMemory, Refusal, Turn};
 use super::output::{Events, Output};
 use super::session::Session;
 use super::topics::{self, Topics};
 use crate::convert::record_batches;
+use crate::front::time_slice::TimeSlice;
+use crate::memory::Purpose;
 use crate::namespace::{Hub, Namespace, Partition};
 
 /// A request to fetch, until it is answered.
@@ -78,7 +80,10 @@ struct Place {
 
 impl Fetch {
     /// Takes a request, which arrived when it was `asked`.
-    pub(super) fn new(
+    ///
+    /// # Errors
+    /// The purpose whose budget of memory is used up.
+    pub(super) async fn new(
         namespace: &Namespace,
         session: &Session,
         request: &FetchRequest<'_>,
@@ -86,13 +91,15 @@ impl Fetch {
         correlation_id: i32,
         memory: &mut FetchMemory<'_>,
         asked: std::time::Instant,
-    ) -> Self {
+    ) -> Result<Self, Purpose> {
         let mut topics = Topics::new(namespace, session, Right::Listen);
-        let begun = memory.begin(request, version, &mut topics);
-        let error = begun.as_ref().err().copied().unwrap_or(ErrorCode::None);
-        let (turn, partitions) = begun.unwrap_or((Turn::Alone, Vec::new()));
+        let (error, turn, partitions) = match memory.begin(request, version, &mut topics).await {
+            Ok((turn, partitions)) => (ErrorCode::None, turn, partitions),
+            Err(Refusal::Answer(error)) => (error, Turn::Alone, Vec::new()),
+            Err(Refusal::NoMemory) => return Err(Purpose::KafkaFetches),
+        };
         let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
-        Self {
+        Ok(Self {
             version,
             correlation_id,
             min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(LEAST_BYTES_MAX),
@@ -102,7 +109,7 @@ impl Fetch {
             error,
             asked,
             deadline: Instant::now() + Duration::from_millis(wait).min(LONGEST_WAIT),
-        }
+        })
     }
 
     /// Returns the time of the next check: the deadline, or earlier if it keeps events, which it must not while memory is scarce.
@@ -120,36 +127,49 @@ impl Fetch {
 
     /// Collects what there is. True if that is enough for an answer, or if waiting would not help. Otherwise `subscriber` is
     /// told when there is more. While memory `is_scarce`, any events are enough.
-    pub(super) fn is_ready(&mut self, subscriber: &Arc<Subscriber>, is_scarce: bool) -> bool {
+    pub(super) async fn is_ready(&mut self, subscriber: &Arc<Subscriber>, is_scarce: bool) -> bool {
         let mut is_ready = self.error != ErrorCode::None || self.partitions.is_empty();
+        let mut slice = TimeSlice::of_short_pieces();
         loop {
             let mut total: usize = self.partitions.iter().map(Watched::length).sum();
             for watched in &mut self.partitions {
                 watched.read(&mut total, self.max_bytes);
+                slice.pause_if_over().await;
             }
             is_ready |=
                 total >= self.min_bytes || (is_scarce && total > 0) || Instant::now() >= self.deadline;
             is_ready |= self.partitions.iter().any(|watched| watched.place.is_err());
-            // Arming may find what has come in the meantime.
-            if is_ready || !self.partitions.iter_mut().any(|watched| watched.arm(subscriber)) {
+            if is_ready || !self.arm(subscriber, &mut slice).await {
                 return is_ready;
             }
         }
     }
 
+    /// Asks to be told of more. True if there is more already: it has come since the logs were read.
+    async fn arm(&mut self, subscriber: &Arc<Subscriber>, slice: &mut TimeSlice) -> bool {
+        for watched in &mut self.partitions {
+            if watched.arm(subscriber) {
+                return true;
+            }
+            slice.pause_if_over().await;
+        }
+        false
+    }
+
     /// Writes the answer, and gives the events and bytes in it. What is worth it is kept for the next request.
-    pub(super) fn answer(mut self, output: &mut Output, memory: &mut FetchMemory<'_>) -> (u64, u64) {
+    pub(super) async fn answer(mut self, output: &mut Output, memory: &mut FetchMemory<'_>) -> (u64, u64) {
         let Self { version, turn, error, asked, .. } = self;
-        let mut answer = output.begin(ApiKey::Fetch, version, self.correlation_id);
         let is_full = !matches!(turn, Turn::Continues(_));
-        let told: Vec<_> = self
-            .partitions
-            .iter_mut()
-            .map(|watched| (watched.aborted(), watched.head(), watched))
-            .filter_map(|(aborted, head, watched)| {
-                (watched.tell(&head) || is_full).then_some((aborted, head, &*watched))
-            })
-            .collect();
+        let mut slice = TimeSlice::of_short_pieces();
+        let mut told = Vec::with_capacity(if is_full { self.partitions.len() } else { 0 });
+        for watched in &mut self.partitions {
+            let (aborted, head) = (watched.aborted(), watched.head());
+            if watched.tell(&head) || is_full {
+                told.push((aborted, head, &*watched));
+            }
+            slice.pause_if_over().await;
+        }
+        let mut answer = output.begin(ApiKey::Fetch, version, self.correlation_id);
         let topics = || told.chunk_by(|(.., a), (.., b)| a.topic == b.topic);
         fetch::begin_response(
             &mut answer.writer,
@@ -174,6 +194,7 @@ impl Fetch {
                     }
                 }
                 fetch::end(&mut answer.writer);
+                slice.pause_if_over().await;
             }
             fetch::end(&mut answer.writer);
         }
@@ -252,15 +273,16 @@ impl Watched {
         }
     }
 
-    pub(super) fn topic(&self) -> TopicRef<'_> {
+    fn topic(&self) -> TopicRef<'_> {
         match &self.topic {
             Topic::Name(name) => TopicRef::Name(name),
             Topic::Id(id) => TopicRef::Id(*id),
         }
     }
 
-    pub(super) const fn index(&self) -> i32 {
-        self.index
+    /// Which partition it is.
+    pub(super) fn place(&self) -> (TopicRef<'_>, i32) {
+        (self.topic(), self.index)
     }
 
     pub(super) fn is_of(&self, topic: TopicRef<'_>, index: i32) -> bool {

@@ -7,16 +7,23 @@
 //! A session belongs to its connection, and each connection has one at most. Kafka keeps sessions for the whole broker; but a
 //! client sends all of its requests to fetch over one connection, and one that has lost its session, for whatever reason,
 //! names all of its partitions again. Without sessions, clients name all of them each time; places are remembered all the same.
+//!
+//! Partitions of a request that waits and those that are remembered share a budget with those of all other connections.
 
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kafka::ErrorCode;
-use kafka::fetch::{FetchRequest, TopicRef};
+use kafka::fetch::{FetchPartition, FetchRequest, TopicRef};
 use partition_log::Isolation;
 
 use super::fetch::Watched;
 use super::topics::Topics;
+use crate::front::time_slice::TimeSlice;
+use crate::memory::{Memory, Purpose, Share};
 
 /// What a connection remembers.
 #[derive(Debug)]
@@ -24,6 +31,8 @@ pub(super) struct FetchMemory<'f> {
     session: Option<Session<'f>>,
     /// The partitions of the session or, without one, those of the last request.
     partitions: Vec<Watched>,
+    /// Memory of these, or of the partitions of the request that waits.
+    share: Share,
     totals: &'f SessionTotals,
     last_id: i32,
 }
@@ -53,6 +62,15 @@ struct Held<'f> {
     partitions: u64,
 }
 
+/// Why a request is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The answer says this.
+    Answer(ErrorCode),
+    /// The budget for its partitions is used up.
+    NoMemory,
+}
+
 /// How a request belongs to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -75,35 +93,37 @@ impl Turn {
 }
 
 impl<'f> FetchMemory<'f> {
-    pub(super) const fn new(totals: &'f SessionTotals) -> Self {
-        Self { session: None, partitions: Vec::new(), totals, last_id: 0 }
+    pub(super) fn new(totals: &'f SessionTotals, memory: &Arc<Memory>) -> Self {
+        let share = Share::new(memory, Purpose::KafkaFetches);
+        Self { session: None, partitions: Vec::new(), share, totals, last_id: 0 }
     }
 
     /// Takes a request: how it belongs to a session, and the partitions that are wanted.
-    pub(super) fn begin<'a>(
+    pub(super) async fn begin<'a>(
         &mut self,
         request: &FetchRequest<'a>,
         version: i16,
         topics: &mut Topics<'a>,
-    ) -> Result<(Turn, Vec<Watched>), ErrorCode> {
+    ) -> Result<(Turn, Vec<Watched>), Refusal> {
         match request.session_epoch {
             // A full request ends the session that there may be.
             CLOSES | OPENS => {
                 self.session = None;
-                let partitions = self.named(request, topics);
+                let partitions = self.named(request, topics).await?;
                 let turn = match request.session_epoch {
-                    OPENS => self.open(partitions.len(), version),
+                    OPENS if !partitions.is_empty() => self.open(partitions.len(), version),
                     _ => Turn::Alone,
                 };
                 Ok((turn, partitions))
             }
-            _ => self.proceed(request, version, topics),
+            _ => self.proceed(request, version, topics).await,
         }
     }
 
     /// Remembers the partitions of a request that is answered.
     pub(super) fn keep(&mut self, turn: Turn, mut partitions: Vec<Watched>) {
         if turn == Turn::Alone && partitions.len() > KEPT_WITHOUT_SESSION {
+            self.share.release();
             return;
         }
         if turn != Turn::Alone && partitions.iter().any(Watched::has_events) {
@@ -114,24 +134,31 @@ impl<'f> FetchMemory<'f> {
         self.partitions = partitions;
     }
 
-    /// Opens a session of so many partitions, unless that is too much.
+    /// Opens a session of so many partitions.
     fn open(&mut self, partitions: usize, version: i16) -> Turn {
-        let Some(held) = Held::new(self.totals, partitions) else {
-            return Turn::Alone;
-        };
         self.last_id = next(self.last_id);
         let (id, has_topic_ids) = (self.last_id, has_topic_ids(version));
+        let held = Held::new(self.totals, partitions);
         self.session = Some(Session { id, epoch: 1, has_topic_ids, held });
         Turn::Opens(id)
     }
 
     /// The partitions that a full request names. It may have named most of them the last time, in the same order.
-    fn named<'a>(&mut self, request: &FetchRequest<'a>, topics: &mut Topics<'a>) -> Vec<Watched> {
+    async fn named<'a>(
+        &mut self,
+        request: &FetchRequest<'a>,
+        topics: &mut Topics<'a>,
+    ) -> Result<Vec<Watched>, Refusal> {
         let isolation = isolation(request);
+        let wanted = distinct(&request.partitions);
         let mut before: Vec<_> = std::mem::take(&mut self.partitions).into_iter().map(Some).collect();
+        if !self.share.resize(memory_of(wanted.iter().map(place))) {
+            return Err(Refusal::NoMemory);
+        }
         let (mut place, mut has_searched) = (0, false);
-        let mut partitions: Vec<Watched> = Vec::with_capacity(request.partitions.len());
-        for asked in &request.partitions {
+        let mut partitions: Vec<Watched> = Vec::with_capacity(wanted.len());
+        let mut slice = TimeSlice::of_short_pieces();
+        for asked in &*wanted {
             let is_asked =
                 |slot: &Option<Watched>| slot.as_ref().is_some_and(|it| it.is_of(asked.topic, asked.index));
             if !before.get(place).is_some_and(is_asked) && !has_searched {
@@ -144,59 +171,66 @@ impl<'f> FetchMemory<'f> {
             let mut watched = known.unwrap_or_else(|| Watched::new(partitions.last(), asked));
             watched.ask(topics, asked, isolation);
             partitions.push(watched);
+            slice.pause_if_over().await;
         }
-        partitions
+        Ok(partitions)
     }
 
     /// Continues a session.
-    fn proceed<'a>(
+    async fn proceed<'a>(
         &mut self,
         request: &FetchRequest<'a>,
         version: i16,
         topics: &mut Topics<'a>,
-    ) -> Result<(Turn, Vec<Watched>), ErrorCode> {
+    ) -> Result<(Turn, Vec<Watched>), Refusal> {
         let session = self.session.as_mut().filter(|session| session.id == request.session_id);
-        let session = session.ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        let session = session.ok_or(Refusal::Answer(ErrorCode::FetchSessionIdNotFound))?;
         if session.has_topic_ids != has_topic_ids(version) {
-            return Err(ErrorCode::FetchSessionTopicIdError);
+            return Err(Refusal::Answer(ErrorCode::FetchSessionTopicIdError));
         }
         if session.epoch != request.session_epoch {
-            return Err(ErrorCode::InvalidFetchSessionEpoch);
+            return Err(Refusal::Answer(ErrorCode::InvalidFetchSessionEpoch));
         }
         session.epoch = next(session.epoch);
         let mut partitions = std::mem::take(&mut self.partitions);
         if !request.partitions.is_empty() || !request.forgotten.is_empty() {
-            change(&mut partitions, request, topics);
+            change(&mut partitions, request, topics, &mut self.share).await?;
         }
         let turn = Turn::Continues(session.id);
         if partitions.is_empty() {
             self.session = None;
             return Ok((Turn::Alone, partitions));
         }
-        if !session.held.resize(partitions.len()) {
-            self.session = None;
-            return Err(ErrorCode::FetchSessionIdNotFound);
-        }
+        session.held.resize(partitions.len());
+        let mut slice = TimeSlice::of_short_pieces();
         for watched in &mut partitions {
             watched.look_again(topics, isolation(request));
+            slice.pause_if_over().await;
         }
         Ok((turn, partitions))
     }
 }
 
 /// Adds to the partitions of a session what a request names, changes what is there, and takes away what it wants no longer.
-fn change<'a>(partitions: &mut Vec<Watched>, request: &FetchRequest<'a>, topics: &mut Topics<'a>) {
+async fn change<'a>(
+    partitions: &mut Vec<Watched>,
+    request: &FetchRequest<'a>,
+    topics: &mut Topics<'a>,
+    share: &mut Share,
+) -> Result<(), Refusal> {
     let isolation = isolation(request);
-    let places: HashMap<(TopicRef<'_>, i32), usize> = partitions
-        .iter()
-        .enumerate()
-        .map(|(place, watched)| ((watched.topic(), watched.index()), place))
-        .collect();
-    let known: Vec<_> =
-        request.partitions.iter().map(|asked| places.get(&(asked.topic, asked.index)).copied()).collect();
+    let wanted = distinct(&request.partitions);
+    let places: HashMap<(TopicRef<'_>, i32), usize> =
+        partitions.iter().enumerate().map(|(number, watched)| (watched.place(), number)).collect();
+    let known: Vec<_> = wanted.iter().map(|asked| places.get(&place(asked)).copied()).collect();
     drop(places);
-    for (asked, place) in request.partitions.iter().zip(known) {
-        match place.and_then(|place| partitions.get_mut(place)) {
+    let added = wanted.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(asked, _)| place(asked));
+    if !share.resize(share.held() + memory_of(added)) {
+        return Err(Refusal::NoMemory);
+    }
+    let mut slice = TimeSlice::of_short_pieces();
+    for (asked, known) in wanted.iter().zip(known) {
+        match known.and_then(|number| partitions.get_mut(number)) {
             Some(watched) => watched.ask(topics, asked, isolation),
             None => {
                 let mut watched = Watched::new(partitions.last(), asked);
@@ -204,28 +238,64 @@ fn change<'a>(partitions: &mut Vec<Watched>, request: &FetchRequest<'a>, topics:
                 partitions.push(watched);
             }
         }
+        slice.pause_if_over().await;
     }
     let forgotten: HashSet<(TopicRef<'_>, i32)> = request.forgotten.iter().copied().collect();
     if !forgotten.is_empty() {
-        partitions.retain(|watched| !forgotten.contains(&(watched.topic(), watched.index())));
+        partitions.retain(|watched| !forgotten.contains(&watched.place()));
+        share.shrink_to(memory_of(partitions.iter().map(Watched::place)));
     }
+    Ok(())
+}
+
+/// The partitions of a request, each once: where it is named first, with what is said of it last, as in Kafka.
+fn distinct<'r, 'a>(named: &'r [FetchPartition<'a>]) -> Cow<'r, [FetchPartition<'a>]> {
+    if named.is_sorted_by(|one, other| place(one) < place(other)) {
+        return Cow::Borrowed(named);
+    }
+    let mut places = HashMap::with_capacity(named.len());
+    let mut distinct: Vec<FetchPartition<'_>> = Vec::with_capacity(named.len());
+    for asked in named {
+        match places.entry(place(asked)) {
+            Entry::Occupied(entry) => distinct[*entry.get()] = *asked,
+            Entry::Vacant(entry) => {
+                entry.insert(distinct.len());
+                distinct.push(*asked);
+            }
+        }
+    }
+    Cow::Owned(distinct)
+}
+
+/// Which partition a request names.
+const fn place<'a>(asked: &FetchPartition<'a>) -> (TopicRef<'a>, i32) {
+    (asked.topic, asked.index)
+}
+
+/// Memory of partitions, in bytes. Those of a topic that stand together have its name once.
+fn memory_of<'a>(partitions: impl Iterator<Item = (TopicRef<'a>, i32)>) -> usize {
+    let mut last = None;
+    let names = partitions.map(|(topic, _)| match topic {
+        TopicRef::Name(name) if last.replace(name) != Some(name) => size_of::<Watched>() + name.len(),
+        TopicRef::Name(_) | TopicRef::Id(_) => size_of::<Watched>(),
+    });
+    names.sum()
 }
 
 impl<'f> Held<'f> {
-    /// Room for a session with so many partitions, if there is any.
-    fn new(totals: &'f SessionTotals, partitions: usize) -> Option<Self> {
+    fn new(totals: &'f SessionTotals, partitions: usize) -> Self {
         totals.sessions.fetch_add(1, Ordering::Relaxed);
         let mut held = Self { totals, partitions: 0 };
-        (partitions > 0 && held.resize(partitions)).then_some(held)
+        held.resize(partitions);
+        held
     }
 
-    /// Makes room for another number of partitions. False if there is none.
-    fn resize(&mut self, partitions: usize) -> bool {
+    /// Counts another number of partitions.
+    fn resize(&mut self, partitions: usize) {
         let partitions = partitions as u64;
         self.totals.partitions.fetch_sub(self.partitions, Ordering::Relaxed);
-        let others = self.totals.partitions.fetch_add(partitions, Ordering::Relaxed);
+        self.totals.partitions.fetch_add(partitions, Ordering::Relaxed);
         self.partitions = partitions;
-        others + partitions <= PARTITIONS_MAX
     }
 }
 
@@ -262,9 +332,6 @@ const OPENS: i32 = 0;
 /// The epoch of a request outside of a session, which ends the one that there may be.
 const CLOSES: i32 = -1;
 
-/// Partitions that all sessions together may have.
-const PARTITIONS_MAX: u64 = 256 * 1024;
-
 /// Partitions that are remembered of a client that opens no session.
 const KEPT_WITHOUT_SESSION: usize = 128;
 
@@ -273,18 +340,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_share_what_there_is_and_give_it_back() {
+    fn sessions_are_counted_while_they_are_open() {
         let totals = SessionTotals::default();
-        let all = usize::try_from(PARTITIONS_MAX).unwrap();
-        let mut first = Held::new(&totals, all).unwrap();
-        assert!(Held::new(&totals, 1).is_none());
-        assert!(first.resize(all - 1));
-        let second = Held::new(&totals, 1).unwrap();
-        assert!(!first.resize(all));
-        assert_eq!(totals.sessions.load(Ordering::Relaxed), 2);
+        let count = |total: &AtomicU64| total.load(Ordering::Relaxed);
+        let (mut first, second) = (Held::new(&totals, 3), Held::new(&totals, 1));
+        first.resize(5);
+        assert_eq!((count(&totals.sessions), count(&totals.partitions)), (2, 6));
         drop((first, second));
-        assert_eq!(totals.sessions.load(Ordering::Relaxed), 0);
-        assert_eq!(totals.partitions.load(Ordering::Relaxed), 0);
+        assert_eq!((count(&totals.sessions), count(&totals.partitions)), (0, 0));
         assert_eq!([next(0), next(i32::MAX)], [1, 1]);
     }
 }

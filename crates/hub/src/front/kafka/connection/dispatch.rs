@@ -246,7 +246,7 @@ impl ConnectionTask<'_> {
         }
         let request = FetchRequest::read(body, header.version)?;
         let (namespace, version) = (&self.front.namespace, header.version);
-        self.fetch = Some(Fetch::new(
+        let fetch = Fetch::new(
             namespace,
             &self.session,
             &request,
@@ -254,8 +254,9 @@ impl ConnectionTask<'_> {
             header.correlation_id,
             &mut self.fetch_memory,
             self.input_at,
-        ));
-        self.answer_fetch()
+        );
+        self.fetch = Some(fetch.await.map_err(Ended::NoMemory)?);
+        self.answer_fetch().await
     }
 
     async fn list_offsets(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {

@@ -151,7 +151,7 @@ impl<'f> ConnectionTask<'f> {
             commits: front.namespace.watch_commits(),
             timer,
             fetch: None,
-            fetch_memory: FetchMemory::new(&front.counters.fetch_sessions),
+            fetch_memory: FetchMemory::new(&front.counters.fetch_sessions, front.namespace.memory()),
             membership: None,
             kept: None,
             subscriber: Subscriber::new(),
@@ -190,7 +190,7 @@ impl<'f> ConnectionTask<'f> {
     /// Does all that can be done at once, writes the answers, and waits for something more.
     async fn turn(&mut self) -> Result<(), Ended> {
         self.answer_produced();
-        self.answer_fetch()?;
+        self.answer_fetch().await?;
         self.answer_member();
         self.answer_kept();
         self.take_requests().await?;
@@ -276,12 +276,12 @@ impl<'f> ConnectionTask<'f> {
         }
     }
 
-    fn answer_fetch(&mut self) -> Result<(), Ended> {
+    async fn answer_fetch(&mut self) -> Result<(), Ended> {
         if let Some(mut fetch) = self.fetch.take() {
             let is_scarce = self.front.namespace.memory().is_scarce(Purpose::ReaderEvents);
-            match fetch.is_ready(&self.subscriber, is_scarce) {
+            match fetch.is_ready(&self.subscriber, is_scarce).await {
                 true => {
-                    let (events, bytes) = fetch.answer(&mut self.output, &mut self.fetch_memory);
+                    let (events, bytes) = fetch.answer(&mut self.output, &mut self.fetch_memory).await;
                     if let Some(shaper) = &self.shaper {
                         shaper.delivered(events, bytes);
                     }
