@@ -9,9 +9,11 @@
 //! ```
 //!
 //! A delivery that waits for long would keep a slot for every one after it, so what falls too far behind becomes a
-//! *straggler* in a table. What is held is thus a small multiple of what waits, however long the session lives.
+//! *straggler* in a tree. What is held is thus a small multiple of what waits, however long the session lives. A range
+//! finds its stragglers without a look at the others, which may be as many as the peer lets wait.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 /// What is to be remembered of each delivery that awaits an outcome, by its id on the session.
 ///
@@ -22,12 +24,12 @@ pub struct Unsettled<T> {
     first: u32,
     /// What waits, by id; nothing where it is settled.
     slots: VecDeque<Option<T>>,
-    stragglers: HashMap<u32, T>,
+    stragglers: BTreeMap<u32, T>,
 }
 
 impl<T> Default for Unsettled<T> {
     fn default() -> Self {
-        Self { first: 0, slots: VecDeque::new(), stragglers: HashMap::new() }
+        Self { first: 0, slots: VecDeque::new(), stragglers: BTreeMap::new() }
     }
 }
 
@@ -98,10 +100,9 @@ impl<T: Copy> Unsettled<T> {
         self.drop_settled_front();
     }
 
-    /// Gives back the memory that nothing needs now.
+    /// Gives back the memory that nothing needs now. The tree of the stragglers keeps none.
     pub fn shrink(&mut self) {
         self.slots.shrink_to_fit();
-        self.stragglers.shrink_to_fit();
     }
 
     /// How many ids are kept a place for, whether they still wait or not.
@@ -134,24 +135,15 @@ impl<T: Copy> Unsettled<T> {
 
     #[cold]
     fn take_stragglers(&mut self, first: u32, last: u32, each: &mut impl FnMut(u32, T)) {
-        let length = last.wrapping_sub(first);
-        if length == 0 {
-            if let Some(delivery) = self.stragglers.remove(&first) {
-                each(first, delivery);
-            }
+        if last.wrapping_sub(first).cast_signed() < 0 {
             return;
         }
-        if length.cast_signed() < 0 {
-            return;
+        if first <= last {
+            return take_range(&mut self.stragglers, first..=last, each);
         }
-        let is_meant = |id: &u32| id.wrapping_sub(first) <= length;
-        let mut ids: Vec<u32> = self.stragglers.keys().copied().filter(is_meant).collect();
-        ids.sort_unstable_by_key(|id| id.wrapping_sub(first));
-        for id in ids {
-            if let Some(delivery) = self.stragglers.remove(&id) {
-                each(id, delivery);
-            }
-        }
+        // Ids go on at 0 after the greatest one.
+        take_range(&mut self.stragglers, first..=u32::MAX, each);
+        take_range(&mut self.stragglers, 0..=last, each);
     }
 
     #[inline]
@@ -163,11 +155,25 @@ impl<T: Copy> Unsettled<T> {
     }
 }
 
+/// Takes what has an id of `ids`, in their order. What has others costs no more than the way past it, down the tree.
+fn take_range<Id: Ord, T>(
+    stragglers: &mut BTreeMap<Id, T>,
+    ids: RangeInclusive<Id>,
+    each: &mut impl FnMut(Id, T),
+) {
+    for (id, delivery) in stragglers.extract_if(ids, |_id, _delivery| true) {
+        each(id, delivery);
+    }
+}
+
 /// Most slots of the ring: as many as come in some tenths of a second of the fastest session.
 const RING_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -235,6 +241,65 @@ mod tests {
         assert_eq!(unsettled.span(), 0);
     }
 
+    thread_local! {
+        static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// An id that counts how often ids are compared.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Counted(u32);
+
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> Ordering {
+            COMPARISONS.set(COMPARISONS.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    #[test]
+    fn a_range_looks_at_no_stragglers_but_its_own() {
+        let mut stragglers: BTreeMap<Counted, u32> =
+            (0..100_000_u32).map(|number| (Counted(2 * number), number)).collect();
+        // Two ways down a tree of at most six levels, with at most eleven ids in a node, and some to spare.
+        let way = 2 * 6 * 11 + 10;
+        for (first, last, count) in [
+            (100_000, 100_008, 5),
+            (100_000, 100_008, 0),
+            (50_001, 50_001, 0),
+            (0, 0, 1),
+            (200_000, u32::MAX, 0),
+        ] {
+            COMPARISONS.set(0);
+            let mut taken = 0;
+            take_range(&mut stragglers, Counted(first)..=Counted(last), &mut |_id, _number| taken += 1);
+            assert_eq!(taken, count);
+            let comparisons = COMPARISONS.get();
+            assert!(comparisons <= way + 2 * count, "{comparisons} comparisons for {first} to {last}");
+        }
+    }
+
+    #[test]
+    fn a_range_that_wraps_takes_its_stragglers_in_the_order_of_the_ids() {
+        let mut unsettled = Unsettled::default();
+        let start = u32::MAX - 2;
+        for number in 0..6 {
+            unsettled.push(start.wrapping_add(number), number);
+        }
+        unsettled.push(start.wrapping_add(3 * RING_MAX as u32), 6);
+        assert_eq!(unsettled.stragglers.len(), 6);
+        // It would end before it begins.
+        assert_eq!(settle(&mut unsettled, 1, u32::MAX), [0; 0]);
+        assert_eq!(settle(&mut unsettled, u32::MAX - 1, 1), [u32::MAX - 1, u32::MAX, 0, 1]);
+        assert_eq!(settle(&mut unsettled, start, 2), [start, 2]);
+        assert_eq!(unsettled.span(), 1);
+    }
+
     /// What the ring stands for: a map from id to link, ids counted without wrapping.
     #[derive(Debug, Default)]
     struct Model {
@@ -256,8 +321,10 @@ mod tests {
                 .prop_map(|(gap, link)| Operation::Push { gap, link }),
             2 => (prop_oneof![Just(0u64), 0u64..5], 0u64..5, 0u32..3)
                 .prop_map(|(gap, count, link)| Operation::Extend { gap, count, link }),
+            1 => Just(Operation::Extend { gap: 0, count: 200, link: 0 }),
             1 => Just(Operation::Burst { count: RING_MAX as u64 / 3 }),
             2 => (0u64..60, 0u64..60).prop_map(|(back, count)| Operation::Settle { back, count }),
+            1 => (0u64..300_000, 0u64..100_000).prop_map(|(back, count)| Operation::Settle { back, count }),
             1 => (0u32..3).prop_map(|link| Operation::Forget { link }),
         ]
     }
@@ -309,6 +376,42 @@ mod tests {
                 prop_assert!(ring.span() <= RING_MAX + waiting, "what is held is bounded by what waits");
                 prop_assert_eq!(ring.span() == 0, waiting == 0, "nothing is kept for nothing");
             }
+        }
+
+        /// Many stragglers, across the end of the ids or not, are taken as if each of them were looked at.
+        #[test]
+        fn stragglers_are_those_whose_ids_lie_in_the_range(
+            start in prop_oneof![any::<u32>(), (u32::MAX - 2_000)..u32::MAX],
+            gaps in proptest::collection::vec(1u32..5, 1..500),
+            ranges in proptest::collection::vec((0u32..2_500, 0u32..400), 1..40),
+        ) {
+            let mut unsettled = Unsettled::<u32>::default();
+            let mut waiting: Vec<u32> = Vec::new();
+            let mut id = start;
+            for gap in gaps {
+                id = id.wrapping_add(gap);
+                unsettled.push(id, id ^ 1);
+                waiting.push(id);
+            }
+            let far = id.wrapping_add(2 * RING_MAX as u32);
+            unsettled.push(far, far ^ 1);
+            waiting.push(far);
+            prop_assert_eq!(unsettled.stragglers.len(), waiting.len() - 1);
+            let ranges = ranges.into_iter().map(|(offset, count)| {
+                let first = start.wrapping_add(offset);
+                (first, first.wrapping_add(count))
+            });
+            // At last one that ends before it begins, and a huge one of all that is left.
+            let ends = [(far.wrapping_add(1), start), (start.wrapping_sub(1 << 30), far)];
+            for (first, last) in ranges.chain(ends) {
+                let length = last.wrapping_sub(first);
+                let is_meant = |id: &mut u32| length.cast_signed() >= 0 && id.wrapping_sub(first) <= length;
+                let expected: Vec<_> = waiting.extract_if(.., is_meant).map(|id| (id, id ^ 1)).collect();
+                let mut taken = Vec::new();
+                unsettled.take(first, last, |id, delivery| taken.push((id, delivery)));
+                prop_assert_eq!(taken, expected);
+            }
+            prop_assert_eq!(unsettled.span(), 0);
         }
     }
 }
