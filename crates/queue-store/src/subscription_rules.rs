@@ -36,7 +36,7 @@ pub(super) type RulesDigest = Md5;
 impl SubscriptionRules {
     /// Those of the configuration.
     pub(super) fn configured(set: RuleSet) -> Self {
-        let rules: Vec<Box<[u8]>> = set.rules().iter().map(encoded).collect();
+        let rules: Vec<Box<[u8]>> = set.rules().iter().map(|rule| encoded(rule)).collect();
         Self {
             configured: md5(&rules.join(SEPARATOR)),
             set,

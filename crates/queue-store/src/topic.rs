@@ -6,7 +6,7 @@ use super::error::QueueError;
 use super::message::NewMessage;
 use super::options::TopicOptions;
 use super::queue::{Enqueued, Queue, Scheduled};
-use super::rules::{Rule, RuleError};
+use super::rules::{Rule, RuleCounts, RuleError, RuleSet};
 use super::subscription_rules::SubscriptionRules;
 use super::waiter::Waiter;
 use partition_log::Subscriber;
@@ -157,14 +157,23 @@ impl Subscription {
         &self.queue
     }
 
-    /// Its rules, in the order in which they were added.
+    /// Its rules as they are now, in the order in which they were added.
     #[must_use]
-    pub fn rules(&self) -> Vec<Rule> {
-        let state = self.queue.entity.lock();
-        match self.queue.is_deleted() {
-            true => Vec::new(),
-            false => state.rules[self.place].set().rules().to_vec(),
-        }
+    pub fn rules(&self) -> Arc<Vec<Arc<Rule>>> {
+        self.look_at_rules(|set| Arc::clone(set.rules()))
+    }
+
+    /// The rule of this name, whatever the letter case.
+    #[must_use]
+    pub fn rule(&self, name: &str) -> Option<Arc<Rule>> {
+        let rules = self.rules();
+        rules.iter().find(|rule| rule.has_name(name)).cloned()
+    }
+
+    /// The numbers of its rules.
+    #[must_use]
+    pub fn rule_counts(&self) -> RuleCounts {
+        self.look_at_rules(RuleSet::counts)
     }
 
     /// Adds a rule, for the messages that are sent from now on. It outlives the process, where messages do, for as long as
@@ -194,6 +203,15 @@ impl Subscription {
     /// There is none, or the disk does not take it.
     pub fn remove_rule(&self, now: UnixTime, name: &str) -> Result<(Rule, CommitNumber), RuleChangeError> {
         self.change_rules(now, |rules, queue, changes| rules.remove(queue, name, changes))
+    }
+
+    /// Everyone else who uses the topic waits meanwhile: `look` takes the same time however many rules there are.
+    fn look_at_rules<R: Default>(&self, look: impl FnOnce(&RuleSet) -> R) -> R {
+        let state = self.queue.entity.lock();
+        match self.queue.is_deleted() {
+            true => R::default(),
+            false => look(state.rules[self.place].set()),
+        }
     }
 
     fn change_rules<R>(

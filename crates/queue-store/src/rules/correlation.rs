@@ -158,6 +158,7 @@ impl<'a> Simple<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::application::ApplicationProperties;
     use super::*;
     use amqp::message::Properties;
 
@@ -169,7 +170,10 @@ mod tests {
                 reply_to: Some("johndoe@contoso.com".into()),
                 ..Properties::default()
             },
-            application: vec![("color".into(), "Red".into()), ("size".into(), Value::Int(10))],
+            application: ApplicationProperties::of(vec![
+                ("color".into(), "Red".into()),
+                ("size".into(), Value::Int(10)),
+            ]),
             ..MessageProperties::default()
         }
     }

@@ -1,5 +1,6 @@
 //! A message as rules see it: its properties as typed values, and nothing of its body.
 
+use super::application::ApplicationProperties;
 use amqp::codec::{DecodeError, Value};
 use amqp::message::{MessageView, Properties, SectionKind, Sections, encode};
 use std::time::Duration;
@@ -11,8 +12,8 @@ use partition_log::UnixTime;
 pub struct MessageProperties {
     /// The standard properties. SQL calls them `sys.MessageId`, `sys.Label` and so on.
     pub standard: Properties,
-    /// What the application added, in its order. Names differ by letter case, but are found without it.
-    pub application: Vec<(String, Value)>,
+    /// What the application added.
+    pub application: ApplicationProperties,
     /// What else `sys` has.
     pub broker: BrokerProperties,
 }
@@ -67,26 +68,20 @@ impl MessageProperties {
         })
     }
 
-    /// The value of an application property: the one of exactly this name, else the first whose name differs by
-    /// letter case alone.
+    /// As [`ApplicationProperties::find`].
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Value> {
-        self.position(name).map(|index| &self.application[index].1)
+        self.application.find(name)
     }
 
-    /// Sets an application property, where [`find`](Self::find) finds it or at the end.
+    /// As [`ApplicationProperties::set`].
     pub fn set(&mut self, name: &str, value: Value) {
-        match self.position(name) {
-            Some(index) => self.application[index].1 = value,
-            None => self.application.push((name.to_owned(), value)),
-        }
+        self.application.set(name, value);
     }
 
-    /// Removes the application property that [`find`](Self::find) finds, if there is one.
+    /// As [`ApplicationProperties::remove`].
     pub fn remove(&mut self, name: &str) {
-        if let Some(index) = self.position(name) {
-            self.application.remove(index);
-        }
+        self.application.remove(name);
     }
 
     /// `message` with these properties and application properties in the place of its own; all other sections stay as
@@ -120,18 +115,6 @@ impl MessageProperties {
         }
         Ok(out)
     }
-
-    fn position(&self, name: &str) -> Option<usize> {
-        let exactly = self.application.iter().position(|(found, _)| found == name);
-        exactly.or_else(|| self.application.iter().position(|(found, _)| is_same_name(found, name)))
-    }
-}
-
-/// Whether two names of properties are one, letter case aside.
-pub(super) fn is_same_name(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other)
-        || (!(one.is_ascii() && other.is_ascii())
-            && one.chars().flat_map(char::to_lowercase).eq(other.chars().flat_map(char::to_lowercase)))
 }
 
 const SCHEDULED_ENQUEUE_TIME: &str = "x-opt-scheduled-enqueue-time";
@@ -162,18 +145,6 @@ mod tests {
         encode::application_properties(&mut bytes, &[("color", "red".into()), ("Quantity", Value::Int(7))]);
         encode::data(&mut bytes, b"payload");
         bytes
-    }
-
-    #[test]
-    fn properties_are_found_by_name_and_failing_that_without_regard_to_letter_case() {
-        let mut properties = MessageProperties::decode(&message()).unwrap();
-        assert_eq!(properties.find("quantity"), Some(&Value::Int(7)));
-        properties.application.push(("COLOR".into(), "blue".into()));
-        assert_eq!(properties.find("COLOR"), Some(&"blue".into()));
-        assert_eq!(properties.find("coloR"), Some(&"red".into()));
-        assert_eq!(properties.find("shape"), None);
-        properties.application.push(("Größe".into(), Value::Boolean(true)));
-        assert_eq!(properties.find("GRÖßE"), Some(&Value::Boolean(true)));
     }
 
     #[test]
@@ -208,7 +179,7 @@ mod tests {
         let bytes = properties.rewrite(&original).unwrap();
         assert_eq!(MessageProperties::decode(&bytes).unwrap(), properties);
         assert_eq!(
-            properties.application,
+            properties.application[..],
             [("Quantity".to_owned(), Value::Int(3)), ("new".to_owned(), Value::Boolean(true))]
         );
         let view = MessageView::parse(&bytes).unwrap();

@@ -20,6 +20,7 @@
 //! A message is decoded at most once however many subscriptions look at it, and not at all where
 //! [`RuleSet::constant`] holds for all of them.
 
+mod application;
 mod correlation;
 mod message;
 mod property_list;
@@ -28,11 +29,12 @@ mod rule_set;
 mod sql;
 mod written_time;
 
+pub use application::ApplicationProperties;
 pub use correlation::CorrelationFilter;
 pub use message::{BrokerProperties, MessageProperties};
 pub use property_list::PropertyList;
 pub use rule::{DEFAULT_RULE_NAME, Filter, MAXIMUM_RULE_NAME_LENGTH, Rule};
-pub use rule_set::{Copies, MAXIMUM_RULES, RuleError, RuleSet};
+pub use rule_set::{Copies, MAXIMUM_RULES, RuleCounts, RuleError, RuleSet};
 pub use sql::{
     MAXIMUM_DEPTH, MAXIMUM_STATEMENTS, MAXIMUM_TEXT_LENGTH, SqlAction, SqlError, SqlErrorKind, SqlFilter,
     check_any_text,

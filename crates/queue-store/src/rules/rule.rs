@@ -51,6 +51,12 @@ impl Rule {
             created_at_unix_ms: None,
         }
     }
+
+    /// Whether this is its name, whatever the letter case.
+    #[must_use]
+    pub fn has_name(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
 }
 
 impl Filter {

@@ -5,11 +5,23 @@ use amqp::codec::Value;
 use super::message::MessageProperties;
 use super::rule::{Filter, MAXIMUM_RULE_NAME_LENGTH, Rule};
 use super::sql::MAXIMUM_TEXT_LENGTH;
+use std::sync::Arc;
 
-/// The rules of a subscription, in the order in which they were added.
+/// The rules of a subscription, in the order in which they were added. Clones share them until one changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleSet {
-    rules: Vec<Rule>,
+    rules: Arc<Vec<Arc<Rule>>>,
+    /// The number of those with a correlation filter.
+    correlations: usize,
+}
+
+/// Numbers of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RuleCounts {
+    /// All.
+    pub all: usize,
+    /// Those with a correlation filter.
+    pub correlations: usize,
 }
 
 /// What a subscription gets of one message.
@@ -61,8 +73,8 @@ pub enum RuleError {
 impl RuleSet {
     /// No rule at all: nothing matches.
     #[must_use]
-    pub const fn empty() -> Self {
-        Self { rules: Vec::new() }
+    pub fn empty() -> Self {
+        Self { rules: Arc::default(), correlations: 0 }
     }
 
     /// These rules.
@@ -98,7 +110,8 @@ impl RuleSet {
         if self.rules.len() >= MAXIMUM_RULES {
             return Err(RuleError::TooMany);
         }
-        self.rules.push(rule);
+        self.correlations += usize::from(is_correlation(&rule));
+        Arc::make_mut(&mut self.rules).push(Arc::new(rule));
         Ok(())
     }
 
@@ -107,23 +120,30 @@ impl RuleSet {
     /// # Errors
     /// There is none.
     pub fn remove(&mut self, name: &str) -> Result<Rule, RuleError> {
-        let position = self.rules.iter().position(|rule| rule.name.eq_ignore_ascii_case(name));
-        match position {
-            Some(position) => Ok(self.rules.remove(position)),
-            None => Err(RuleError::NotFound { name: name.to_owned() }),
-        }
+        let Some(position) = self.rules.iter().position(|rule| rule.has_name(name)) else {
+            return Err(RuleError::NotFound { name: name.to_owned() });
+        };
+        let rule = Arc::make_mut(&mut self.rules).remove(position);
+        self.correlations -= usize::from(is_correlation(&rule));
+        Ok(Arc::unwrap_or_clone(rule))
     }
 
     /// The rule of this name, whatever the letter case.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name))
+        self.rules.iter().find(|rule| rule.has_name(name)).map(Arc::as_ref)
     }
 
     /// All rules.
     #[must_use]
-    pub fn rules(&self) -> &[Rule] {
+    pub const fn rules(&self) -> &Arc<Vec<Arc<Rule>>> {
         &self.rules
+    }
+
+    /// The number of all, and of some kinds.
+    #[must_use]
+    pub fn counts(&self) -> RuleCounts {
+        RuleCounts { all: self.rules.len(), correlations: self.correlations }
     }
 
     /// What becomes of every message, where that does not depend on the message: `Some(true)` if the subscription gets
@@ -131,7 +151,7 @@ impl RuleSet {
     #[must_use]
     pub fn constant(&self) -> Option<bool> {
         let mut takes = false;
-        for rule in &self.rules {
+        for rule in self.rules.iter() {
             match (rule.filter.constant(), &rule.action) {
                 (Some(false), _) => {}
                 (Some(true), None) => takes = true,
@@ -145,7 +165,7 @@ impl RuleSet {
     #[must_use]
     pub fn copies(&self, message: &MessageProperties) -> Copies {
         let mut copies = Copies::default();
-        for rule in &self.rules {
+        for rule in self.rules.iter() {
             // Whether one further rule matches makes no difference to a message that is taken already.
             if rule.action.is_none() && copies.as_sent {
                 continue;
@@ -170,7 +190,7 @@ impl RuleSet {
 impl Default for RuleSet {
     /// What a new subscription has: the one rule that matches everything.
     fn default() -> Self {
-        Self { rules: vec![Rule::match_all()] }
+        Self { rules: Arc::new(vec![Arc::new(Rule::match_all())]), correlations: 0 }
     }
 }
 
@@ -182,6 +202,10 @@ impl Copies {
     }
 }
 
+fn is_correlation(rule: &Rule) -> bool {
+    matches!(rule.filter, Filter::Correlation(_))
+}
+
 /// Most rules of one subscription.
 pub const MAXIMUM_RULES: usize = 2_000;
 
@@ -190,7 +214,8 @@ const RULE_NAME_PROPERTY: &str = "RuleName";
 
 #[cfg(test)]
 mod tests {
-    use super::super::rule::Filter;
+    use super::super::application::ApplicationProperties;
+    use super::super::correlation::CorrelationFilter;
     use super::super::sql::{SqlAction, SqlFilter};
     use super::*;
 
@@ -205,7 +230,10 @@ mod tests {
 
     fn red() -> MessageProperties {
         MessageProperties {
-            application: vec![("color".into(), "red".into()), ("quantity".into(), Value::Int(10))],
+            application: ApplicationProperties::of(vec![
+                ("color".into(), "red".into()),
+                ("quantity".into(), Value::Int(10)),
+            ]),
             ..MessageProperties::default()
         }
     }
@@ -231,7 +259,7 @@ mod tests {
             ],
             vec![("quantity".to_owned(), Value::Int(10)), ("RuleName".to_owned(), "four".into())],
         ];
-        let changed: Vec<_> = copies.changed.into_iter().map(|copy| copy.application).collect();
+        let changed: Vec<_> = copies.changed.into_iter().map(|copy| copy.application.to_vec()).collect();
         assert_eq!(changed, expected);
     }
 
@@ -262,6 +290,40 @@ mod tests {
         );
         assert_eq!(set.remove("$DEFAULT").unwrap(), Rule::match_all());
         assert_eq!(set.remove("$Default"), Err(RuleError::NotFound { name: "$Default".into() }));
+    }
+
+    #[test]
+    fn rules_that_were_given_out_stay_as_they_were_and_are_never_copied() {
+        let mut set = RuleSet::of([rule("one", "a = 1", None), rule("two", "a = 2", None)]).unwrap();
+        let before = Arc::clone(set.rules());
+        assert!(Arc::ptr_eq(&before, set.clone().rules()));
+        set.add(rule("three", "a = 3", None)).unwrap();
+        set.remove("ONE").unwrap();
+        let names =
+            |rules: &[Arc<Rule>]| -> Vec<String> { rules.iter().map(|rule| rule.name.clone()).collect() };
+        assert_eq!(names(&before), ["one", "two"]);
+        assert_eq!(names(set.rules()), ["two", "three"]);
+        assert!(Arc::ptr_eq(&before[1], &set.rules()[0]));
+    }
+
+    #[test]
+    fn counts_follow_what_is_added_and_removed() {
+        let correlation = |name: &str| Rule {
+            name: name.to_owned(),
+            filter: Filter::Correlation(CorrelationFilter::default()),
+            action: None,
+            created_at_unix_ms: None,
+        };
+        let mut set = RuleSet::default();
+        assert_eq!(set.counts(), RuleCounts { all: 1, correlations: 0 });
+        set.add(correlation("one")).unwrap();
+        set.add(correlation("two")).unwrap();
+        assert!(set.add(correlation("ONE")).is_err());
+        assert_eq!(set.counts(), RuleCounts { all: 3, correlations: 2 });
+        set.remove("one").unwrap();
+        assert!(set.remove("one").is_err());
+        set.remove("$default").unwrap();
+        assert_eq!(set.counts(), RuleCounts { all: 1, correlations: 1 });
     }
 
     #[test]

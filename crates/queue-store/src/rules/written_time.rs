@@ -32,7 +32,7 @@ pub(super) fn milliseconds(descriptor: &Value, value: &Value) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CorrelationFilter, MessageProperties, SqlFilter};
+    use super::super::{ApplicationProperties, CorrelationFilter, MessageProperties, SqlFilter};
     use super::*;
 
     #[test]
@@ -41,7 +41,7 @@ mod tests {
         let written = Value::Described(Box::new((Value::Symbol(WRITTEN_TIME.into()), parts)));
         assert_eq!(*without_text(&written), Value::Timestamp(1_250));
         let message = |milliseconds| MessageProperties {
-            application: vec![("at".to_owned(), Value::Timestamp(milliseconds))],
+            application: ApplicationProperties::of(vec![("at".to_owned(), Value::Timestamp(milliseconds))]),
             ..MessageProperties::default()
         };
         let correlation = CorrelationFilter {

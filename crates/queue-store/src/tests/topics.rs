@@ -118,6 +118,10 @@ fn rules_come_and_go_for_what_is_sent_from_then_on() {
     publish(&topic, 0, &[colored("b", "blue")]).unwrap();
     subscription.add_rule(at(0), sql("red", "color = 'red'", None)).unwrap();
     assert_eq!(subscription.rules().len(), 1);
+    assert!(Arc::ptr_eq(&subscription.rules(), &subscription.rules()));
+    assert!(Arc::ptr_eq(&subscription.rule("RED").unwrap(), &subscription.rules()[0]));
+    assert_eq!(subscription.rule("$Default"), None);
+    assert_eq!(subscription.rule_counts().all, 1);
     publish(&topic, 0, &[colored("c", "red"), colored("d", "blue")]).unwrap();
     assert_eq!(texts(&received(&topic, "s", 0)), ["a", "c"]);
 }

@@ -3,17 +3,24 @@
 use amqp::codec::Value;
 
 use super::super::message::MessageProperties;
-use super::like::is_like;
+use super::like::{Steps, is_like};
 use super::operand::Operand;
 use super::syntax::{Comparison, Constant, Expression, Predicate, Property, Statement};
 
 impl Predicate {
     /// Whether it holds; `None` where that is unknown.
     pub(super) fn holds(&self, message: &MessageProperties) -> Option<bool> {
+        self.holds_within(&Steps::default(), message)
+    }
+
+    fn holds_within(&self, steps: &Steps, message: &MessageProperties) -> Option<bool> {
         match self {
-            Self::Or(parts) => any(parts.iter().map(|part| part.holds(message))),
-            Self::And(parts) => any(parts.iter().map(|part| part.holds(message).map(|is| !is))).map(|is| !is),
-            Self::Not(predicate) => predicate.holds(message).map(|is| !is),
+            Self::Or(parts) => any(parts.iter().map(|part| part.holds_within(steps, message))),
+            Self::And(parts) => {
+                let are_not = parts.iter().map(|part| part.holds_within(steps, message).map(|is| !is));
+                any(are_not).map(|is| !is)
+            }
+            Self::Not(predicate) => predicate.holds_within(steps, message).map(|is| !is),
             Self::Compare { left, comparison, right } => {
                 left.value(message).compare(*comparison, &right.value(message))
             }
@@ -29,7 +36,7 @@ impl Predicate {
             Self::Like { operand, pattern, escape, negated } => {
                 match (operand.value(message), pattern.value(message)) {
                     (Operand::Text(text), Operand::Text(pattern)) => {
-                        is_like(&text, &pattern, *escape).map(|is| is != *negated)
+                        is_like(&text, &pattern, *escape, steps).map(|is| is != *negated)
                     }
                     _ => None,
                 }

@@ -17,6 +17,7 @@ mod tests;
 
 pub use error::{SqlError, SqlErrorKind};
 
+use super::application::ApplicationProperties;
 use super::message::MessageProperties;
 use amqp::codec::Value;
 use syntax::{Predicate, Statement};
@@ -137,11 +138,11 @@ impl SqlAction {
 /// That does not hold.
 pub fn check_any_text(text: &str) {
     let message = MessageProperties {
-        application: vec![
+        application: ApplicationProperties::of(vec![
             ("a".to_owned(), "text".into()),
             ("b".to_owned(), amqp::Value::Int(i32::MIN)),
             ("c".to_owned(), amqp::Value::Double(f64::NAN)),
-        ],
+        ]),
         ..MessageProperties::default()
     };
     if let Ok(predicate) = parser::predicate(text, &[]) {

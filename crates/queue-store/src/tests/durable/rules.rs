@@ -38,7 +38,7 @@ fn topic(running: &Running, subscriptions: &[(&str, RuleSet)]) -> Arc<Topic> {
 
 fn names(topic: &Topic, subscription: &str) -> Vec<String> {
     let rules = topic.subscription(subscription).unwrap().rules();
-    rules.into_iter().map(|rule| rule.name).collect()
+    rules.iter().map(|rule| rule.name.clone()).collect()
 }
 
 /// Sends so much that the journal drops what it began with.

@@ -38,8 +38,10 @@ impl ExplorerFront {
     pub(super) fn queue(&self, query: &Query<'_>) -> Result<Reply, Refusal> {
         let found = self.find_queue(&query.required("entity")?)?;
         let queue = &found.queue;
-        let rules: Option<Vec<RuleDetails>> =
-            found.subscription.as_ref().map(|it| it.rules().iter().map(RuleDetails::of).collect());
+        let rules: Option<Vec<RuleDetails>> = found
+            .subscription
+            .as_ref()
+            .map(|it| it.rules().iter().map(|rule| RuleDetails::of(rule)).collect());
         Ok(reply::json(&json!({
             "queue": QueueGlance::of(queue, queue.name()),
             "options": *queue.options(),

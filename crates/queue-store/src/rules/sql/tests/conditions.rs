@@ -1,7 +1,10 @@
 //! What conditions mean: the documented examples, the truth tables, and what is unknown.
 
+use amqp::codec::Value;
+
 use super::super::SqlFilter;
-use super::{assert_fails, assert_matches, assert_unknown, truth};
+use super::super::parser;
+use super::{assert_fails, assert_matches, assert_unknown, order, truth};
 
 #[test]
 fn system_properties_are_named_behind_sys_in_any_letter_case() {
@@ -73,6 +76,23 @@ fn an_escaped_wildcard_stands_for_itself() {
     assert_matches("color NOT LIKE 'b%'");
     assert_unknown("quantity LIKE '1%'");
     assert_unknown("missing NOT LIKE '1%'");
+}
+
+#[test]
+fn all_likes_of_a_condition_together_take_what_one_may() {
+    let mut message = order();
+    message.set("long", Value::String("a".repeat(64_000)));
+    let holds = |text: &str| parser::predicate(text, &[]).unwrap().holds(&message);
+    let long = format!("long LIKE '%{}b%'", "a_".repeat(200));
+    assert_eq!(holds("color LIKE 'r%'"), Some(true));
+    assert_eq!(holds(&format!("color LIKE 'r%' OR {long}")), Some(true));
+    assert_eq!(holds(&format!("{long} OR color LIKE 'r%'")), None);
+    assert_eq!(holds(&format!("NOT ({long})")), None);
+    assert_eq!(holds(&format!("{long} OR color = 'red'")), Some(true));
+    // The next message is another matter.
+    assert_eq!(holds("color LIKE 'r%'"), Some(true));
+    let searches = vec!["long LIKE '%some words%'"; 28].join(" OR ");
+    assert_eq!(holds(&searches), Some(false));
 }
 
 #[test]

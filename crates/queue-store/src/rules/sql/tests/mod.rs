@@ -8,6 +8,7 @@ mod round_trips;
 use amqp::codec::Value;
 use amqp::message::Properties;
 
+use super::super::application::ApplicationProperties;
 use super::super::message::{BrokerProperties, MessageProperties};
 use super::parser;
 use partition_log::UnixTime;
@@ -22,7 +23,7 @@ fn order() -> MessageProperties {
             to: Some("Store5".into()),
             ..Properties::default()
         },
-        application: vec![
+        application: ApplicationProperties::of(vec![
             ("color".into(), "red".into()),
             ("quantity".into(), Value::Int(10)),
             ("priority".into(), "high".into()),
@@ -36,7 +37,7 @@ fn order() -> MessageProperties {
             ("price".into(), Value::Decimal128([0; 16])),
             ("first".into(), Value::Timestamp(1_000)),
             ("second".into(), Value::Timestamp(4_000)),
-        ],
+        ]),
         broker: BrokerProperties {
             sequence_number: Some(12),
             enqueued_time: Some(UnixTime::from_milliseconds(2_000)),

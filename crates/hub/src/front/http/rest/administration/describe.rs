@@ -6,7 +6,7 @@ use ::rest::administration::entity::{
     AuthorizationRule, EntityDescription, MessageCounts, Status, UNLIMITED,
 };
 use partition_log::UnixTime;
-use queue_store::rules::Filter;
+use queue_store::rules::RuleCounts;
 use queue_store::{EntityStatus, Queue, QueueCounts, QueueOptions, Subscription, Topic, TopicOptions};
 
 use super::options::DUPLICATE_DETECTION_WINDOW;
@@ -31,14 +31,14 @@ pub(super) fn queue(queue: &Queue, facts: &EntityFacts, largest: u64, now: UnixT
 /// A topic.
 pub(super) fn topic(topic: &Topic, facts: &EntityFacts, largest: u64, now: UnixTime) -> EntityDescription {
     let subscriptions = topic.subscriptions();
-    let filters: Vec<Filter> =
-        subscriptions.iter().flat_map(|each| each.rules()).map(|rule| rule.filter).collect();
-    let correlations = filters.iter().filter(|filter| matches!(filter, Filter::Correlation(_))).count();
+    let counts: Vec<RuleCounts> = subscriptions.iter().map(|each| each.rule_counts()).collect();
+    let filters: usize = counts.iter().map(|counts| counts.all).sum();
+    let correlations: usize = counts.iter().map(|counts| counts.correlations).sum();
     EntityDescription {
         size_in_bytes: Some(topic.bytes()),
         counts: Some(MessageCounts { scheduled: topic.scheduled(), ..MessageCounts::default() }),
         subscription_count: Some(subscriptions.len() as u64),
-        sql_filter_count: Some(filters.len() as u64 - correlations as u64),
+        sql_filter_count: Some((filters - correlations) as u64),
         correlation_filter_count: Some(correlations as u64),
         accessed_at: topic.used_at(now).map(time_of),
         maximum_message_kibibytes: Some(largest / 1024),

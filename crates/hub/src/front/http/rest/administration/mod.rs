@@ -125,9 +125,7 @@ impl Administering<'_> {
                 let Ok((_, found)) = self.namespace.subscription(topic, subscription) else {
                     return Ok(None);
                 };
-                let rules = found.rules();
-                let rule = rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name));
-                rule.map(|rule| self.entry_reply(200, &self.rule(&found, rule)))
+                found.rule(name).map(|rule| self.entry_reply(200, &self.rule(&found, &rule)))
             }
         })
     }
@@ -242,9 +240,8 @@ impl Administering<'_> {
         };
         let commit = done.map_err(|error| refusal(&error.into()))?;
         // With the time at which it was added.
-        let rules = subscription.rules();
-        let kept = rules.iter().find(|kept| kept.name.eq_ignore_ascii_case(name)).unwrap_or(&rule);
-        Ok((self.rule(&subscription, kept), commit))
+        let kept = subscription.rule(name);
+        Ok((self.rule(&subscription, kept.as_deref().unwrap_or(&rule)), commit))
     }
 
     fn delete(&self, path: &str) -> Result<CommitNumber, Refusal> {
