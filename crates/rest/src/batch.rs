@@ -136,12 +136,23 @@ impl<'a> Batch<'a> {
 
     /// The elements, in their order.
     pub fn elements(&self) -> impl Iterator<Item = Element<'_>> {
-        self.elements.iter().map(|element| Element {
+        (0..self.elements.len()).map(|place| self.element(place))
+    }
+
+    /// The element at a place, from 0 on.
+    ///
+    /// # Panics
+    /// There are not so many.
+    #[inline]
+    #[must_use]
+    pub fn element(&self, place: usize) -> Element<'_> {
+        let element = &self.elements[place];
+        Element {
             body: element.body.bytes(&self.own),
             broker: element.broker.and_then(|place| self.broker.get(place as usize)),
             property_count: element.property_count,
             properties: &self.own[element.properties.start as usize..element.properties.end as usize],
-        })
+        }
     }
 
     /// The memory for another body, if it is not too much of it.

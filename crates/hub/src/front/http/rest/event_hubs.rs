@@ -124,16 +124,21 @@ impl Session {
         let count_throttled = || first.counters().throttled();
         self.store(hub.name(), (batch.bytes(), batch.len()), count_throttled, || {
             let mut commit = CommitNumber::DONE;
-            targets.each(|partition, is_its| {
+            let mut store = |partition: &Partition, places: &mut dyn Iterator<Item = usize>| {
                 let stored = append(partition, now, |encoder| {
-                    let elements = batch.elements().enumerate().filter(|(place, _)| is_its(*place));
-                    for (_, element) in elements {
-                        push(encoder, route, &element, annotations, head);
-                    }
+                    places.for_each(|place| push(encoder, route, &batch.element(place), annotations, head));
                 })?;
                 commit = commit.max(stored);
-                Ok(())
-            })?;
+                Ok::<_, Refusal>(())
+            };
+            match &targets {
+                Targets::One(partition) => store(partition, &mut (0..batch.len()))?,
+                Targets::Each(targets) => {
+                    for its in targets.chunk_by(|(one, _), (other, _)| one.id() == other.id()) {
+                        store(its[0].0, &mut its.iter().map(|(_, place)| *place))?;
+                    }
+                }
+            }
             Ok(commit)
         })
     }
@@ -168,8 +173,8 @@ fn push(
 enum Targets<'a> {
     /// All go to this one.
     One(&'a Partition),
-    /// Each to its own.
-    Each(Vec<&'a Partition>),
+    /// Each to its own: the places of the elements with their partitions, in the order of the partitions.
+    Each(Vec<(&'a Partition, usize)>),
 }
 
 impl<'a> Targets<'a> {
@@ -177,25 +182,7 @@ impl<'a> Targets<'a> {
     fn common(&self) -> &'a Partition {
         match self {
             Self::One(partition) => partition,
-            Self::Each(partitions) => partitions[0],
-        }
-    }
-
-    /// Calls `store` for each partition, with what tells which elements are its own.
-    fn each(
-        &self,
-        mut store: impl FnMut(&'a Partition, &dyn Fn(usize) -> bool) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
-        match self {
-            Self::One(partition) => store(partition, &|_| true),
-            Self::Each(partitions) => {
-                let mut distinct = partitions.clone();
-                distinct.sort_unstable_by_key(|partition| partition.id());
-                distinct.dedup_by_key(|partition| partition.id());
-                distinct.into_iter().try_for_each(|partition| {
-                    store(partition, &|place| partitions[place].id() == partition.id())
-                })
-            }
+            Self::Each(targets) => targets[0].0,
         }
     }
 }
@@ -209,18 +196,23 @@ fn targets<'a>(route: &'a EventRoute, hub: &'a Hub, batch: &Batch<'_>) -> Result
         }));
     }
     let mut without_key = None;
-    let partitions: Result<Vec<&Partition>, Refusal> = batch
+    let targets: Result<Vec<(&Partition, usize)>, Refusal> = batch
         .elements()
-        .map(|element| {
+        .enumerate()
+        .map(|(place, element)| {
             let key = element.broker.and_then(BrokerProperties::partition_key);
-            Ok(match (target_of(route, key.as_deref())?, &key) {
+            let partition = match (target_of(route, key.as_deref())?, &key) {
                 (Some(partition), _) => &**partition,
                 (None, Some(key)) => &**hub.partition_for_key(key),
                 (None, None) => &**without_key.get_or_insert_with(|| hub.next_partition()),
-            })
+            };
+            Ok((partition, place))
         })
         .collect();
-    Ok(Targets::Each(partitions?))
+    let mut targets = targets?;
+    // Elements of a partition stay in their order.
+    targets.sort_by_key(|(partition, _)| partition.id());
+    Ok(Targets::Each(targets))
 }
 
 /// Checks that a hub takes events without a key.
