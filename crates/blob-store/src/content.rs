@@ -65,10 +65,10 @@ impl ContentReader {
         Self { parts }
     }
 
-    /// Whether everything that is still to be read is in memory, so that reading waits for nothing.
+    /// Whether the [next bytes](Self::next_chunk) are in memory, so that reading them waits for nothing.
     #[must_use]
-    pub fn is_in_memory(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part.block.piece, Piece::Memory(..)))
+    pub fn has_next_in_memory(&self) -> bool {
+        self.parts.front().is_none_or(|part| matches!(part.block.piece, Piece::Memory(..)))
     }
 
     /// Whether [`check`](Self::check) would have nothing to do.

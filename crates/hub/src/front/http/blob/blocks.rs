@@ -63,20 +63,25 @@ impl BlobFront {
         description.headers.content_encoding = own("x-ms-blob-content-encoding").map(str::to_owned);
         description.headers.content_language = own("x-ms-blob-content-language").map(str::to_owned);
         let arrived = self.bodies.collect(body, ByteSize::from_mebibytes(8), None).await?;
-        let checksums = Expected::of(request)?.verify(&arrived.bytes, None, Md5::WhenGiven)?;
-        let most = BlobLimits::default().blocks + 1;
-        let list = xml::read_block_list(&arrived.bytes, most).ok_or(HttpError::Xml)?;
-        let version = self
-            .run_in(container, arrived.bytes.len(), move |container| {
-                container.put_block_list(&name, &list, description, &conditions, replacing, now)
-            })
-            .await?;
+        let (expected, list) = (Expected::of(request)?, arrived.bytes.clone());
+        let put = self.run_in(container, list.len().saturating_mul(WORK_PER_BYTE), move |container| {
+            let checksums = match expected.verify(&list, None, Md5::WhenGiven) {
+                Ok(checksums) => checksums,
+                Err(error) => return Ok(Err(error)),
+            };
+            let Some(list) = xml::read_block_list(&list, BlobLimits::default().blocks + 1) else {
+                return Ok(Err(HttpError::Xml));
+            };
+            let version = container.put_block_list(&name, &list, description, &conditions, replacing, now)?;
+            Ok(Ok((version, checksums)))
+        });
+        let (version, checksums) = put.await??;
         let mut reply = reply::written(StatusCode::CREATED, version);
         checksums.set(reply.headers_mut());
         Ok(reply)
     }
 
-    pub(super) fn block_list(
+    pub(super) async fn block_list(
         &self,
         request: &Request,
         granted: &Granted,
@@ -92,11 +97,15 @@ impl BlobFront {
                 return Err(HttpError::Parameter { name: "blocklisttype" });
             }
         };
-        let container = self.store.container(request.container()?)?;
-        let (name, conditions) = (request.blob()?, request.conditions()?);
-        let lists = container.block_lists(name, conditions.lease, now)?;
-        let mut reply = reply::document(xml::block_lists(&lists, committed, uncommitted));
-        if let Some((version, length)) = lists.blob {
+        let (name, conditions) = (request.blob()?.to_owned(), request.conditions()?);
+        let lease = conditions.lease;
+        let listed = self.run_in(request.container()?, ALL_BLOCKS, move |container| {
+            let lists = container.block_lists(&name, lease, now)?;
+            Ok((xml::block_lists(&lists, committed, uncommitted), lists.blob))
+        });
+        let (document, blob) = listed.await?;
+        let mut reply = reply::document(document);
+        if let Some((version, length)) = blob {
             conditions.check_read(version)?;
             let headers = reply.headers_mut();
             reply::set_version(headers, version);
@@ -142,3 +151,9 @@ impl BlobFront {
 
 /// The most that is appended at once, as in the service.
 const APPENDED: ByteSize = ByteSize::from_mebibytes(100);
+
+/// Work of a list of blocks, compared with that of its bytes.
+const WORK_PER_BYTE: usize = 16;
+
+/// Bytes of a list of all blocks that a blob may have.
+const ALL_BLOCKS: usize = 16 * 1024 * 1024;

@@ -158,7 +158,7 @@ impl Reader {
                     let Some(mut reader) = idle.take() else {
                         return Poll::Ready(Ok(None));
                     };
-                    if reader.is_in_memory() {
+                    if reader.has_next_in_memory() {
                         let chunk = reader.next_chunk(CHUNK_BYTES).map_err(io::Error::other);
                         *idle = Some(reader);
                         return Poll::Ready(chunk);

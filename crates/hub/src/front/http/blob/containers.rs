@@ -111,35 +111,43 @@ impl BlobFront {
         Ok(reply::document(xml::containers(&endpoint, &page, &containers)))
     }
 
-    pub(super) fn list_blobs(
+    pub(super) async fn list_blobs(
         &self,
         request: &Request,
         granted: &Granted,
         now: SystemTime,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::List])?;
-        let name = request.container()?;
-        let marker = request.parameter("marker").unwrap_or_default();
-        let from = unmarked(marker)?;
-        let listed = ListRequest {
-            prefix: request.parameter("prefix").unwrap_or_default(),
-            delimiter: request.parameter("delimiter"),
-            // The later of the two, since the marker is from a page of the same listing.
-            from: from.as_deref().max(request.parameter("startfrom")),
-            before: request.parameter("endbefore"),
-            maximum: maximum(request)?,
-        };
-        let listing = self.store.container(name)?.list(&listed);
-        let next = listing.next.as_deref().map(marked);
-        let page = BlobPage {
-            endpoint: &self.endpoint(request),
-            container: name,
-            marker,
-            next: next.as_deref().unwrap_or_default(),
-            with_metadata: includes_metadata(request)?,
-            now,
-        };
-        Ok(reply::document(xml::blobs(&page, &listed, &listing)))
+        let name = request.container()?.to_owned();
+        let own = |parameter| request.parameter(parameter).map(str::to_owned);
+        let (marker, prefix) = (own("marker").unwrap_or_default(), own("prefix").unwrap_or_default());
+        let (delimiter, before) = (own("delimiter"), own("endbefore"));
+        // The later of the two, since the marker is from a page of the same listing.
+        let from = unmarked(&marker)?.max(own("startfrom"));
+        let maximum = maximum(request)?;
+        let with_metadata = includes_metadata(request)?;
+        let endpoint = self.endpoint(request);
+        let document = self.run_in(request.container()?, WHOLE_PAGE, move |container| {
+            let listed = ListRequest {
+                prefix: &prefix,
+                delimiter: delimiter.as_deref(),
+                from: from.as_deref(),
+                before: before.as_deref(),
+                maximum,
+            };
+            let listing = container.list(&listed);
+            let next = listing.next.as_deref().map(marked);
+            let page = BlobPage {
+                endpoint: &endpoint,
+                container: &name,
+                marker: &marker,
+                next: next.as_deref().unwrap_or_default(),
+                with_metadata,
+                now,
+            };
+            Ok(xml::blobs(&page, &listed, &listing))
+        });
+        Ok(reply::document(document.await?))
     }
 
     /// The address of the account, as the client knows it.
@@ -152,6 +160,9 @@ impl BlobFront {
         format!("{scheme}://{host}/{}", self.key.account())
     }
 }
+
+/// Bytes of a page of a listing: thousands of blobs with their metadata.
+const WHOLE_PAGE: usize = 16 * 1024 * 1024;
 
 /// Whether a listing is to have metadata too.
 ///

@@ -158,7 +158,7 @@ impl BlobFront {
             Operation::DeleteContainer => self.delete_container(request, granted, now).await,
             Operation::SetContainerMetadata => self.set_container_metadata(request, granted, now).await,
             Operation::LeaseContainer => self.lease_container(request, granted, now).await,
-            Operation::ListBlobs => self.list_blobs(request, granted, now),
+            Operation::ListBlobs => self.list_blobs(request, granted, now).await,
             Operation::PutBlob => self.put_blob(request, body, granted, now).await,
             Operation::Read => self.read(request, granted, now).await,
             Operation::Properties => self.properties(request, granted, now),
@@ -167,7 +167,7 @@ impl BlobFront {
             Operation::Delete => self.delete(request, granted, now).await,
             Operation::PutBlock => self.put_block(request, body, granted, now).await,
             Operation::PutBlockList => self.put_block_list(request, body, granted, now).await,
-            Operation::BlockList => self.block_list(request, granted, now),
+            Operation::BlockList => self.block_list(request, granted, now).await,
             Operation::Append => self.append(request, body, granted, now).await,
             Operation::LeaseBlob => self.lease_blob(request, granted, now).await,
         }
