@@ -29,6 +29,8 @@ pub struct Claims {
     signatures: SignaturePolicy,
     /// By path in lower case. Tokens of different rights for one path stand side by side.
     by_path: HashMap<String, Vec<Grant>>,
+    /// No claim expires before this, except those that have.
+    next_expiry: Option<SystemTime>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -226,7 +228,7 @@ impl Claims {
     /// A connection that has proven nothing yet. Where nothing is verified, it may do everything all the same.
     #[must_use]
     pub fn new(signatures: SignaturePolicy) -> Self {
-        Self { signatures, by_path: HashMap::new() }
+        Self { signatures, by_path: HashMap::new(), next_expiry: None }
     }
 
     /// Adds a claim. One for the same resource and rights takes the place of the earlier one: a renewal. What has
@@ -245,13 +247,15 @@ impl Claims {
         let grants = self.by_path.entry(path).or_default();
         grants.retain(|grant| grant.is_valid(now) && grant.rights != claim.rights);
         grants.push(Grant { rights: claim.rights, expires_at: claim.expires_at });
+        self.next_expiry = self.next_expiry.into_iter().chain(claim.expires_at).min();
         Ok(())
     }
 
     /// Has all claims end so much later.
     pub(crate) fn postpone(&mut self, by: Duration) {
-        for grant in self.by_path.values_mut().flatten() {
-            grant.expires_at = grant.expires_at.map(|end| end.checked_add(by).unwrap_or(end));
+        let expiries = self.by_path.values_mut().flatten().map(|grant| &mut grant.expires_at);
+        for expiry in expiries.chain([&mut self.next_expiry]) {
+            *expiry = expiry.map(|end| end.checked_add(by).unwrap_or(end));
         }
     }
 
@@ -286,15 +290,15 @@ impl Claims {
         self.by_path.is_empty()
     }
 
-    /// The next instant after `now` at which a claim expires and links may have to go.
+    /// The next instant after `now` at which a claim expires and links may have to go, or an earlier one: that of a claim that was renewed
+    /// since.
     #[must_use]
-    pub fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
-        self.by_path
-            .values()
-            .flatten()
-            .filter_map(|grant| grant.expires_at)
-            .filter(|expiry| *expiry > now)
-            .min()
+    pub fn next_expiry(&mut self, now: SystemTime) -> Option<SystemTime> {
+        if self.next_expiry.is_some_and(|next| next <= now) {
+            let expiries = self.by_path.values().flatten().filter_map(|grant| grant.expires_at);
+            self.next_expiry = expiries.filter(|expiry| *expiry > now).min();
+        }
+        self.next_expiry
     }
 }
 

@@ -55,7 +55,14 @@ impl QueueTime {
         let mut advances = clock.advances();
         loop {
             let now = clock.unix_time();
-            let due = self.act(now);
+            // Elsewhere, since thousands of messages may be due at once.
+            let acting = Arc::clone(&self);
+            let due = match tokio::task::spawn_blocking(move || acting.act(now)).await {
+                Ok(due) => due,
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                // The runtime stops.
+                Err(_) => return,
+            };
             let at_due = async {
                 match due {
                     Some(due) => tokio::time::sleep(between(now, due)).await,

@@ -30,7 +30,7 @@ use crate::service::TimeControl;
 #[derive(Debug)]
 pub(crate) struct OperationsFront {
     namespace: Arc<Namespace>,
-    registry: Registry,
+    registry: Arc<Registry>,
     gate: Gate,
     accept_failures: Arc<AcceptFailures>,
     metrics: Recent<Exposition>,
@@ -64,6 +64,7 @@ impl OperationsFront {
         registry.register_collector(Box::new(ListenerMetrics { places, failures }));
         registry.register_collector(Box::new(ProcessMetrics));
         let (metrics, reasons) = (Recent::default(), Recent::default());
+        let registry = Arc::new(registry);
         Arc::new(Self { namespace, registry, gate, accept_failures, metrics, reasons, time_control })
     }
 
@@ -73,7 +74,12 @@ impl OperationsFront {
     }
 
     async fn metrics(&self) -> Option<Arc<Exposition>> {
-        let written = async { Some(Exposition::new(listen::open_metrics(&self.registry))) };
+        let registry = Arc::clone(&self.registry);
+        // Elsewhere, since those of thousands of hubs take a while.
+        let written = async {
+            let text = tokio::task::spawn_blocking(move || listen::open_metrics(&registry)).await;
+            text.ok().map(Exposition::new)
+        };
         self.metrics.get(written).await
     }
 
