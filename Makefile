@@ -13,8 +13,8 @@ CLIENT_SUITES = test-java test-python test-javascript test-azurite test-promethe
 PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 
-# In the order in which they run: first those that need a quiet machine.
-LONG_SUITES = test-ignored test-histories test-benchmarks test-miri test-valgrind test-fuzz test-java-older test-otel-collector test-go test-sdk-suites program
+# In the order in which they begin: the first needs a quiet machine, the next mostly wait.
+LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-otel-collector test-go
 # What `make test` and `make test-long` may take from scratch on two idle cores.
 TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
@@ -72,16 +72,17 @@ test-rust:
 test-alone:
 	MAKEFLAGS= compat/step alone $(RUN_TESTS) --test alone
 
-# What a change hardly ever breaks alone. It runs before an issue is closed and before a release.
+# What a change hardly ever breaks alone. It runs before an issue is closed and before a release. Ignored tests need a quiet machine,
+# so they come first. Of the rest, the SDKs' suites mostly wait.
 test-long: ## the rest: older clients, the SDKs' own suites, long faults, fuzzing, Miri, benchmarks (an hour; needs go, nightly)
 	@compat/times begin
 	compat/step build $(BUILD_TESTS) || { compat/failures; exit 1; }
 	status=0; \
-	$(MAKE) --keep-going --no-print-directory $(LONG_SUITES) || status=1; \
+	$(MAKE) --no-print-directory test-ignored || status=1; \
+	$(MAKE) --jobs=2 --keep-going --no-print-directory $(filter-out test-ignored,$(LONG_SUITES)) || status=1; \
 	compat/times $(TEST_LONG_MINUTES); \
 	[ $$status -eq 0 ] || { compat/failures; exit 1; }
 
-# Ignored tests need a quiet machine, so nothing runs beside them.
 test-ignored:
 	MAKEFLAGS= compat/step ignored $(RUN_TESTS) --lib --bins --tests -- --ignored --test-threads=1
 
