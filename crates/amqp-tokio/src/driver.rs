@@ -102,6 +102,14 @@ impl Driver {
         result
     }
 
+    /// Writes what there is, and reads nothing: while events wait that came before.
+    ///
+    /// # Errors
+    /// The socket failed. The next [`poll_drive`](Self::poll_drive) says so as well.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write(cx)
+    }
+
     /// The next event, waiting for it if need be. For the cold paths: opening, attaching, requests.
     ///
     /// # Errors

@@ -30,19 +30,25 @@ pub(crate) enum Purpose {
     ReaderEvents,
     /// Members of Kafka's groups, and their offsets. At the bound those who would add something are refused.
     KafkaGroups,
+    /// Replies to AMQP clients that have shown no token, while they wait for credit or a window. At the bound the connection is closed.
+    AmqpLogins,
+    /// Replies to other AMQP clients that wait for credit, a window or the disk. At the bound the connection is closed.
+    AmqpReplies,
     /// Messages of transactions of Service Bus that are not discharged. At the bound a message is rejected.
     QueueTransactions,
 }
 
 impl Purpose {
     /// All of them.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::KafkaLogins,
         Self::KafkaRequests,
         Self::KafkaAnswers,
         Self::KafkaFetches,
         Self::ReaderEvents,
         Self::KafkaGroups,
+        Self::AmqpLogins,
+        Self::AmqpReplies,
         Self::QueueTransactions,
     ];
 
@@ -55,6 +61,8 @@ impl Purpose {
             Self::KafkaFetches => "kafka-fetches",
             Self::ReaderEvents => "reader-events",
             Self::KafkaGroups => "kafka-groups",
+            Self::AmqpLogins => "amqp-logins",
+            Self::AmqpReplies => "amqp-replies",
             Self::QueueTransactions => "queue-transactions",
         }
     }
@@ -63,12 +71,14 @@ impl Purpose {
     pub(crate) const fn limit(self) -> u64 {
         match self {
             Self::KafkaLogins => 16 << 20,
+            Self::AmqpLogins => 8 << 20,
             // A quarter of a million partitions.
             Self::KafkaFetches => 64 << 20,
             Self::KafkaRequests
             | Self::KafkaAnswers
             | Self::ReaderEvents
             | Self::KafkaGroups
+            | Self::AmqpReplies
             | Self::QueueTransactions => 256 << 20,
         }
     }
@@ -215,6 +225,11 @@ impl Share {
             self.memory.budget(self.purpose).used.fetch_sub(excess, Ordering::Relaxed);
             self.held -= excess;
         }
+    }
+
+    /// Gives `bytes` back.
+    pub(crate) fn shrink_by(&mut self, bytes: usize) {
+        self.shrink_to(self.held().saturating_sub(bytes));
     }
 
     /// Gives all of it back.

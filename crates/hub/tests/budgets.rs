@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::process::Command;
 
+use amqp::connection::Event;
 use hub::service::{Protocol, Service};
 use kafka::ApiKey;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -18,6 +19,9 @@ use test_peer::within;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::front::client::Client;
+use crate::front::windows::{self, Deaf};
+use crate::front::{self, greed};
 use crate::kafka_memory::{
     figure, guarded, readers_of_converted_events, readers_of_removed_events, small_log, unfinished_requests,
     usage,
@@ -60,6 +64,8 @@ async fn use_up(purpose: &str) {
     let service = match purpose {
         "kafka-logins" => guarded().await,
         "queue-transactions" => transactions::queues().await,
+        "amqp-logins" => front::client::service().await,
+        "amqp-replies" => windows::service_with_long_message().await,
         _ => small_log().await,
     };
     let before = resident();
@@ -70,6 +76,8 @@ async fn use_up(purpose: &str) {
         "kafka-answers" => Box::new(readers_of_converted_events(&service).await),
         "reader-events" => Box::new(readers_of_removed_events(&service).await),
         "kafka-groups" => Box::new(members_of_groups(&service).await),
+        "amqp-logins" => Box::new(strangers(&service).await),
+        "amqp-replies" => Box::new(clients_that_take_no_replies(&service).await),
         "queue-transactions" => Box::new(transactions::open_transactions(&service).await),
         other => panic!("nothing here uses up the budget for {other}"),
     };
@@ -150,6 +158,30 @@ async fn members_of_groups(service: &Service) -> Vec<Peer> {
     }
     assert_eq!(error, 15, "COORDINATOR_NOT_AVAILABLE");
     members
+}
+
+/// Clients without a token that do not receive their replies, until one is closed.
+async fn strangers(service: &Service) -> Vec<Client> {
+    let mut clients = Vec::new();
+    while usage(service, "amqp-logins").await.1 == 0 {
+        assert!(clients.len() < 400, "they would hold 36 MB");
+        let (mut client, request) = greed::strangers_requests(service, 9).await;
+        let is_done = |event| matches!(event, Event::Outcome { last, .. } if last == request);
+        // Or it is closed.
+        while client.next_event().await.is_ok_and(|event| !is_done(event)) {}
+        clients.push(client);
+    }
+    clients
+}
+
+/// Clients with long replies that they do not receive, until one is closed.
+async fn clients_that_take_no_replies(service: &Service) -> Vec<Deaf> {
+    let mut clients = Vec::new();
+    while usage(service, "amqp-replies").await.1 == 0 {
+        assert!(clients.len() < 40, "they would hold 400 MiB");
+        clients.push(Deaf::connect(service).await);
+    }
+    clients
 }
 
 /// Returns the resident memory of this process, in bytes.

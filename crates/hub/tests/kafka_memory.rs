@@ -108,7 +108,7 @@ pub(crate) fn figure(metrics: &str, name: &str, purpose: &str) -> u64 {
 }
 
 /// Waits until the bytes in use for a purpose are at most `bytes`.
-async fn falls_to(service: &Service, purpose: &str, bytes: u64) {
+pub(crate) async fn falls_to(service: &Service, purpose: &str, bytes: u64) {
     within("memory is given back", async {
         while usage(service, purpose).await.0 > bytes {
             tokio::task::yield_now().await;

@@ -29,15 +29,21 @@ impl TimeSlice {
     /// Lets other tasks run if the slice is over. Call it after each piece of the work.
     #[inline]
     pub(crate) async fn pause_if_over(&mut self) {
-        self.pieces += 1;
-        if self.pieces == self.pieces_per_look {
-            self.pieces = 0;
-            let began = *self.began.get_or_insert_with(Instant::now);
-            if began.elapsed() >= LENGTH {
-                tokio::task::yield_now().await;
-                self.began = Some(Instant::now());
-            }
+        if self.is_over() {
+            tokio::task::yield_now().await;
+            self.began = Some(Instant::now());
         }
+    }
+
+    /// Whether the slice is over, so that other tasks have to run. Call it after each piece of the work.
+    #[inline]
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.pieces += 1;
+        if self.pieces < self.pieces_per_look {
+            return false;
+        }
+        self.pieces = 0;
+        self.began.get_or_insert_with(Instant::now).elapsed() >= LENGTH
     }
 }
 

@@ -24,9 +24,9 @@
 
 mod aborted;
 mod bytes;
-mod client;
+pub(crate) mod client;
 mod deletion;
-mod greed;
+pub(crate) mod greed;
 mod haste;
 mod intrusion;
 mod leading;
@@ -36,4 +36,4 @@ mod silence;
 mod strangers;
 mod transactions;
 mod transports;
-mod windows;
+pub(crate) mod windows;

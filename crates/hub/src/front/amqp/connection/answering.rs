@@ -4,15 +4,17 @@ use std::time::SystemTime;
 
 use amqp::TransactionId;
 use amqp::connection::{LinkId, NewDelivery, SessionId};
+use amqp::performative::{Error, ErrorCondition};
 use tokio::time::Instant;
 
-use super::ConnectionTask;
 use super::answers::{ClientAnswer, PendingReply};
 use super::client_quirks;
+use super::{ConnectionTask, OUTPUT_BUDGET, top_up_credit};
 use crate::front::amqp::links::LinkEntry;
 use crate::front::amqp::links::node::Replies;
 use crate::front::amqp::links::requests::{Answered, Reply, RequestContext, RequestNode};
 use crate::front::pending::Until;
+use crate::memory::Purpose;
 use partition_log::disk::CommitNumber;
 
 impl ConnectionTask {
@@ -73,11 +75,11 @@ impl ConnectionTask {
         commit: Option<(CommitNumber, Reply)>,
         ready_at: Option<Instant>,
     ) {
-        if !self.late_replies.has_room() {
-            return tracing::debug!("a reply is dropped: too many are waiting already");
-        }
         let bytes = reply.message.len();
-        let instant = self.late_replies.wait(bytes, ready_at);
+        if !self.charge_reply(bytes) {
+            return;
+        }
+        let instant = self.late_replies.wait(ready_at);
         let (commit, if_unknown) = match commit {
             Some((commit, if_unknown)) => (commit, Some(if_unknown)),
             None => (CommitNumber::DONE, None),
@@ -86,7 +88,13 @@ impl ConnectionTask {
         self.pending.push(ClientAnswer::Reply(Box::new(pending)), Until { commit, instant });
     }
 
-    pub(super) fn reply(&mut self, node: &RequestNode, session: SessionId, reply: Reply) {
+    /// Sends a reply that has waited long enough.
+    pub(super) fn reply_now(&mut self, pending: PendingReply) {
+        self.waiting_replies.shrink_by(pending.bytes);
+        self.reply(&pending.node, pending.session, pending.reply);
+    }
+
+    fn reply(&mut self, node: &RequestNode, session: SessionId, reply: Reply) {
         // Some clients look for the reply only once their request has its outcome.
         self.driver.connection().write_outcomes(session);
         let reply_to = reply.reply_to.as_deref();
@@ -107,19 +115,35 @@ impl ConnectionTask {
                 (*by_target || *by_name, *same_session, *by_target)
             });
         let Some((.., link)) = best else { return };
-        let all = self.links.iter().flatten().filter_map(|entry| entry.node.replies());
-        let waiting_bytes: usize = all.map(Replies::waiting_bytes).sum();
-        if let Some(Some(entry)) = self.links.get_mut(link.index())
+        if self.charge_reply(reply.message.len())
+            && let Some(Some(entry)) = self.links.get_mut(link.index())
             && let Some(replies) = entry.node.replies_mut()
-            && waiting_bytes <= self.proof.waiting_replies_bytes()
         {
             replies.waiting.push_back(reply.message);
+            self.flush_replies(link);
         }
-        self.flush_replies(link);
     }
 
-    /// Sends the replies of a link that wait, as far as its credit and the window of its session allow. Returns whether none is left.
-    pub(super) fn flush_replies(&mut self, link: LinkId) -> bool {
+    /// Charges a reply that is about to wait to the budget of all connections. If that is used up, or the connection has too many, it is to
+    /// be closed.
+    fn charge_reply(&mut self, bytes: usize) -> bool {
+        let bytes = self.waiting_replies.held() + bytes;
+        self.waiting_replies.reassign(if self.proof.is_missing() {
+            Purpose::AmqpLogins
+        } else {
+            Purpose::AmqpReplies
+        });
+        let fits = bytes <= self.proof.replies_bytes_max() && self.waiting_replies.resize(bytes);
+        if !fits {
+            self.close_reason =
+                Some(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, NO_MEMORY_FOR_REPLIES));
+        }
+        fits
+    }
+
+    /// Sends the replies of a link that wait, as far as the output, its credit and the window of its session allow. Returns whether none
+    /// is left.
+    fn flush_replies(&mut self, link: LinkId) -> bool {
         let Some(Some(entry)) = self.links.get_mut(link.index()) else {
             return true;
         };
@@ -127,6 +151,10 @@ impl ConnectionTask {
             return true;
         };
         while let Some(message) = waiting.front() {
+            if self.driver.connection().output_len() >= OUTPUT_BUDGET {
+                self.replies_wait_for_output = true;
+                return false;
+            }
             let Some(mut sender) = self.driver.connection().sender(link) else {
                 return false;
             };
@@ -134,8 +162,63 @@ impl ConnectionTask {
             if sender.send(&delivery, &[message]).is_err() {
                 return false;
             }
+            self.waiting_replies.shrink_by(message.len());
             waiting.pop_front();
         }
         true
     }
+
+    /// Sends replies that waited until the client took some of the output.
+    pub(super) fn resume_replies(&mut self) {
+        if self.replies_wait_for_output && self.driver.connection().output_len() < OUTPUT_BUDGET {
+            self.replies_wait_for_output = false;
+            (0..self.links.len()).for_each(|index| self.resume_replies_of(index));
+        }
+    }
+
+    pub(super) fn resume_replies_of(&mut self, index: usize) {
+        if let Some(Some(entry)) = self.links.get(index)
+            && entry.node.replies().is_some()
+        {
+            let link = entry.id;
+            if self.flush_replies(link)
+                && let Some(mut sender) = self.driver.connection().sender(link)
+            {
+                sender.drained();
+            }
+        }
+    }
+
+    /// Lets the client send more requests over a link, unless many replies wait for it.
+    pub(super) fn top_up_requests(&mut self, link: LinkId) {
+        match self.links.get(link.index()) {
+            _ if !self.takes_requests() => self.requests_wait = true,
+            Some(Some(entry)) => top_up_credit(self.driver.connection(), entry),
+            _ => {}
+        }
+    }
+
+    /// Lets the client send more requests when only few replies wait for it any more.
+    pub(super) fn resume_requests(&mut self) {
+        if self.requests_wait && self.takes_requests() {
+            self.requests_wait = false;
+            let requests = self.links.iter().flatten().filter(|entry| entry.node.requests().is_some());
+            requests.for_each(|entry| top_up_credit(self.driver.connection(), entry));
+        }
+    }
+
+    const fn takes_requests(&self) -> bool {
+        self.waiting_replies.held() <= self.proof.replies_bytes()
+    }
+
+    /// Forgets the replies that wait for a link that is gone.
+    pub(super) fn forget_replies(&mut self, removed: &LinkEntry) {
+        if let Some(replies) = removed.node.replies() {
+            self.waiting_replies.shrink_by(replies.waiting_bytes());
+        }
+    }
 }
+
+/// What a client is told when the budget is used up.
+const NO_MEMORY_FOR_REPLIES: &str =
+    "The replies to requests wait for their clients to receive them, and no memory is left for more.";

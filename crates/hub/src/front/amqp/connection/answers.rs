@@ -51,11 +51,9 @@ pub(crate) struct PendingReply {
     pub(crate) if_unknown: Option<Reply>,
 }
 
-/// How much memory the replies that wait take, and until when they do. They leave in the order of their requests, as those
-/// of one node do.
+/// Until when replies wait. They leave in the order of their requests, as those of one node do.
 #[derive(Debug, Default)]
 pub(crate) struct LateReplies {
-    bytes: usize,
     /// When the last one is due.
     last: Option<Instant>,
 }
@@ -84,25 +82,11 @@ impl Answer for ClientAnswer {
 }
 
 impl LateReplies {
-    /// Whether a client that has so much to come may have another one. It is lost to it otherwise.
-    pub(crate) const fn has_room(&self) -> bool {
-        self.bytes <= WAITING_BYTES
-    }
-
-    /// Counts a reply; gives the instant at which it leaves that would be due at `at`.
-    pub(crate) fn wait(&mut self, bytes: usize, at: Option<Instant>) -> Option<Instant> {
-        self.bytes += bytes;
+    /// The instant at which a reply leaves that would be due at `at`.
+    pub(crate) fn wait(&mut self, at: Option<Instant>) -> Option<Instant> {
         if at.is_some() {
             self.last = self.last.max(at);
         }
         at.and(self.last)
     }
-
-    /// A reply waits no longer.
-    pub(crate) const fn left(&mut self, bytes: usize) {
-        self.bytes -= bytes;
-    }
 }
-
-/// What may wait, in bytes over all nodes: as much as may wait for credit.
-const WAITING_BYTES: usize = 256 * 1024;

@@ -10,7 +10,7 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::{Attach, Error};
 use tokio::time::Sleep;
 
-use super::{CREDIT, ConnectionTask};
+use super::{ConnectionTask, full_credit};
 use crate::front::amqp::links::{Admission, Admitted, LinkEntry};
 
 /// The next instant at which a claim expires.
@@ -39,7 +39,7 @@ impl ConnectionTask {
                     connection.accept_link(link, acceptance);
                 }
                 if node.is_sender() {
-                    connection.set_credit(link, CREDIT);
+                    connection.set_credit(link, full_credit(&node));
                 }
                 let index = link.index();
                 if self.links.len() <= index {
@@ -80,6 +80,7 @@ impl ConnectionTask {
             }
             self.settlements.awaited_outcomes.forget_link(removed.session, link);
             self.transactions.forget_link(link);
+            self.forget_replies(&removed);
         }
     }
 

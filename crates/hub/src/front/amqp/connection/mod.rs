@@ -40,8 +40,10 @@ use self::transactions::{Transactions, is_coordinator};
 use crate::clock::TimedConnection;
 use crate::front::amqp::conditions::{self, server_busy};
 use crate::front::amqp::links::LinkEntry;
-use crate::front::amqp::links::node::Stopped;
+use crate::front::amqp::links::node::{Node, Stopped};
 use crate::front::pending::Pending;
+use crate::front::time_slice::TimeSlice;
+use crate::memory::{Purpose, Share};
 use crate::namespace::{Claims, Namespace, SignaturePolicy};
 use crate::profile::{PreciseTimer, Shaper};
 use partition_log::Subscriber;
@@ -77,10 +79,20 @@ pub(super) struct ConnectionTask {
     /// What a service profile does to this connection.
     shaper: Option<Shaper>,
     late_replies: LateReplies,
+    /// Memory of replies that wait, late ones included.
+    waiting_replies: Share,
+    /// Whether some of them wait for output to be written.
+    replies_wait_for_output: bool,
+    /// Whether requests got no credit because so many replies wait.
+    requests_wait: bool,
+    /// Why the connection has to be closed.
+    close_reason: Option<Error>,
     /// For how long this client must not be answered.
     pause: Option<Duration>,
     /// Whether the profile broke the connection: it ends without a farewell.
     broken: bool,
+    /// Deliveries that are not handled yet, from this place on.
+    unhandled: Option<(Deliveries, usize)>,
 }
 
 impl ConnectionTask {
@@ -91,6 +103,7 @@ impl ConnectionTask {
         proof: Proof,
     ) -> Self {
         let claims = Claims::new(namespace.signatures());
+        let waiting_replies = Share::new(namespace.memory(), Purpose::AmqpLogins);
         let timer = shaper.as_ref().map_or_else(PreciseTimer::coarse, Shaper::timer);
         let pending = Pending::new(namespace.watch_commits(), timer);
         let subscriber = Subscriber::new();
@@ -116,8 +129,13 @@ impl ConnectionTask {
             transactions,
             shaper,
             late_replies: LateReplies::default(),
+            waiting_replies,
+            replies_wait_for_output: false,
+            requests_wait: false,
+            close_reason: None,
             pause: None,
             broken: false,
+            unhandled: None,
         }
     }
 
@@ -175,12 +193,24 @@ impl ConnectionTask {
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Turned {
+        let mut slice = TimeSlice::begin();
         for _ in 0..TURNS_MAX {
-            self.handle_events();
+            let is_done = self.handle_events(&mut slice);
             if self.broken {
                 return Turned::Over(DriveError::Disconnected);
             }
+            if !is_done {
+                // Nothing more is read meanwhile. An error comes again when it is.
+                let _ = self.driver.poll_flush(cx);
+                return Turned::GoesOn;
+            }
             self.give_answers(cx);
+            self.resume_replies();
+            self.resume_requests();
+            if let Some(reason) = self.close_reason.take() {
+                self.driver.connection().close(Some(reason));
+                return Turned::Over(DriveError::Closed);
+            }
             self.detach_by_profile(cx);
             self.check_expiry(cx);
             if let Poll::Ready(reason) = self.proof.poll_overdue(cx) {
@@ -210,58 +240,78 @@ impl ConnectionTask {
             match self.driver.poll_drive(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Turned::Over(error),
-                Poll::Pending if paused || self.runnable.is_empty() => return Turned::Rests,
                 // The client does not take what waits for it: the socket wakes us when it does.
                 Poll::Pending if self.driver.connection().output_len() >= OUTPUT_BUDGET => {
                     return Turned::Rests;
                 }
+                Poll::Pending if self.replies_wait_for_output => {}
+                Poll::Pending if paused || self.runnable.is_empty() => return Turned::Rests,
                 Poll::Pending => {}
             }
         }
         Turned::GoesOn
     }
 
-    fn handle_events(&mut self) {
-        while let Some(event) = self.driver.connection().poll_event() {
-            match event {
-                Event::Deliveries(deliveries) => self.on_deliveries(deliveries),
-                Event::Credit(link) => self.on_credit(link),
-                Event::DrainRequested(link) => {
-                    if let Some(Some(entry)) = self.links.get_mut(link.index()) {
-                        entry.node.drain();
-                    }
-                    self.on_credit(link);
+    /// Handles what the client has sent. Returns false if the slice was over before that was done.
+    fn handle_events(&mut self, slice: &mut TimeSlice) -> bool {
+        let is_done = loop {
+            if let Some((deliveries, place)) = self.unhandled.take() {
+                if let Some(place) = self.on_deliveries(&deliveries, place, slice) {
+                    self.unhandled = Some((deliveries, place));
+                    break false;
                 }
-                Event::WindowOpen(_) => (0..self.links.len()).for_each(|index| self.resume_sending(index)),
-                Event::Opened(open) => self.on_opened(&open),
-                Event::LinkRequested { link, session, attach } => {
-                    self.on_link_requested(link, session, &attach)
-                }
-                Event::LinkDetached { link, .. } => self.remove(link),
-                Event::SessionEnded { session, .. } => {
-                    self.settle_gathered();
-                    for entry in &mut self.links {
-                        entry.take_if(|entry| entry.session == session);
-                    }
-                    self.settlements.awaited_outcomes.forget_session(session);
-                    self.transactions.forget_session(session);
-                    self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.session != session));
-                }
-                Event::OutcomeProposed { session, first, last, state, is_known } => match is_known {
-                    true => self.on_outcome(session, first, last, &state, true),
-                    false => self.on_unknown_outcome(session, first, last),
-                },
-                Event::Outcome { session, first, last, state: Some(state) } => {
-                    self.on_outcome(session, first, last, &state, false)
-                }
-                // No outcome at all: the locks end by themselves.
-                Event::Outcome { session, first, last, state: None } => {
-                    self.settlements.awaited_outcomes.take(session, first, last, |_, _| {})
-                }
-                _ => {}
+                self.driver.connection().recycle(deliveries);
             }
-        }
+            let Some(event) = self.driver.connection().poll_event() else {
+                break true;
+            };
+            self.on_event(event);
+            if slice.is_over() {
+                break false;
+            }
+        };
         self.settle_gathered();
+        is_done
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Deliveries(deliveries) => self.unhandled = Some((deliveries, 0)),
+            Event::Credit(link) => self.on_credit(link),
+            Event::DrainRequested(link) => {
+                if let Some(Some(entry)) = self.links.get_mut(link.index()) {
+                    entry.node.drain();
+                }
+                self.on_credit(link);
+            }
+            Event::WindowOpen(_) => (0..self.links.len()).for_each(|index| self.resume_sending(index)),
+            Event::Opened(open) => self.on_opened(&open),
+            Event::LinkRequested { link, session, attach } => self.on_link_requested(link, session, &attach),
+            Event::LinkDetached { link, .. } => self.remove(link),
+            Event::SessionEnded { session, .. } => {
+                self.settle_gathered();
+                for index in 0..self.links.len() {
+                    if let Some(ended) = self.links[index].take_if(|entry| entry.session == session) {
+                        self.forget_replies(&ended);
+                    }
+                }
+                self.settlements.awaited_outcomes.forget_session(session);
+                self.transactions.forget_session(session);
+                self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.session != session));
+            }
+            Event::OutcomeProposed { session, first, last, state, is_known } => match is_known {
+                true => self.on_outcome(session, first, last, &state, true),
+                false => self.on_unknown_outcome(session, first, last),
+            },
+            Event::Outcome { session, first, last, state: Some(state) } => {
+                self.on_outcome(session, first, last, &state, false)
+            }
+            // No outcome at all: the locks end by themselves.
+            Event::Outcome { session, first, last, state: None } => {
+                self.settlements.awaited_outcomes.take(session, first, last, |_, _| {})
+            }
+            _ => {}
+        }
     }
 
     fn on_opened(&mut self, open: &Open) {
@@ -281,14 +331,23 @@ impl ConnectionTask {
         }
     }
 
-    fn on_deliveries(&mut self, deliveries: Deliveries) {
+    /// Handles deliveries from a place on. Returns the place at which the slice was over.
+    fn on_deliveries(
+        &mut self,
+        deliveries: &Deliveries,
+        from: usize,
+        slice: &mut TimeSlice,
+    ) -> Option<usize> {
         let now = self.namespace.clock().now();
         if self.expiry.as_ref().is_some_and(|expiry| expiry.at <= now) {
             self.end_expired(now);
         }
         let answer_at = client_quirks::answer_at(self.pause);
-        let mut rest = deliveries.items();
+        let mut rest = &deliveries.items()[from..];
         while let Some((delivery, others)) = rest.split_first() {
+            if slice.is_over() {
+                return Some(deliveries.items().len() - rest.len());
+            }
             rest = others;
             let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
                 continue;
@@ -305,7 +364,7 @@ impl ConnectionTask {
             if deliveries.has_transactions()
                 && let Some(transaction) = deliveries.transaction(at)
             {
-                self.on_transactional(&deliveries, delivery, transaction, now, answer_at);
+                self.on_transactional(deliveries, delivery, transaction, now, answer_at);
                 continue;
             }
             let stores = entry.node.stores();
@@ -315,7 +374,7 @@ impl ConnectionTask {
                     true => 0,
                 };
                 rest = &rest[others..];
-                self.on_run(&deliveries, at..=at + others, UnixTime::from(now), answer_at);
+                self.on_run(deliveries, at..=at + others, UnixTime::from(now), answer_at);
                 if self.broken {
                     break;
                 }
@@ -331,13 +390,18 @@ impl ConnectionTask {
                 let told = told.not_before(answer_at);
                 tell(connection, &mut self.pending, entry, delivery.id, told);
             }
-            top_up_credit(connection, entry);
             if let Some(node) = entry.node.requests().cloned() {
                 let session = entry.session;
                 self.on_request(&node, session, deliveries.message(delivery), now, None);
+                if self.close_reason.is_some() {
+                    break;
+                }
+                self.top_up_requests(delivery.link);
+            } else {
+                top_up_credit(connection, entry);
             }
         }
-        self.driver.connection().recycle(deliveries);
+        None
     }
 
     /// Gives the answers that have waited long enough.
@@ -346,8 +410,7 @@ impl ConnectionTask {
             let outcome = match answer {
                 ClientAnswer::Outcome(outcome) => outcome,
                 ClientAnswer::Reply(pending) => {
-                    self.late_replies.left(pending.bytes);
-                    self.reply(&pending.node, pending.session, pending.reply);
+                    self.reply_now(*pending);
                     continue;
                 }
             };
@@ -363,7 +426,10 @@ impl ConnectionTask {
                 Direction::Received => {
                     connection.settle(session, first, last, state);
                     entry.waiting_outcomes -= last.wrapping_sub(first) + 1;
-                    top_up_credit(connection, entry);
+                    match entry.node.requests() {
+                        Some(_) => self.requests_wait = true,
+                        None => top_up_credit(connection, entry),
+                    }
                 }
                 Direction::Sent => connection.answer_outcome(session, first, last, state),
             }
@@ -378,14 +444,7 @@ impl ConnectionTask {
     fn resume_sending(&mut self, index: usize) {
         match self.links.get(index) {
             Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(index),
-            Some(Some(entry)) if entry.node.replies().is_some() => {
-                let link = entry.id;
-                if self.flush_replies(link)
-                    && let Some(mut sender) = self.driver.connection().sender(link)
-                {
-                    sender.drained();
-                }
-            }
+            Some(Some(_)) => self.resume_replies_of(index),
             _ => {}
         }
     }
@@ -501,12 +560,13 @@ fn tell(
     pending.push(ClientAnswer::Outcome(outcome), told.until);
 }
 
-/// Grants a publisher new credit when half of it is used up by deliveries on the way and outcomes that wait.
+/// Grants a sender new credit when half of it is used up by deliveries on the way and outcomes that wait.
 #[inline]
 fn top_up_credit(connection: &mut amqp::Connection, entry: &LinkEntry) {
-    let allowed = CREDIT.saturating_sub(entry.waiting_outcomes);
+    let full = full_credit(&entry.node);
+    let allowed = full.saturating_sub(entry.waiting_outcomes);
     let credit = connection.credit(entry.id);
-    if credit < CREDIT / 2 && credit < allowed {
+    if credit < full / 2 && credit < allowed {
         connection.set_credit(entry.id, allowed);
     }
 }
@@ -536,8 +596,19 @@ const CLOCK_KEY: u64 = u64::MAX;
 /// and a client that does not read must not hold up the clock.
 const ATTENDING_POLLS: u32 = 16;
 
-/// Deliveries that a publisher may have on the way; topped up at half. Enough that a fast client never waits for it.
+/// Deliveries that the client may have on the way to a node; topped up at half.
+const fn full_credit(node: &Node) -> u32 {
+    match node.requests() {
+        Some(_) => REQUEST_CREDIT,
+        None => CREDIT,
+    }
+}
+
+/// Messages that a publisher may have on the way. Enough that a fast client never waits for it.
 const CREDIT: u32 = 4_000;
+
+/// Requests that may be on the way. Each may have a reply of hundreds of kibibytes.
+const REQUEST_CREDIT: u32 = 50;
 
 /// Outcomes that may wait on one link. A client that keeps to its credit never gets there.
 const WAITING_OUTCOMES_MAX: u32 = 2 * CREDIT;

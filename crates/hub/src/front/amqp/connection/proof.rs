@@ -83,11 +83,25 @@ impl Proof {
         Poll::Ready(Error::new(ErrorCondition::CONNECTION_FORCED, text))
     }
 
-    /// How many bytes of replies may wait for credit.
-    pub(super) const fn waiting_replies_bytes(&self) -> usize {
+    /// Whether there was none yet.
+    pub(super) const fn is_missing(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// Bytes of replies that may wait before the client's requests do.
+    pub(super) const fn replies_bytes(&self) -> usize {
         match self.deadline {
             Some(_) => UNPROVEN_REPLIES,
             None => PROVEN_REPLIES,
+        }
+    }
+
+    /// Bytes of replies that may wait before the connection is closed: the client has sent requests without credit, or many at once that
+    /// have long replies.
+    pub(super) const fn replies_bytes_max(&self) -> usize {
+        match self.deadline {
+            Some(_) => UNPROVEN_EACH,
+            None => PROVEN_EACH,
         }
     }
 }
@@ -107,7 +121,7 @@ const PROVEN_EACH: usize = 16 * 1024 * 1024;
 /// All such connections together: hundreds of events on their way over slow lines.
 const PROVEN_TOTAL: usize = 256 * 1024 * 1024;
 
-/// Replies kept for a client that grants no credit for them, over all its links. Further ones are lost to it.
+/// Replies that may wait for a client, over all its links, before its requests get no credit.
 const PROVEN_REPLIES: usize = 256 * 1024;
 
 /// The same before its proof.

@@ -271,11 +271,13 @@ impl ConnectionTask {
             let told = Told::now(state).not_before(answer_at.max(ready_at));
             tell(connection, &mut self.pending, entry, delivery.id, told);
         }
-        top_up_credit(connection, entry);
         if let Some(node) = entry.node.requests().cloned() {
             let session = entry.session;
             self.settle_gathered();
             self.on_request(&node, session, message, now, Some(transaction));
+            self.top_up_requests(delivery.link);
+        } else {
+            top_up_credit(connection, entry);
         }
     }
 
