@@ -46,6 +46,28 @@ struct Copy {
     sections: Option<Vec<u8>>,
 }
 
+/// Which subscriptions get what of a batch.
+struct Plan {
+    /// In the order of the messages. Those for which there is no room are missing, so that a batch which is refused takes little memory.
+    copies: Vec<Copy>,
+    /// What all of them count towards the size limit.
+    bytes: u64,
+}
+
+impl Plan {
+    /// Adds a copy of `message`, if there is `room` for it and all before.
+    #[inline]
+    fn add(&mut self, copy: Copy, message: &NewMessage<'_>, room: u64) {
+        self.bytes += match &copy.sections {
+            None => size(message),
+            Some(sections) => sections.len() as u64 + MESSAGE_OVERHEAD,
+        };
+        if self.bytes <= room {
+            self.copies.push(copy);
+        }
+    }
+}
+
 impl EntityState {
     /// Sends a batch: all of it, or nothing if there is an error. Adds the number of each message to `numbers`, if they are
     /// wanted.
@@ -79,8 +101,8 @@ impl EntityState {
         let copies = match self.is_topic {
             true => {
                 let plan = self.plan(now, messages, is_new);
-                bytes += copied_bytes(messages, &plan);
-                plan
+                bytes += plan.bytes;
+                plan.copies
             }
             false => Vec::new(),
         };
@@ -234,12 +256,12 @@ impl EntityState {
             forwarded: None,
         };
         let plan = self.plan(now, &[message], |_| true);
-        if self.check_room(copied_bytes(&[message], &plan)).is_err() {
+        if self.check_room(plan.bytes).is_err() {
             self.put_off(now, evicted);
             return;
         }
         self.queues[0].ledger.counters.scheduled_due += 1;
-        self.send_one(now, &message, 0, &mut plan.into_iter().peekable());
+        self.send_one(now, &message, 0, &mut plan.copies.into_iter().peekable());
     }
 
     /// Rules make more of a scheduled message than there is room for: it stays for some time more.
@@ -256,8 +278,10 @@ impl EntityState {
     }
 
     /// Which subscriptions get what, in the order of the messages.
-    fn plan(&self, now: i64, messages: &[NewMessage<'_>], is_new: impl Fn(usize) -> bool) -> Vec<Copy> {
-        let mut plan = Vec::with_capacity(messages.len() * self.rules.len());
+    fn plan(&self, now: i64, messages: &[NewMessage<'_>], is_new: impl Fn(usize) -> bool) -> Plan {
+        let expected = (messages.len() * self.rules.len()).min(1_024);
+        let mut plan = Plan { copies: Vec::with_capacity(expected), bytes: 0 };
+        let room = self.size_limit.saturating_sub(self.bytes());
         let queue_of = |rules: usize| (rules + 1) * QUEUES_OF_ONE;
         let mut next_number = self.queues[0].pages.next_sequence_number();
         for (index, message) in messages.iter().enumerate() {
@@ -274,7 +298,7 @@ impl EntityState {
                 let queue = queue_of(subscription);
                 let as_sent = Copy { message: index, queue, sections: None };
                 match rules.set().constant() {
-                    Some(true) => plan.push(as_sent),
+                    Some(true) => plan.add(as_sent, message, room),
                     Some(false) => {}
                     None => {
                         let decoded = decoded.get_or_insert_with(|| decode(now, number, message));
@@ -282,15 +306,14 @@ impl EntityState {
                         let (properties, sections) = &*decoded;
                         let copies = rules.set().copies(properties);
                         if copies.as_sent {
-                            plan.push(as_sent);
+                            plan.add(as_sent, message, room);
                         }
-                        plan.extend(copies.changed.iter().filter_map(|changed| {
-                            Some(Copy {
-                                message: index,
-                                queue,
-                                sections: Some(changed.rewrite(sections).ok()?),
-                            })
-                        }));
+                        for changed in &copies.changed {
+                            if let Ok(sections) = changed.rewrite(sections) {
+                                let copy = Copy { message: index, queue, sections: Some(sections) };
+                                plan.add(copy, message, room);
+                            }
+                        }
                     }
                 }
             }
@@ -359,15 +382,6 @@ pub(super) fn annotations<'a>(message: &NewMessage<'a>) -> &'a [u8] {
         Ok(_) => message.annotations,
         Err(_) => &[],
     }
-}
-
-/// What the copies of these messages count towards the size limit.
-fn copied_bytes(messages: &[NewMessage<'_>], plan: &[Copy]) -> u64 {
-    let count = |copy: &Copy| match &copy.sections {
-        None => size(&messages[copy.message]),
-        Some(sections) => sections.len() as u64 + MESSAGE_OVERHEAD,
-    };
-    plan.iter().map(count).sum()
 }
 
 fn payload<'a>(message: &NewMessage<'a>) -> Payload<'a> {
