@@ -419,6 +419,12 @@ impl QueueStore {
         entities.get(&name.to_ascii_lowercase()).cloned()
     }
 
+    /// How many queues and topics there are.
+    #[must_use]
+    pub fn entity_count(&self) -> usize {
+        self.entities.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// All of them, in the order of their names.
     #[must_use]
     pub fn entities(&self) -> Vec<Entity> {

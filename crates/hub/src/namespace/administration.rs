@@ -41,6 +41,14 @@ pub enum AdministrationError {
     /// It can't be so.
     #[error("{0}")]
     Invalid(String),
+    /// There are as many as there can be.
+    #[error("There are {maximum} {what} already, the maximum")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there can be.
+        maximum: usize,
+    },
     /// The store does not take it.
     #[error(transparent)]
     Store(CreateError),
@@ -125,6 +133,7 @@ impl Namespace {
             if storage.as_ref().is_some_and(|storage| storage.is_reserved(&path)) {
                 return Err(AdministrationError::Exists { name: path });
             }
+            check_count("subscriptions of the topic", topic.subscriptions().len(), MAXIMUM_SUBSCRIPTIONS)?;
             let subscription = self.new_subscription(topic.name(), config)?;
             let kept = storage
                 .as_mut()
@@ -368,6 +377,7 @@ impl Namespace {
         if let Some(there) = self.hub(name) {
             return Err(AdministrationError::Exists { name: there.name().to_owned() });
         }
+        check_count("queues and topics", self.queues.entity_count(), MAXIMUM_ENTITIES)?;
         match queue_config::name_mistake(name, kind) {
             None => Ok(()),
             Some(mistake) => Err(AdministrationError::Invalid(mistake)),
@@ -421,6 +431,19 @@ fn touched(mut facts: EntityFacts, now: UnixTime) -> EntityFacts {
     facts.touch(now);
     facts
 }
+
+fn check_count(what: &'static str, count: usize, maximum: usize) -> Result<()> {
+    match count >= maximum {
+        true => Err(AdministrationError::TooMany { what, maximum }),
+        false => Ok(()),
+    }
+}
+
+/// Queues and topics that a namespace can have before clients create no more, as in Azure.
+const MAXIMUM_ENTITIES: usize = 10_000;
+
+/// The same for the subscriptions of a topic. Each message of it is looked at for each of them.
+const MAXIMUM_SUBSCRIPTIONS: usize = 2_000;
 
 fn not_found(path: &str) -> AdministrationError {
     AdministrationError::NotFound { path: path.to_owned() }

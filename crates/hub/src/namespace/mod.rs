@@ -787,4 +787,31 @@ mod tests {
         namespace.delete_hub("hub1").unwrap();
         namespace.create_hub(&declared[3], now).unwrap();
     }
+
+    #[test]
+    fn clients_can_not_create_entities_and_subscriptions_without_end() {
+        let namespace = namespace(&NamespaceConfig::with_hubs(vec![])).unwrap();
+        let now = UnixTime::from_milliseconds(1);
+        let facts = || EntityFacts::of(now);
+        let maximum = |result: Result<(), AdministrationError>| match result {
+            Err(AdministrationError::TooMany { maximum, .. }) => maximum,
+            other => panic!("{other:?}"),
+        };
+        namespace.create_topic(&TopicConfig::new("news", []), facts()).unwrap();
+        let subscribe = |number: usize| {
+            let config = SubscriptionConfig::new(format!("subscription{number}"));
+            namespace.create_subscription("news", &config, facts(), now).map(drop)
+        };
+        (0..2_000).for_each(|number| subscribe(number).unwrap());
+        assert_eq!(maximum(subscribe(2_000)), 2_000);
+        namespace.delete_subscription("news", "subscription7", now).unwrap();
+        subscribe(2_000).unwrap();
+        let create =
+            |number: usize| namespace.create_queue(&QueueConfig::new(format!("queue{number}")), facts());
+        (1..10_000).for_each(|number| drop(create(number).unwrap()));
+        assert_eq!(maximum(create(10_000).map(drop)), 10_000);
+        assert_eq!(maximum(namespace.create_topic(&TopicConfig::new("more", []), facts()).map(drop)), 10_000);
+        namespace.delete_queue_or_topic("queue7").unwrap();
+        create(10_000).unwrap();
+    }
 }

@@ -412,6 +412,7 @@ fn refusal(error: &AdministrationError) -> Refusal {
         AdministrationError::Rule(RuleChangeError::Queue(error)) | AdministrationError::Queue(error) => {
             Refusal::queue(error)
         }
+        AdministrationError::TooMany { .. } => Refusal::new(403, format!("SubCode=40300. {error}.")),
         AdministrationError::Invalid(_)
         | AdministrationError::Store(CreateError::Option { .. } | CreateError::Name { .. }) => {
             invalid(format!("{error}."))
@@ -439,6 +440,7 @@ mod tests {
             (AdministrationError::Exists { name: "a".into() }, 409),
             (AdministrationError::NotFound { path: "a".into() }, 404),
             (AdministrationError::Invalid("no".into()), 400),
+            (AdministrationError::TooMany { what: "queues", maximum: 1 }, 403),
             (AdministrationError::Queue(queue_store::QueueError::Deleted), 404),
         ] {
             assert_eq!(refusal(&error).status, status, "{error}");
