@@ -37,7 +37,8 @@ run: ## the fan-out study on the embedded service: about two minutes, a table an
 	$(BUILD_PROGRAM)
 	target/release/parshall run fan-out --quick
 
-BUILD_PROGRAM = $(CARGO) build --release --locked -p parshall $(PROGRAM_OPTIONS)
+# What is shipped is compiled by rustc, whatever has compiled the tests.
+BUILD_PROGRAM = $(if $(LINT_BUILD),env -u RUSTC_WORKSPACE_WRAPPER -u RUSTFLAGS )$(CARGO) build --release --locked -p parshall $(PROGRAM_OPTIONS)
 
 program: ## the program alone, in target/release
 	compat/step program $(BUILD_PROGRAM)
