@@ -419,7 +419,7 @@ impl QueueStore {
         entities.get(&name.to_ascii_lowercase()).cloned()
     }
 
-    /// How many queues and topics there are.
+    /// Returns the number of queues and topics.
     #[must_use]
     pub fn entity_count(&self) -> usize {
         self.entities.read().unwrap_or_else(PoisonError::into_inner).len()

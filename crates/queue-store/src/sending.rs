@@ -46,11 +46,11 @@ struct Copy {
     sections: Option<Vec<u8>>,
 }
 
-/// Which subscriptions get what of a batch.
+/// Copies of the messages of a batch for subscriptions.
 struct Plan {
     /// In the order of the messages. Those for which there is no room are missing, so that a batch which is refused takes little memory.
     copies: Vec<Copy>,
-    /// What all of them count towards the size limit.
+    /// Bytes that all of them count towards the size limit.
     bytes: u64,
 }
 
@@ -277,7 +277,7 @@ impl EntityState {
         self.queues[0].add(slot, bytes, &mut self.effects);
     }
 
-    /// Which subscriptions get what, in the order of the messages.
+    /// Plans the copies that subscriptions get, in the order of the messages.
     fn plan(&self, now: i64, messages: &[NewMessage<'_>], is_new: impl Fn(usize) -> bool) -> Plan {
         let expected = (messages.len() * self.rules.len()).min(1_024);
         let mut plan = Plan { copies: Vec::with_capacity(expected), bytes: 0 };

@@ -44,9 +44,9 @@ pub enum AdministrationError {
     /// There are as many as there can be.
     #[error("There are {maximum} {what} already, the maximum")]
     TooMany {
-        /// Of what.
+        /// Name of the kind, in the plural.
         what: &'static str,
-        /// How many there can be.
+        /// Maximum number.
         maximum: usize,
     },
     /// The store does not take it.
@@ -439,10 +439,10 @@ fn check_count(what: &'static str, count: usize, maximum: usize) -> Result<()> {
     }
 }
 
-/// Queues and topics that a namespace can have before clients create no more, as in Azure.
+/// Maximum number of queues and topics of a namespace, beyond which clients create none, as in Azure.
 const MAXIMUM_ENTITIES: usize = 10_000;
 
-/// The same for the subscriptions of a topic. Each message of it is looked at for each of them.
+/// Maximum number of subscriptions of a topic, as in Azure. Each message of it is looked at for each of them.
 const MAXIMUM_SUBSCRIPTIONS: usize = 2_000;
 
 fn not_found(path: &str) -> AdministrationError {

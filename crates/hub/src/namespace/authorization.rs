@@ -29,7 +29,7 @@ pub struct Claims {
     signatures: SignaturePolicy,
     /// By path in lower case. Tokens of different rights for one path stand side by side.
     by_path: HashMap<String, Vec<Grant>>,
-    /// No claim expires before this, except those that have.
+    /// Lower bound of the instants at which claims expire that have not.
     next_expiry: Option<SystemTime>,
 }
 

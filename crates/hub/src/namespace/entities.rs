@@ -1,4 +1,4 @@
-//! How the hubs of a namespace come and go while it serves.
+//! Creation, change and deletion of hubs while a namespace serves.
 //!
 //! Readers take a snapshot, which is one lock for as long as it takes to count a reference. Changes are made one at a
 //! time, each to a copy of the list, which then takes the list's place.

@@ -44,13 +44,13 @@ impl Hubs {
         self.by_id.get(id)
     }
 
-    /// How many there are.
+    /// Returns the number of hubs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hubs.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no hub.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hubs.is_empty()
@@ -87,7 +87,7 @@ impl Hubs {
         }
     }
 
-    /// The same hubs without this one.
+    /// Returns the hubs without this one.
     pub(super) fn without(&self, hub: &Arc<Hub>) -> Self {
         let mut others = self.clone();
         if others.by_name.remove(hub.name().to_ascii_lowercase().as_str()) {

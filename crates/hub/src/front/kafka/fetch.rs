@@ -280,7 +280,7 @@ impl Watched {
         }
     }
 
-    /// Which partition it is.
+    /// Returns the topic and the number of the partition.
     pub(super) fn place(&self) -> (TopicRef<'_>, i32) {
         (self.topic(), self.index)
     }

@@ -62,7 +62,7 @@ struct Held<'f> {
     partitions: u64,
 }
 
-/// Why a request is not done.
+/// A fetch that is not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The answer says this.
@@ -267,7 +267,7 @@ fn distinct<'r, 'a>(named: &'r [FetchPartition<'a>]) -> Cow<'r, [FetchPartition<
     Cow::Owned(distinct)
 }
 
-/// Which partition a request names.
+/// Returns the topic and the number of a partition in a request.
 const fn place<'a>(asked: &FetchPartition<'a>) -> (TopicRef<'a>, i32) {
     (asked.topic, asked.index)
 }

@@ -219,6 +219,6 @@ impl ConnectionTask {
     }
 }
 
-/// What a client is told when the budget is used up.
+/// Text of the close frame at the bound.
 const NO_MEMORY_FOR_REPLIES: &str =
     "The replies to requests wait for their clients to receive them, and no memory is left for more.";

@@ -51,10 +51,9 @@ pub(crate) struct PendingReply {
     pub(crate) if_unknown: Option<Reply>,
 }
 
-/// Until when replies wait. They leave in the order of their requests, as those of one node do.
+/// The latest instant at which a reply is due. Replies leave in the order of their requests, as those of one node do.
 #[derive(Debug, Default)]
 pub(crate) struct LateReplies {
-    /// When the last one is due.
     last: Option<Instant>,
 }
 

@@ -85,7 +85,7 @@ pub(super) struct ConnectionTask {
     replies_wait_for_output: bool,
     /// Whether requests got no credit because so many replies wait.
     requests_wait: bool,
-    /// Why the connection has to be closed.
+    /// Reason to close the connection.
     close_reason: Option<Error>,
     /// For how long this client must not be answered.
     pause: Option<Duration>,

@@ -98,10 +98,10 @@ impl Proof {
 
     /// Bytes of replies that may wait before the connection is closed: the client has sent requests without credit, or many at once that
     /// have long replies.
-    pub(super) const fn replies_bytes_max(&self) -> usize {
+    pub(super) fn replies_bytes_max(&self) -> usize {
         match self.deadline {
             Some(_) => UNPROVEN_EACH,
-            None => PROVEN_EACH,
+            None => self.limits.proven_each,
         }
     }
 }

@@ -173,7 +173,7 @@ fn push(
 enum Targets<'a> {
     /// All go to this one.
     One(&'a Partition),
-    /// Each to its own: the places of the elements with their partitions, in the order of the partitions.
+    /// The partition and the place of each element, sorted by partition.
     Each(Vec<(&'a Partition, usize)>),
 }
 
