@@ -238,7 +238,6 @@ impl ClassicGroup {
             return self.add(now, ticket, request, client, id);
         };
         self.refuse_waiting(&mut member, old, ErrorCode::FencedInstanceId);
-        let is_as_before = member.protocols_are(request);
         member.update(now, ticket, request, client);
         self.members.insert(id.clone(), member);
         self.instances.extend(request.instance_id.map(|instance| (instance.to_owned(), id.clone())));
@@ -247,7 +246,8 @@ impl ClassicGroup {
             self.leader = Some(id.clone());
         }
         match self.state {
-            State::Stable if is_as_before => {
+            // As in Kafka, whatever else it says: one that has come from an earlier generation said which, and one that starts does not.
+            State::Stable if self.chosen_protocol() == self.protocol => {
                 self.stored = Stored::Outdated;
                 self.answer_join(&id);
                 // A leader of an older version would assign anew. The reply names another leader.

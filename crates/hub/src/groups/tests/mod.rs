@@ -41,6 +41,18 @@ impl World {
         protocols: &[&'static str],
         version: i16,
     ) -> Ticket {
+        let protocols: Vec<_> = protocols.iter().map(|name| (*name, name.as_bytes())).collect();
+        self.join_with(member_id, instance_id, &protocols, version)
+    }
+
+    /// Joins with protocols and what the member says for each.
+    fn join_with(
+        &mut self,
+        member_id: &str,
+        instance_id: Option<&str>,
+        protocols: &[(&'static str, &[u8])],
+        version: i16,
+    ) -> Ticket {
         self.tickets += 1;
         self.ids += 1;
         let (ids, ticket) = (self.ids, self.tickets);
@@ -51,7 +63,7 @@ impl World {
             member_id,
             instance_id,
             protocol_type: "consumer",
-            protocols: protocols.iter().map(|name| (*name, name.as_bytes())).collect(),
+            protocols: protocols.to_vec(),
         };
         let client = Client { id: "client", host: "/127.0.0.1", version };
         self.group.join(self.now, ticket, &request, client, || format!("member-{ids}"));
@@ -264,6 +276,29 @@ fn a_static_member_takes_its_own_place_without_disturbing_the_others() {
         };
         assert_eq!(world.group.heartbeat(world.now, &fenced), ErrorCode::FencedInstanceId);
     }
+}
+
+#[test]
+fn static_member_disturbs_no_one_unless_another_protocol_is_to_be_chosen() {
+    let mut world = World::new();
+    world.join_as("", Some("a"), &["range", "sticky"], 9);
+    world.join_as("", Some("b"), &["range", "sticky"], 9);
+    world.pass(Duration::from_secs(1));
+    let joined = joins(world.replies());
+    let leader = joined.iter().find(|it| !it.members.is_empty()).unwrap();
+    world.sync(&leader.member_id, 1, &[]);
+    world.replies();
+    // A member that was in an earlier generation has told so; one that starts again does not.
+    let again: &[(&str, &[u8])] = &[("range", b"generation -1"), ("sticky", b"nothing owned")];
+    for protocols in [again, &again[..1]] {
+        world.join_with("", Some("b"), protocols, 9);
+        assert_eq!(joins(world.replies())[0].generation, 1);
+        assert_eq!(world.group.state_name(), "Stable");
+    }
+    world.join_as("", Some("a"), &["sticky", "range"], 9);
+    assert_eq!((joins(world.replies()).len(), world.group.state_name()), (1, "Stable"), "one knows no other");
+    world.join_as("", Some("b"), &["sticky", "range"], 9);
+    assert_eq!((joins(world.replies()).len(), world.group.state_name()), (0, "PreparingRebalance"));
 }
 
 #[test]
