@@ -213,6 +213,7 @@ test("all can be done by keyboard", async () => {
   await page.keyboard.press("/");
   await page.keyboard.type("jobs");
   await page.keyboard.press("Escape");
+  assert.equal(await page.getByLabel("Filter by name").inputValue(), "jobs", "leaving a field keeps what is in it");
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await page.waitForURL(/#\/queue\/jobs/);

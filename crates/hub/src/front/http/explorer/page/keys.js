@@ -30,8 +30,11 @@ const isField = (element) => element?.matches?.("input, textarea, select, [conte
 function press(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape") {
-    if (isField(document.activeElement)) document.activeElement.blur();
-    else view?.close?.();
+    if (isField(document.activeElement)) {
+      // The browser would empty a field for searching, and the list would show it with the next figures.
+      event.preventDefault();
+      document.activeElement.blur();
+    } else view?.close?.();
     return;
   }
   if (isField(event.target)) return;
