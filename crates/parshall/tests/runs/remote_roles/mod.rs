@@ -24,7 +24,9 @@ fn every_role_can_be_started_by_another_program() {
         let used = &trial["roles"][role];
         assert!(used["cpu_seconds"].as_f64() > Some(0.0), "{role}: {used}");
         assert!(used["memory_peak_bytes"].as_u64() > Some(1_000_000), "{role}: {used}");
-        assert!(used["per_million_events"]["bytes_sent"].as_f64() > Some(0.0), "{role}: {used}");
+        // A sink grants credit for thousands of events at once, and may send nothing else.
+        let carried = if role == "sink" { "bytes_received" } else { "bytes_sent" };
+        assert!(used["per_million_events"][carried].as_f64() > Some(0.0), "{role}: {used}");
     }
     assert!(trial["stages"]["delivery"].is_null(), "dates of another machine: {}", trial["stages"]);
     assert!(trial["other_cpu_seconds"].is_null());
