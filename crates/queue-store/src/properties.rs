@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(with_properties(&bytes, 2, &[("a", &"x".into())]), bytes);
     }
 
-    /// What setting has to give, by a look at all that are set for each one that is present. `None` for no message.
+    /// Sets properties by a look at all that are set for each one that is present. Returns `None` for no message.
     fn naively_set(bytes: &[u8], annotations_length: usize, set: &[(String, Value)]) -> Option<Vec<u8>> {
         let (annotations, sections) = bytes.split_at(annotations_length);
         let present = MessageView::parse(sections).ok()?.application_properties().ok()?.entries().ok()?;

@@ -12,7 +12,7 @@ use partition_log::UnixTime;
 pub struct MessageProperties {
     /// The standard properties. SQL calls them `sys.MessageId`, `sys.Label` and so on.
     pub standard: Properties,
-    /// What the application added.
+    /// Application properties.
     pub application: ApplicationProperties,
     /// What else `sys` has.
     pub broker: BrokerProperties,

@@ -20,7 +20,7 @@ pub struct RuleSet {
 pub struct RuleCounts {
     /// All.
     pub all: usize,
-    /// Those with a correlation filter.
+    /// Rules with a correlation filter.
     pub correlations: usize,
 }
 
