@@ -168,7 +168,7 @@ impl Entities {
                 None => None,
             };
             self.replace(hubs.without(hub));
-            // Only now, so that whoever is woken does not find it again.
+            // After the replacement, so that a reader that is woken does not find it again.
             hub.mark_deleted();
             if let Some(observer) = self.observer.get() {
                 observer.hub_deleted(hub.name());
