@@ -82,7 +82,7 @@ pub struct Service {
 pub struct ServiceMetrics(Arc<OperationsFront>);
 
 impl ServiceMetrics {
-    /// All of them, in the OpenMetrics text format.
+    /// All of them as they are now, in the OpenMetrics text format.
     pub async fn open_metrics(&self) -> String {
         self.0.open_metrics().await
     }

@@ -68,19 +68,20 @@ impl OperationsFront {
         Arc::new(Self { namespace, registry, gate, accept_failures, metrics, reasons, time_control })
     }
 
-    /// All metrics as text, those of the last time if they were asked for too often lately.
+    /// All metrics as text, as they are now: whoever asks from within the process is known.
     pub(crate) async fn open_metrics(&self) -> String {
-        self.metrics().await.map(|metrics| metrics.open_metrics().to_owned()).unwrap_or_default()
+        self.written().await.unwrap_or_default()
     }
 
+    /// Those of the last time if they were asked for too often lately.
     async fn metrics(&self) -> Option<Arc<Exposition>> {
+        self.metrics.get(async { self.written().await.map(Exposition::new) }).await
+    }
+
+    async fn written(&self) -> Option<String> {
         let registry = Arc::clone(&self.registry);
         // Elsewhere, since those of thousands of hubs take a while.
-        let written = async {
-            let text = tokio::task::spawn_blocking(move || listen::open_metrics(&registry)).await;
-            text.ok().map(Exposition::new)
-        };
-        self.metrics.get(written).await
+        tokio::task::spawn_blocking(move || listen::open_metrics(&registry)).await.ok()
     }
 
     async fn page(&self, path: &str, headers: &HeaderMap) -> Option<Page> {
