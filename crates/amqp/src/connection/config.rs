@@ -31,6 +31,9 @@ pub struct Config {
     /// The silence after which we say that we close. The specification has the peer told half of the truth,
     /// so the connection ends after twice this.
     pub idle_timeout: Option<Duration>,
+    /// The silence after which the peer is asked for a flow. One that has answered before and does not within the same time again
+    /// [is silent](super::Connection::is_silent); the connection goes on all the same. `None`: it is not asked.
+    pub probe_after: Option<Duration>,
     /// How long the peer may take until it has sent its open.
     pub handshake_timeout: Duration,
     /// Transfers that a session accepts before it must replenish its window.
@@ -58,6 +61,7 @@ impl Default for Config {
             partial_bytes: None,
             // What the Event Hubs service announces.
             idle_timeout: Some(Duration::from_secs(240)),
+            probe_after: None,
             handshake_timeout: Duration::from_secs(30),
             incoming_window: 65_536,
             credit_overrun: CreditOverrun::Detach,

@@ -18,7 +18,7 @@
 //! `handshake` brings the connection up, `sessions` begins and ends sessions, `linking` attaches and detaches links,
 //! `owed` gathers what can wait, `output` holds what is to be sent. The two hot paths have files of their own: `sending`
 //! (transfers out, outcomes in) and `receiving` (transfers in, outcomes out). `partial` are messages that come in several
-//! frames.
+//! frames. `probe` asks a silent peer whether it is there.
 //!
 //! # Invariants
 //!
@@ -36,6 +36,7 @@ mod linking;
 mod output;
 mod owed;
 mod partial;
+mod probe;
 mod receiving;
 mod sending;
 mod session;
@@ -68,6 +69,7 @@ use crate::performative::{Begin, Close, Disposition, End, Error, Flow, Open, des
 use handshake::{Side, Stage};
 use link::Link;
 use output::Output;
+use probe::Probe;
 use session::Session;
 
 /// A session, by our channel number.
@@ -114,6 +116,7 @@ pub struct Connection {
     credentials: Option<Credentials>,
     started: Instant,
     last_input: Instant,
+    probe: Probe,
     last_output: Instant,
     /// Since when the peer has taken nothing of the output that there is.
     output_waits_since: Option<Instant>,
@@ -147,6 +150,7 @@ impl Connection {
             credentials: None,
             started: now,
             last_input: now,
+            probe: Probe::default(),
             last_output: now,
             output_waits_since: None,
             closing_since: None,
@@ -159,6 +163,9 @@ impl Connection {
     pub fn handle_input(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ConnectionError> {
         if !input.is_empty() {
             self.last_input = now;
+            if self.probe.waits() {
+                self.probe.hear(input);
+            }
         }
         let result = self.take_input(input);
         self.finish_deliveries();
@@ -170,8 +177,8 @@ impl Connection {
         })
     }
 
-    /// A deadline given by [`poll_timeout`](Self::poll_timeout) passed: sends a heartbeat, gives memory back, or gives
-    /// up.
+    /// A deadline given by [`poll_timeout`](Self::poll_timeout) passed: sends a heartbeat or a question, gives memory
+    /// back, or gives up.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.is_closed() {
             return;
@@ -187,6 +194,9 @@ impl Connection {
         }
         if self.rest_deadline().is_some_and(|deadline| now >= deadline) {
             self.rest();
+        }
+        if self.probe_deadline().is_some_and(|deadline| now >= deadline) && self.probe.pass(now) {
+            self.write_probe();
         }
         if self.heartbeat_deadline().is_some_and(|deadline| now >= deadline) && self.output_len() == 0 {
             frame::write_frame(&mut self.output.bytes, frame::TYPE_AMQP, 0, |_| {});
@@ -247,6 +257,7 @@ impl Connection {
             self.idle_deadline(),
             self.output_deadline(),
             self.heartbeat_deadline(),
+            self.probe_deadline(),
             self.rest_deadline(),
         ]
         .into_iter()
@@ -281,6 +292,11 @@ impl Connection {
             || (self.open_sent
                 && matches!(self.side, Side::Client(_))
                 && matches!(self.stage, Stage::AmqpHeader | Stage::AwaitOpen))
+    }
+
+    /// Whether the peer has sent nothing for so long that it can't be reached, see [`Config::probe_after`].
+    pub fn is_silent(&self) -> bool {
+        self.probe.is_silent()
     }
 
     /// What the peer showed at the SASL layer, on a server.
@@ -549,6 +565,12 @@ impl Connection {
     fn output_deadline(&self) -> Option<Instant> {
         let since = self.output_waits_since?;
         self.config.idle_timeout.map(|timeout| since + timeout * 2)
+    }
+
+    /// When a silent peer is to be asked, or should have answered.
+    fn probe_deadline(&self) -> Option<Instant> {
+        let patience = self.config.probe_after.filter(|_| self.is_open())?;
+        self.probe.deadline(self.last_input, patience)
     }
 
     /// When memory is given back that only a busy connection needs.

@@ -2,6 +2,7 @@
 
 use super::Connection;
 use super::link::LinkState;
+use super::session::Session;
 use crate::performative::{Flow, Role};
 
 impl Connection {
@@ -20,6 +21,15 @@ impl Connection {
                 let flow = session.flow();
                 self.write_on(local, |out| flow.encode(out));
             }
+        }
+    }
+
+    /// Asks the peer for its state on a session, if there is one that both ends have begun.
+    pub(super) fn write_probe(&mut self) {
+        let begun = |session: &&mut Box<Session>| session.remote_channel.is_some() && !session.end_sent;
+        if let Some(session) = self.sessions.iter_mut().flatten().find(begun) {
+            let (local, flow) = (session.channel, Flow { echo: true, ..session.flow() });
+            self.write_on(local, |out| flow.encode(out));
         }
     }
 

@@ -203,3 +203,60 @@ fn a_peer_that_asks_for_heartbeats_all_the_time_gets_no_more_than_output_is_take
     }
     assert_eq!(pair.server.connection.output_len(), 8, "a heartbeat behind output that waits says nothing");
 }
+
+/// A pair with a session, whose client asks after five seconds of silence.
+fn with_probes() -> Pair {
+    let quiet = Config { idle_timeout: None, ..Config::default() };
+    let client = Config { probe_after: Some(seconds(5)), ..quiet.clone() };
+    let mut pair = Pair::new(&Setup { client, server: quiet, ..Setup::default() }, Cut::Nowhere);
+    pair.begin();
+    pair
+}
+
+#[test]
+fn a_peer_that_answers_is_known_to_be_out_of_reach_and_to_be_back() {
+    let mut pair = with_probes();
+    pair.pass(seconds(60));
+    for _ in 0..2 {
+        pair.pass_apart(seconds(5));
+        assert!(!pair.client.connection.is_silent(), "it has just been asked");
+        pair.pass_apart(seconds(5));
+        assert!(pair.client.connection.is_silent());
+        pair.pass_apart(seconds(600));
+        assert!(pair.client.connection.is_open(), "it is not for the probe to end it");
+        pair.talk();
+        assert!(!pair.client.connection.is_silent());
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_answer_is_never_called_silent() {
+    const HEARTBEAT: &[u8] = &[0, 0, 0, 8, 2, 0, 0, 0];
+    // The flow of a link, which it may send at any time.
+    const LINK_FLOW: &[u8] = &[
+        0, 0, 0, 23, 2, 0, 0, 0, 0x00, 0x53, 0x13, 0xc0, 10, 5, 0x40, 0x52, 10, 0x43, 0x52, 10, 0x43, 0x40,
+        0x40,
+    ];
+    for words in [HEARTBEAT, LINK_FLOW] {
+        let mut pair = with_probes();
+        // One answer may be a flow that it had to send anyway.
+        pair.pass(seconds(5));
+        for _ in 0..5 {
+            pair.pass_apart(seconds(5));
+            pair.pass_apart(seconds(20));
+            assert!(!pair.client.connection.is_silent());
+            pair.client.hear(pair.now, words);
+        }
+    }
+}
+
+#[test]
+fn without_a_session_there_is_nothing_to_ask_about() {
+    let quiet = Config { idle_timeout: None, ..Config::default() };
+    let client = Config { probe_after: Some(seconds(5)), ..quiet.clone() };
+    let mut pair = Pair::new(&Setup { client, server: quiet, ..Setup::default() }, Cut::Nowhere);
+    pair.open();
+    pair.pass_apart(seconds(5));
+    assert_eq!(pair.client.connection.poll_output(pair.now), [0; 0]);
+    assert_eq!(pair.client.connection.poll_timeout(), None);
+}

@@ -22,6 +22,8 @@ pub struct EventHubsOptions {
     pub certificate_authority: Option<PathBuf>,
     /// How long it may take from dialling to a connection that is authorised, and how long a single request may take.
     pub connect_timeout: Duration,
+    /// As [`ClientOptions::probe_after`].
+    pub probe_after: Duration,
     /// How long signed tokens are valid. They are renewed when three quarters of it are over.
     pub token_life: Duration,
     /// Whose tokens are used where the connection string has none, and no key.
@@ -85,6 +87,7 @@ impl EventHubsOptions {
             transport: usual.transport,
             certificate_authority: usual.certificate_authority,
             connect_timeout: usual.connect_timeout,
+            probe_after: usual.probe_after,
             token_life: usual.token_life,
             identity: usual.identity,
             token_scope: EVENT_HUBS_SCOPE,
@@ -101,6 +104,7 @@ impl From<EventHubsOptions> for ClientOptions {
             transport: options.transport,
             certificate_authority: options.certificate_authority,
             connect_timeout: options.connect_timeout,
+            probe_after: options.probe_after,
             token_life: options.token_life,
             identity: options.identity,
             token_scope: options.token_scope,

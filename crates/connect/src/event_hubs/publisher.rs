@@ -178,7 +178,7 @@ impl Publisher {
 
     /// Why there is no connection for sending, if there is none.
     #[must_use]
-    pub const fn outage(&self) -> Option<&ServiceError> {
+    pub fn outage(&self) -> Option<&ServiceError> {
         self.transmitter.outage()
     }
 

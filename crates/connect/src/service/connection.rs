@@ -13,7 +13,7 @@ use amqp_tokio::Driver;
 use tokio::time::{Instant, Sleep};
 
 use super::endpoint::Endpoint;
-use super::error::{NO_ANSWER, PROTOCOL, ServiceError, TIMEOUT};
+use super::error::{NO_ANSWER, PROTOCOL, SILENT, ServiceError, TIMEOUT};
 use super::request::{Request, RequestPair};
 use super::token::{self, Claim};
 use crate::identity::{BearerToken, IdentityError};
@@ -31,6 +31,8 @@ pub(crate) struct ServiceConnection {
     bearer: Option<BearerToken>,
     /// Why the socket cannot go on.
     broken: Option<ServiceError>,
+    /// Present while the service can't be reached although the socket is whole.
+    silence: Option<ServiceError>,
     /// Fires when the renewal is due, or its reply overdue.
     timer: Pin<Box<Sleep>>,
 }
@@ -103,6 +105,7 @@ impl ServiceConnection {
             renewal: renew_at.map_or(Renewal::Never, |_| Renewal::Waiting),
             bearer,
             broken: None,
+            silence: None,
             timer: Box::pin(tokio::time::sleep_until(renew_at.unwrap_or_else(Instant::now))),
             endpoint,
         })
@@ -145,6 +148,12 @@ impl ServiceConnection {
         }
     }
 
+    /// Why the service is taken to be out of reach, if it is.
+    #[inline]
+    pub(crate) const fn silence(&self) -> Option<&ServiceError> {
+        self.silence.as_ref()
+    }
+
     /// Takes a delivery that came on none of the data links.
     ///
     /// # Errors
@@ -178,7 +187,12 @@ impl ServiceConnection {
     /// When the token was not renewed in time.
     pub(crate) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         match self.driver.poll_drive(context) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(())) => {
+                if self.driver.connection().is_silent() != self.silence.is_some() {
+                    self.note_silence();
+                }
+                Poll::Ready(Ok(()))
+            }
             Poll::Ready(Err(error)) => {
                 // The last event says so too, after those that came before.
                 self.broken = Some(error.into());
@@ -186,6 +200,15 @@ impl ServiceConnection {
             }
             Poll::Pending => self.poll_renewal(context),
         }
+    }
+
+    #[cold]
+    fn note_silence(&mut self) {
+        let is_silent = self.driver.connection().is_silent();
+        self.silence = is_silent.then(|| {
+            let time = 2 * self.endpoint.options.probe_after;
+            ServiceError::of_connection(SILENT, format!("the service has sent nothing for {time:?}"))
+        });
     }
 
     /// Asks for something of a node through links of its own. Nothing else may be under way on the connection.

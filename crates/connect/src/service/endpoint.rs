@@ -145,6 +145,8 @@ impl Endpoint {
             handshake_timeout: self.options.connect_timeout,
             // A silent connection is given up after twice this, as by the official clients.
             idle_timeout: Some(Duration::from_secs(30)),
+            // That the service can't be reached shows in health long before.
+            probe_after: Some(self.options.probe_after),
             properties: vec![
                 (Symbol::from_static("product"), Value::from("parshall")),
                 (Symbol::from_static("version"), Value::from(env!("CARGO_PKG_VERSION"))),

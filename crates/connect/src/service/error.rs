@@ -260,6 +260,8 @@ pub const LOST: &str = "connection:lost";
 pub const UNREACHABLE: &str = "connection:unreachable";
 /// The service did not answer in time.
 pub const TIMEOUT: &str = "connection:timeout";
+/// The service is connected and sends nothing, not even what it owes.
+pub const SILENT: &str = "connection:silent";
 /// The service does not do what the protocol demands.
 pub const PROTOCOL: &str = "connection:protocol";
 

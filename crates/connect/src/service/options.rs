@@ -21,6 +21,9 @@ pub struct ClientOptions {
     pub certificate_authority: Option<PathBuf>,
     /// How long it may take from dialling to a connection that is authorised, and how long a single request may take.
     pub connect_timeout: Duration,
+    /// The silence after which the service is asked for a sign of life. If it gives such signs, and none within the same time again,
+    /// it counts as out of reach; the connection is not given up for that.
+    pub probe_after: Duration,
     /// How long signed tokens are valid. They are renewed when three quarters of it are over.
     pub token_life: Duration,
     /// Whose tokens are used where the connection string has none, and no key.
@@ -53,6 +56,7 @@ impl ClientOptions {
             transport: Transport::default(),
             certificate_authority: None,
             connect_timeout: Duration::from_secs(30),
+            probe_after: Duration::from_secs(5),
             token_life: Duration::from_secs(60 * 60),
             identity: Identity::of_process(),
             token_scope: SERVICE_BUS_SCOPE,

@@ -64,10 +64,13 @@ impl Reconnecting {
         &self.endpoint
     }
 
-    /// Why there is no connection, if there is none.
+    /// Why there is no connection, if there is none, or none that reaches the service.
     #[inline]
-    pub(crate) const fn outage(&self) -> Option<&ServiceError> {
-        self.outage.as_ref()
+    pub(crate) fn outage(&self) -> Option<&ServiceError> {
+        match &self.state {
+            State::Up(connection) => connection.silence(),
+            State::Down | State::BackingOff(_) | State::Connecting(_) => self.outage.as_ref(),
+        }
     }
 
     /// The connection is of no more use, or could not be made.

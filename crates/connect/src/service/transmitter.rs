@@ -125,7 +125,7 @@ impl Transmitter {
 
     /// Why there is no connection for sending, if there is none.
     #[inline]
-    pub(crate) const fn outage(&self) -> Option<&ServiceError> {
+    pub(crate) fn outage(&self) -> Option<&ServiceError> {
         self.connection.outage()
     }
 

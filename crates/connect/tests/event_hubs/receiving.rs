@@ -82,6 +82,45 @@ async fn a_partition_is_opened_by_its_address_with_a_selector_and_the_whole_wind
     assert_eq!(while_quiet(&mut source, service.credit(&address)).await, 77);
 }
 
+/// Lets the source work, which must yield nothing, until it says that there is an outage, or that there is none.
+async fn outage(source: &mut EventHubsSource, is_out: bool) -> Option<String> {
+    poll_fn(|context| {
+        let event = source.poll_batch(context);
+        assert!(event.is_pending(), "nothing was to be yielded: {event:?}");
+        match source.outage() {
+            outage if outage.is_some() == is_out => Poll::Ready(outage.map(ToString::to_string)),
+            _ => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_service_that_answers_no_more_counts_as_out_of_reach_until_it_does_again() {
+    const PROBE_AFTER: Duration = Duration::from_millis(20);
+    let service = Service::start(1).await;
+    let mut options = service.options();
+    options.probe_after = PROBE_AFTER;
+    let mut source = EventHubsSource::connect(options, "$Default", SourceOptions::default()).await.unwrap();
+    source.open(ZERO, StartPosition::Earliest);
+    let told = async {
+        loop {
+            service.command(Command::Pause);
+            if let Ok(told) = tokio::time::timeout(4 * PROBE_AFTER, outage(&mut source, true)).await {
+                break told.unwrap();
+            }
+            // It has not been seen to answer often enough.
+            service.command(Command::Resume);
+            let _ = tokio::time::timeout(4 * PROBE_AFTER, outage(&mut source, true)).await;
+        }
+    };
+    let told = tokio::time::timeout(PATIENCE, told).await.expect("silence shows");
+    assert!(told.contains("the service has sent nothing for 40ms"), "{told}");
+    service.command(Command::Resume);
+    let over = tokio::time::timeout(PATIENCE, outage(&mut source, false)).await;
+    assert_eq!(over.expect("its answers are heard"), None);
+}
+
 #[tokio::test]
 async fn an_owner_level_is_sent_when_a_partition_is_opened_if_there_is_one() {
     let mut service = Service::start(2).await;

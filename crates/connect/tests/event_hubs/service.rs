@@ -55,6 +55,9 @@ pub(crate) enum Command {
         last: u32,
         outcome: DeliveryState,
     },
+    /// Neither read nor write until told to resume.
+    Pause,
+    Resume,
     /// Drop the socket.
     Disconnect,
 }
@@ -239,17 +242,24 @@ struct Conversation {
     script: Arc<Mutex<Script>>,
     reports: mpsc::UnboundedSender<Report>,
     links: Links,
+    is_paused: bool,
 }
 
 impl Conversation {
     fn new(stream: Stream, script: Arc<Mutex<Script>>, reports: mpsc::UnboundedSender<Report>) -> Self {
-        Self { driver: server(stream, OutcomeAnswers::Echo), script, reports, links: Links::default() }
+        Self {
+            driver: server(stream, OutcomeAnswers::Echo),
+            script,
+            reports,
+            links: Links::default(),
+            is_paused: false,
+        }
     }
 
     async fn run(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) {
         loop {
             tokio::select! {
-                event = self.driver.next_event() => match event {
+                event = self.driver.next_event(), if !self.is_paused => match event {
                     Ok(Event::Closed(_)) | Err(_) => return,
                     Ok(event) => self.take_event(event),
                 },
@@ -392,6 +402,8 @@ impl Conversation {
                 self.driver.connection().set_credit(link, credit);
             }
             Command::Settle { first, last, outcome } => self.settle(first, last, outcome),
+            Command::Pause => self.is_paused = true,
+            Command::Resume => self.is_paused = false,
             Command::Disconnect => unreachable!("ends the conversation"),
         }
     }

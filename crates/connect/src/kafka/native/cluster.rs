@@ -21,7 +21,7 @@ use super::endpoint::Endpoint;
 use super::error::{malformed, refused, refused_for_good};
 use super::login;
 use crate::service::ServiceError;
-use crate::service::error::UNREACHABLE;
+use crate::service::error::{SILENT, UNREACHABLE};
 use crate::sink::ErrorClass;
 
 /// A topic's brokers, with requests that have tags `T`.
@@ -414,9 +414,6 @@ impl<T> fmt::Debug for Cluster<T> {
             .finish_non_exhaustive()
     }
 }
-
-/// Brokers are connected and don't answer.
-const SILENT: &str = "connection:silent";
 
 /// A topic that is gone may be on its way back, as it is while somebody deploys it again.
 const MISSING: &str = "UNKNOWN_TOPIC_OR_PARTITION";

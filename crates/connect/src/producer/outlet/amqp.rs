@@ -91,7 +91,7 @@ impl AmqpOutlet {
         self.transmitter.poll_outcomes(context, outcomes)
     }
 
-    pub(super) const fn outage(&self) -> Option<&ServiceError> {
+    pub(super) fn outage(&self) -> Option<&ServiceError> {
         self.transmitter.outage()
     }
 
