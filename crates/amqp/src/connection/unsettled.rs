@@ -65,13 +65,30 @@ impl<T: Copy> Unsettled<T> {
     /// Takes what waits from `first` to `last`, in the order of the ids. Ids that are not waiting, as a hostile range
     /// may have billions of, cost nothing.
     #[inline]
-    pub fn take(&mut self, first: u32, last: u32, mut each: impl FnMut(u32, T)) {
-        if !self.stragglers.is_empty() {
-            self.take_stragglers(first, last, &mut each);
+    pub fn take(&mut self, first: u32, last: u32, each: impl FnMut(u32, T)) {
+        self.take_some(first, last, u32::MAX, each);
+    }
+
+    /// As [`take`](Self::take), but no more than `count`, which is not 0. Returns the id to go on from if there may be more.
+    #[inline]
+    pub fn take_some(
+        &mut self,
+        first: u32,
+        last: u32,
+        count: u32,
+        mut each: impl FnMut(u32, T),
+    ) -> Option<u32> {
+        let mut left = count;
+        if !self.stragglers.is_empty()
+            && let Some(next) = self.take_stragglers(first, last, &mut left, &mut each)
+        {
+            return Some(next);
         }
         let length = self.slots.len() as i64;
         let from = i64::from(first.wrapping_sub(self.first).cast_signed()).max(0);
-        let to = i64::from(last.wrapping_sub(self.first).cast_signed()).min(length - 1);
+        let end = i64::from(last.wrapping_sub(self.first).cast_signed()).min(length - 1);
+        let to = end.min(from + i64::from(left) - 1);
+        let next = (to < end).then(|| self.first.wrapping_add(to as u32 + 1));
         if from == 0 && to >= 0 {
             // The oldest ones, as nearly always: they leave as they are taken.
             let first = self.first;
@@ -81,7 +98,8 @@ impl<T: Copy> Unsettled<T> {
                     each(first.wrapping_add(place), delivery);
                 }
             }
-            return self.drop_settled_front();
+            self.drop_settled_front();
+            return next;
         }
         for index in from..=to {
             if let Some(delivery) = self.slots[index as usize].take() {
@@ -89,6 +107,7 @@ impl<T: Copy> Unsettled<T> {
             }
         }
         self.drop_settled_front();
+        next
     }
 
     /// Forgets the deliveries that are not `wanted`: of a link that is gone.
@@ -133,17 +152,35 @@ impl<T: Copy> Unsettled<T> {
         self.slots.extend(std::iter::repeat_n(None, gap));
     }
 
+    /// Takes at most as many as are `left`, of which there is at least one. Returns the id to go on from if no more may be taken.
     #[cold]
-    fn take_stragglers(&mut self, first: u32, last: u32, each: &mut impl FnMut(u32, T)) {
+    fn take_stragglers(
+        &mut self,
+        first: u32,
+        last: u32,
+        left: &mut u32,
+        each: &mut impl FnMut(u32, T),
+    ) -> Option<u32> {
         if last.wrapping_sub(first).cast_signed() < 0 {
-            return;
+            return None;
         }
-        if first <= last {
-            return take_range(&mut self.stragglers, first..=last, each);
+        let mut latest = first;
+        let mut take = |ids: RangeInclusive<u32>| {
+            let taken = take_range(&mut self.stragglers, ids, *left, &mut |id, delivery| {
+                latest = id;
+                each(id, delivery);
+            });
+            *left -= taken;
+        };
+        match first <= last {
+            true => take(first..=last),
+            // Ids go on at 0 after the greatest one.
+            false => {
+                take(first..=u32::MAX);
+                take(0..=last);
+            }
         }
-        // Ids go on at 0 after the greatest one.
-        take_range(&mut self.stragglers, first..=u32::MAX, each);
-        take_range(&mut self.stragglers, 0..=last, each);
+        (*left == 0 && latest != last).then(|| latest.wrapping_add(1))
     }
 
     #[inline]
@@ -155,15 +192,20 @@ impl<T: Copy> Unsettled<T> {
     }
 }
 
-/// Takes what has an id of `ids`, in their order. What has others costs no more than the way past it, down the tree.
+/// Takes up to `count` of what has an id of `ids`, in their order, and returns how many. What has others costs no more than the
+/// way past it, down the tree.
 fn take_range<Id: Ord, T>(
     stragglers: &mut BTreeMap<Id, T>,
     ids: RangeInclusive<Id>,
+    count: u32,
     each: &mut impl FnMut(Id, T),
-) {
-    for (id, delivery) in stragglers.extract_if(ids, |_id, _delivery| true) {
+) -> u32 {
+    let mut taken = 0;
+    for (id, delivery) in stragglers.extract_if(ids, |_id, _delivery| true).take(count as usize) {
         each(id, delivery);
+        taken += 1;
     }
+    taken
 }
 
 /// Most slots of the ring: as many as come in some tenths of a second of the fastest session.
@@ -277,7 +319,9 @@ mod tests {
         ] {
             COMPARISONS.set(0);
             let mut taken = 0;
-            take_range(&mut stragglers, Counted(first)..=Counted(last), &mut |_id, _number| taken += 1);
+            take_range(&mut stragglers, Counted(first)..=Counted(last), u32::MAX, &mut |_id, _number| {
+                taken += 1
+            });
             assert_eq!(taken, count);
             let comparisons = COMPARISONS.get();
             assert!(comparisons <= way + 2 * count, "{comparisons} comparisons for {first} to {last}");
@@ -311,7 +355,7 @@ mod tests {
         Push { gap: u64, link: u32 },
         Extend { gap: u64, count: u64, link: u32 },
         Burst { count: u64 },
-        Settle { back: u64, count: u64 },
+        Settle { back: u64, count: u64, at_once: u32 },
         Forget { link: u32 },
     }
 
@@ -323,8 +367,10 @@ mod tests {
                 .prop_map(|(gap, count, link)| Operation::Extend { gap, count, link }),
             1 => Just(Operation::Extend { gap: 0, count: 200, link: 0 }),
             1 => Just(Operation::Burst { count: RING_MAX as u64 / 3 }),
-            2 => (0u64..60, 0u64..60).prop_map(|(back, count)| Operation::Settle { back, count }),
-            1 => (0u64..300_000, 0u64..100_000).prop_map(|(back, count)| Operation::Settle { back, count }),
+            2 => (0u64..60, 0u64..60, prop_oneof![Just(u32::MAX), 1u32..20])
+                .prop_map(|(back, count, at_once)| Operation::Settle { back, count, at_once }),
+            1 => (0u64..300_000, 0u64..100_000, prop_oneof![Just(u32::MAX), 100u32..10_000])
+                .prop_map(|(back, count, at_once)| Operation::Settle { back, count, at_once }),
             1 => (0u32..3).prop_map(|link| Operation::Forget { link }),
         ]
     }
@@ -357,11 +403,16 @@ mod tests {
                         ring.take(wrapped(next + count), wrapped(next + count), |_, _| {});
                         next += count + 1;
                     }
-                    Operation::Settle { back, count } => {
+                    Operation::Settle { back, count, at_once } => {
                         let first = next.saturating_sub(back);
                         let last = first + count;
                         let mut settled = Vec::new();
-                        ring.take(wrapped(first), wrapped(last), |id, link| settled.push((id, link)));
+                        let mut from = Some(wrapped(first));
+                        while let Some(first) = from {
+                            let before = settled.len();
+                            from = ring.take_some(first, wrapped(last), at_once, |id, link| settled.push((id, link)));
+                            prop_assert!(settled.len() - before <= at_once as usize);
+                        }
                         let expected: Vec<_> =
                             model.waiting.range(first..=last).map(|(id, link)| (wrapped(*id), *link)).collect();
                         prop_assert_eq!(settled, expected);
@@ -384,6 +435,7 @@ mod tests {
             start in prop_oneof![any::<u32>(), (u32::MAX - 2_000)..u32::MAX],
             gaps in proptest::collection::vec(1u32..5, 1..500),
             ranges in proptest::collection::vec((0u32..2_500, 0u32..400), 1..40),
+            at_once in prop_oneof![Just(u32::MAX), 1u32..50],
         ) {
             let mut unsettled = Unsettled::<u32>::default();
             let mut waiting: Vec<u32> = Vec::new();
@@ -408,7 +460,12 @@ mod tests {
                 let is_meant = |id: &mut u32| length.cast_signed() >= 0 && id.wrapping_sub(first) <= length;
                 let expected: Vec<_> = waiting.extract_if(.., is_meant).map(|id| (id, id ^ 1)).collect();
                 let mut taken = Vec::new();
-                unsettled.take(first, last, |id, delivery| taken.push((id, delivery)));
+                let mut from = Some(first);
+                while let Some(first) = from {
+                    let before = taken.len();
+                    from = unsettled.take_some(first, last, at_once, |id, delivery| taken.push((id, delivery)));
+                    prop_assert!(taken.len() - before <= at_once as usize);
+                }
                 prop_assert_eq!(taken, expected);
             }
             prop_assert_eq!(unsettled.span(), 0);

@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use attaching::Expiry;
 
 use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
-use self::settling::Settlements;
+use self::settling::{GivenOutcome, Settlements};
 use self::shaped::Told;
 use self::transactions::{Transactions, is_coordinator};
 use crate::clock::TimedConnection;
@@ -91,8 +91,15 @@ pub(super) struct ConnectionTask {
     pause: Option<Duration>,
     /// Whether the profile broke the connection: it ends without a farewell.
     broken: bool,
-    /// Deliveries that are not handled yet, from this place on.
-    unhandled: Option<(Deliveries, usize)>,
+    unhandled: Option<Unhandled>,
+}
+
+/// What is left of an event when a slice is over.
+#[derive(Debug)]
+enum Unhandled {
+    /// Deliveries, from this place on.
+    Deliveries(Deliveries, usize),
+    Outcome(GivenOutcome),
 }
 
 impl ConnectionTask {
@@ -255,17 +262,21 @@ impl ConnectionTask {
     /// Handles what the client has sent. Returns false if the slice was over before that was done.
     fn handle_events(&mut self, slice: &mut TimeSlice) -> bool {
         let is_done = loop {
-            if let Some((deliveries, place)) = self.unhandled.take() {
-                if let Some(place) = self.on_deliveries(&deliveries, place, slice) {
-                    self.unhandled = Some((deliveries, place));
-                    break false;
+            match self.unhandled.take() {
+                Some(Unhandled::Deliveries(deliveries, place)) => {
+                    if let Some(place) = self.on_deliveries(&deliveries, place, slice) {
+                        self.unhandled = Some(Unhandled::Deliveries(deliveries, place));
+                        break false;
+                    }
+                    self.driver.connection().recycle(deliveries);
+                    continue;
                 }
-                self.driver.connection().recycle(deliveries);
+                Some(Unhandled::Outcome(outcome)) => self.on_outcome(outcome),
+                None => match self.driver.connection().poll_event() {
+                    Some(event) => self.on_event(event),
+                    None => break true,
+                },
             }
-            let Some(event) = self.driver.connection().poll_event() else {
-                break true;
-            };
-            self.on_event(event);
             if slice.is_over() {
                 break false;
             }
@@ -276,7 +287,7 @@ impl ConnectionTask {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Deliveries(deliveries) => self.unhandled = Some((deliveries, 0)),
+            Event::Deliveries(deliveries) => self.unhandled = Some(Unhandled::Deliveries(deliveries, 0)),
             Event::Credit(link) => self.on_credit(link),
             Event::DrainRequested(link) => {
                 if let Some(Some(entry)) = self.links.get_mut(link.index()) {
@@ -300,15 +311,15 @@ impl ConnectionTask {
                 self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.session != session));
             }
             Event::OutcomeProposed { session, first, last, state, is_known } => match is_known {
-                true => self.on_outcome(session, first, last, &state, true),
+                true => self.on_outcome(GivenOutcome { session, first, last, state, wants_answer: true }),
                 false => self.on_unknown_outcome(session, first, last),
             },
             Event::Outcome { session, first, last, state: Some(state) } => {
-                self.on_outcome(session, first, last, &state, false)
+                self.on_outcome(GivenOutcome { session, first, last, state, wants_answer: false })
             }
             // No outcome at all: the locks end by themselves.
             Event::Outcome { session, first, last, state: None } => {
-                self.settlements.awaited_outcomes.take(session, first, last, |_, _| {})
+                self.settlements.awaited_outcomes.take(session, first, last, u32::MAX, |_, _| {});
             }
             _ => {}
         }

@@ -8,8 +8,8 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Sleep;
 
-use super::ConnectionTask;
 use super::answers::{ClientAnswer, Direction, Outcome};
+use super::{ConnectionTask, Unhandled};
 use crate::front::amqp::links::LinkEntry;
 use crate::front::amqp::links::node::{Node, Resumed};
 use crate::front::amqp::links::outcomes::{AwaitedOutcomes, LockedDelivery, OutcomeAnswer, Proposal, Token};
@@ -25,6 +25,17 @@ pub(super) struct Settlements {
     taken: Vec<(u32, LockedDelivery)>,
     /// When the next link that waits for a session has waited long enough.
     held_deadline: Option<Pin<Box<Sleep>>>,
+}
+
+/// An outcome that the client gave for the deliveries of a session from one id to another.
+#[derive(Debug)]
+pub(super) struct GivenOutcome {
+    pub(super) session: SessionId,
+    pub(super) first: u32,
+    pub(super) last: u32,
+    pub(super) state: DeliveryState,
+    /// Whether the client waits for an answer.
+    pub(super) wants_answer: bool,
 }
 
 /// Outcomes that are alike and of one link, to be settled together.
@@ -49,17 +60,12 @@ impl Gathered {
 }
 
 impl ConnectionTask {
-    /// Gathers an outcome that the client gave for deliveries that wait for one.
-    pub(super) fn on_outcome(
-        &mut self,
-        session: SessionId,
-        first: u32,
-        last: u32,
-        state: &DeliveryState,
-        wants_answer: bool,
-    ) {
+    /// Gathers an outcome that the client gave for deliveries that wait for one, or part of it: the rest stays unhandled.
+    pub(super) fn on_outcome(&mut self, outcome: GivenOutcome) {
+        let GivenOutcome { session, first, last, ref state, wants_answer } = outcome;
         let mut taken = std::mem::take(&mut self.settlements.taken);
-        self.settlements.awaited_outcomes.take(session, first, last, |id, delivery| {
+        let awaited = &mut self.settlements.awaited_outcomes;
+        let rest = awaited.take(session, first, last, SETTLED_AT_ONCE, |id, delivery| {
             taken.push((id, delivery));
         });
         let mut of_link = None;
@@ -84,6 +90,12 @@ impl ConnectionTask {
             self.settlements.gathered.deliveries.push((id, delivery.token));
         }
         self.settlements.taken = taken;
+        if self.settlements.gathered.deliveries.len() >= SETTLED_AT_ONCE as usize {
+            self.settle_gathered();
+        }
+        if let Some(first) = rest {
+            self.unhandled = Some(Unhandled::Outcome(GivenOutcome { first, ..outcome }));
+        }
     }
 
     /// Answers an outcome for deliveries that wait for none.
@@ -175,3 +187,7 @@ impl ConnectionTask {
         Some(entry.id)
     }
 }
+
+/// How many deliveries are settled under one lock, at least while there are so many. It takes about a millisecond, and a client may
+/// give one outcome for hundreds of thousands.
+const SETTLED_AT_ONCE: u32 = 4_096;

@@ -52,17 +52,17 @@ impl AwaitedOutcomes {
         &mut self.locked[index]
     }
 
-    /// Takes what awaits its outcome from `first` to `last` on a session.
+    /// Takes what awaits its outcome from `first` to `last` on a session, at most `count`. Returns the id to go on from if there
+    /// may be more.
     pub(crate) fn take(
         &mut self,
         session: SessionId,
         first: u32,
         last: u32,
+        count: u32,
         each: impl FnMut(u32, LockedDelivery),
-    ) {
-        if let Some(locked) = self.locked.get_mut(session.index()) {
-            locked.take(first, last, each);
-        }
+    ) -> Option<u32> {
+        self.locked.get_mut(session.index())?.take_some(first, last, count, each)
     }
 
     /// A link is gone: what it had received can be settled no longer.
