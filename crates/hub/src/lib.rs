@@ -8,6 +8,7 @@
 //! * [`profile`] makes it as slow, stingy and unreliable as the real one, if asked to.
 //! * [`identity`] verifies bearer tokens of Microsoft Entra ID and the like, and issues some for development.
 //! * `groups` are the consumer groups of Kafka's clients, `transactions` those of its producers; both write to `journal`.
+//! * `aside` keeps long work off the threads that serve connections.
 //! * `memory` has the budgets that all connections share.
 //! * `convert` turns events of one protocol into those of another, for readers that speak that.
 //! * [`clock`] is the time of a service, which tests can advance.
@@ -17,6 +18,7 @@
 //! is an argument of every call that needs it, as [`UnixTime`](partition_log::UnixTime) or, where tokens are verified, as
 //! `SystemTime`.
 
+mod aside;
 pub mod clock;
 mod convert;
 pub mod counters;

@@ -9,11 +9,11 @@ use super::hub::{Creation, Hub, HubError};
 use super::hubs::{Hubs, MAXIMUM_TOTAL_PARTITIONS};
 use super::storage::{CoordinatorLog, DataDirectoryError, DeclarationError, Storage};
 use super::topic_settings::TopicSettings;
+use crate::aside::aside;
 use partition_log::{BlockPool, LogBudget, LogLimits, PartitionLog, UnixTime};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Why an entity was not created or deleted.
 #[derive(Debug, thiserror::Error)]
@@ -367,12 +367,8 @@ impl Entities {
     /// this one meanwhile.
     pub(super) fn change<T>(&self, change: impl FnOnce(MutexGuard<'_, Option<Storage>>) -> T) -> T {
         let change = || change(self.storage.lock().unwrap_or_else(PoisonError::into_inner));
-        let has_other_threads = || {
-            let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-            flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread)
-        };
-        match self.is_durable && has_other_threads() {
-            true => tokio::task::block_in_place(change),
+        match self.is_durable {
+            true => aside(change),
             false => change(),
         }
     }

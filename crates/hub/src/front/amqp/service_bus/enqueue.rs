@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::conditions;
 use super::incoming::{IncomingMessage, MessageError, MessageIds, each_message};
+use crate::aside::send_to_topic;
 use crate::front::amqp::links::node::Stored;
 use partition_log::disk::CommitNumber;
 use partition_log::{Subscriber, UnixTime};
@@ -167,7 +168,7 @@ impl SendLink {
     fn enqueue(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Enqueued, QueueError> {
         match &self.entity {
             Entity::Queue(queue) => queue.enqueue(now, messages),
-            Entity::Topic(topic) => topic.enqueue(now, messages),
+            Entity::Topic(topic) => send_to_topic(topic, messages.len(), || topic.enqueue(now, messages)),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::super::conditions;
 use super::super::incoming::{BATCH_MESSAGES_MAX, IncomingMessage, MessageIds};
 use super::arguments::{Arguments, invalid, mistyped};
 use super::{Answer, ManagedEntity, Outcome, Request, done, refusal, single};
+use crate::aside::send_to_topic;
 use queue_store::{NewMessage, QueueError};
 
 impl Request<'_> {
@@ -35,7 +36,7 @@ impl Request<'_> {
         let now = self.unix_time();
         let scheduled = match self.entity {
             ManagedEntity::Queue(queue) => queue.schedule(now, &new),
-            ManagedEntity::Topic(topic) => topic.schedule(now, &new),
+            ManagedEntity::Topic(topic) => send_to_topic(topic, new.len(), || topic.schedule(now, &new)),
             ManagedEntity::Subscription(_) => Err(QueueError::SendingNotAllowed),
         };
         let scheduled = scheduled.map_err(|error| refusal(&error))?;
