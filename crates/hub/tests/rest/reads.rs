@@ -28,6 +28,8 @@ async fn hubs_partitions_and_queues_are_told_with_what_is_in_them() {
         ("/news/subscriptions", "<title type=\"text\">all</title>"),
         ("/news/Subscriptions/all?api-version=2017-04", "<MessageCount>3</MessageCount>"),
         ("/$Resources/EventHubs", "<title type=\"text\">events</title>"),
+        ("/events/consumergroups/$Default/partitions?$top=1", "partitions?$skip=1&amp;$top=1"),
+        ("/$Resources/EventHubs?$top=1", "<title type=\"text\">events</title>"),
         ("/$Resources/Queues", "<title type=\"text\">orders</title>"),
         ("/$Resources/Topics", "<title type=\"text\">news</title>"),
     ] {

@@ -7,11 +7,13 @@
 //! HUB/consumergroups/GROUP/partitions[/N]      its partitions
 //! ```
 //!
+//! Lists come by pages, as those of `administration`.
+//!
 //! What there is of queues and topics is told by `administration`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ::rest::administration::atom::{self, Description, Entry};
+use ::rest::administration::atom::{Description, Entry};
 use ::rest::target::split_at_keyword;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
@@ -22,7 +24,7 @@ use super::reply::{self, Reply};
 use super::session::{Session, after};
 use super::{Request, Step};
 use crate::front::pending::Until;
-use crate::namespace::{Hub, Namespace, Partition};
+use crate::namespace::{ConsumerGroup, Hub, Namespace, Partition};
 
 impl Session {
     /// Tells what is at a path to a client that has the right to manage, or has not.
@@ -54,15 +56,17 @@ struct Telling<'a> {
 impl Telling<'_> {
     fn tell(&self, path: &str) -> Result<Reply, Refusal> {
         if path.is_empty() {
-            return Ok(self.feed(path, "Publicly Listed Services", Vec::new()));
+            return self.page(path, "Publicly Listed Services", std::iter::empty::<Entry>(), |none| none);
         }
         if path.eq_ignore_ascii_case("$Resources/EventHubs") {
             let hubs = self.namespace.hubs();
-            let entries = hubs.iter().map(|hub| self.hub_entry(hub)).collect();
-            return Ok(self.feed(path, "EventHubs", entries));
+            return self.page(path, "EventHubs", hubs.iter(), |hub| self.hub_entry(hub));
         }
-        if let Some(reply) = self.hub(path).or_else(|| self.of_hub(path)) {
+        if let Some(reply) = self.hub(path) {
             return Ok(reply);
+        }
+        if let Some(answer) = self.of_hub(path) {
+            return answer;
         }
         let administering = self.session.administering(self.request, self.now);
         administering.get(path, self.manages)?.ok_or_else(|| Refusal::not_found(path))
@@ -73,19 +77,19 @@ impl Telling<'_> {
     }
 
     /// Consumer groups and partitions.
-    fn of_hub(&self, path: &str) -> Option<Reply> {
+    fn of_hub(&self, path: &str) -> Option<Result<Reply, Refusal>> {
         if let Some((hub, last)) = path.rsplit_once('/')
             && last.eq_ignore_ascii_case("consumergroups")
         {
             let hub = self.namespace.hub(hub)?;
             let groups = hub.consumer_groups();
-            let entries = groups.iter().map(|group| self.group_entry(&hub, group.name())).collect();
-            return Some(self.feed(path, "consumergroups", entries));
+            let entry = |group: &ConsumerGroup| self.group_entry(&hub, group.name());
+            return Some(self.page(path, "consumergroups", groups.iter(), |group| entry(group)));
         }
         if let Some((before, group)) = split_at_keyword(path, "consumergroups") {
             let hub = self.namespace.hub(before)?;
             let group = hub.consumer_group(group)?;
-            return Some(entry_reply(&self.group_entry(&hub, group.name())));
+            return Some(Ok(entry_reply(&self.group_entry(&hub, group.name()))));
         }
         let (before, id) = match split_at_keyword(path, "partitions") {
             Some((before, id)) => (before, Some(id)),
@@ -103,11 +107,8 @@ impl Telling<'_> {
             self.partition_entry(&path, partition)
         };
         Some(match id {
-            Some(id) => entry_reply(&entry(hub.partition(id)?)),
-            None => {
-                let entries = hub.partitions().iter().map(|partition| entry(partition)).collect();
-                self.feed(path, "partitions", entries)
-            }
+            Some(id) => Ok(entry_reply(&entry(hub.partition(id)?))),
+            None => self.page(path, "partitions", hub.partitions().iter(), |partition| entry(partition)),
         })
     }
 
@@ -157,8 +158,14 @@ impl Telling<'_> {
         Entry { url, title: title.to_owned(), published: published.map(|at| (at, at)), description }
     }
 
-    fn feed(&self, path: &str, title: &str, entries: Vec<Entry>) -> Reply {
-        reply::atom("feed", 200, atom::feed(&self.session.url(self.request, path), title, &entries, None))
+    fn page<T>(
+        &self,
+        path: &str,
+        title: &str,
+        all: impl Iterator<Item = T>,
+        entry: impl Fn(T) -> Entry,
+    ) -> Result<Reply, Refusal> {
+        self.session.page(self.request, (path, title), all, entry)
     }
 }
 

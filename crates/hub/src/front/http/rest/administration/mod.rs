@@ -78,12 +78,49 @@ impl Session {
         Ok(after(Reply::empty(200), Until { commit, instant: self.answer_at(path) }))
     }
 
+    /// A page of a list: `$top` of them after the first `$skip`.
+    ///
+    /// # Errors
+    /// One of the two is not a number.
+    pub(super) fn page<T>(
+        &self,
+        request: &Request<'_>,
+        (path, title): (&str, &str),
+        all: impl Iterator<Item = T>,
+        entry: impl Fn(T) -> Entry,
+    ) -> Answer {
+        let target = Target::parse(request.target);
+        let number = |name: &str, default: usize| {
+            let text = target.as_ref().and_then(|target| target.parameter(name));
+            text.map_or(Ok(default), |text| {
+                text.parse().map_err(|_| invalid(format!("The value '{text}' of {name} is not a number.")))
+            })
+        };
+        let skip = number("$skip", 0)?;
+        let top = number("$top", PAGE)?.clamp(1, LARGEST_PAGE);
+        let mut all = all.skip(skip);
+        let entries: Vec<Entry> = all.by_ref().take(top).map(entry).collect();
+        let url = self.url(request, path);
+        let next = all.next().map(|_| format!("{url}?$skip={}&$top={top}", skip.saturating_add(top)));
+        Ok(reply::atom("feed", 200, atom::feed(&url, title, &entries, next.as_deref())))
+    }
+
     pub(super) fn administering<'a>(&'a self, request: &'a Request<'a>, now: UnixTime) -> Administering<'a> {
         Administering { session: self, request, namespace: &self.front.namespace, now }
     }
 }
 
 impl Administering<'_> {
+    fn page<T>(
+        &self,
+        path: &str,
+        title: &str,
+        all: impl Iterator<Item = T>,
+        entry: impl Fn(T) -> Entry,
+    ) -> Answer {
+        self.session.page(self.request, (path, title), all, entry)
+    }
+
     /// Tells what is at a path to a client that has the right to manage, or has not; `None` if that is nothing of what is
     /// administered here.
     ///
@@ -269,30 +306,6 @@ impl Administering<'_> {
         self.page(path, title, entities.iter().filter(|entity| is_listed(entity)), |entity| {
             self.entity(entity)
         })
-    }
-
-    /// A page of a list: `$top` of them after the first `$skip`.
-    fn page<T>(
-        &self,
-        path: &str,
-        title: &str,
-        all: impl Iterator<Item = T>,
-        entry: impl Fn(T) -> Entry,
-    ) -> Answer {
-        let target = Target::parse(self.request.target);
-        let number = |name: &str, default: usize| {
-            let text = target.as_ref().and_then(|target| target.parameter(name));
-            text.map_or(Ok(default), |text| {
-                text.parse().map_err(|_| invalid(format!("The value '{text}' of {name} is not a number.")))
-            })
-        };
-        let skip = number("$skip", 0)?;
-        let top = number("$top", PAGE)?.clamp(1, LARGEST_PAGE);
-        let mut all = all.skip(skip);
-        let entries: Vec<Entry> = all.by_ref().take(top).map(entry).collect();
-        let url = self.session.url(self.request, path);
-        let next = all.next().map(|_| format!("{url}?$skip={}&$top={top}", skip.saturating_add(top)));
-        Ok(reply::atom("feed", 200, atom::feed(&url, title, &entries, next.as_deref())))
     }
 
     fn entity(&self, entity: &Entity) -> Entry {
