@@ -18,6 +18,8 @@ pub struct ListRequest<'a> {
     pub before: Option<&'a str>,
     /// How many entries at most; at least 1.
     pub maximum: usize,
+    /// About how many bytes of names, headers and metadata at most; one entry is listed in any case.
+    pub maximum_bytes: u64,
 }
 
 /// Entries in the order of their names, byte by byte.
@@ -54,6 +56,7 @@ impl Container {
         };
         let mut listing = Listing::default();
         let mut from = Bound::Included(start.to_owned());
+        let mut bytes = 0;
         // Each round ends where names begin that one entry stands for.
         'rounds: loop {
             for (name, slot) in slots.range::<str, _>((from.as_ref().map(String::as_str), Bound::Unbounded)) {
@@ -66,7 +69,8 @@ impl Container {
                 let Some(blob) = slot.blob() else {
                     continue;
                 };
-                if listing.entries.len() == request.maximum.max(1) {
+                let is_full = listing.entries.len() >= request.maximum || bytes >= request.maximum_bytes;
+                if is_full && !listing.entries.is_empty() {
                     listing.next = Some(name.clone());
                     break 'rounds;
                 }
@@ -74,7 +78,9 @@ impl Container {
                     .delimiter
                     .filter(|delimiter| !delimiter.is_empty())
                     .and_then(|delimiter| Some(rest.find(delimiter)? + delimiter.len()));
+                bytes += name.len() as u64;
                 let Some(length) = common else {
+                    bytes += blob.description().bytes();
                     let name = name.clone();
                     listing.entries.push(Listed::Blob { name, blob });
                     continue;

@@ -33,6 +33,7 @@ proptest! {
         prefix in "[ab/]{0,2}",
         delimiter in proptest::option::of("[/a]{1,2}"),
         maximum in 1_usize..4,
+        maximum_bytes in 0_u64..12,
     ) {
         let store = BlobStore::in_memory(MEMORY, LIMITS);
         let container = store.create_container("box", Vec::new(), now()).unwrap();
@@ -48,8 +49,11 @@ proptest! {
                 from: from.as_deref(),
                 before: None,
                 maximum,
+                maximum_bytes,
             });
             prop_assert!(listing.entries.len() <= maximum);
+            // Each has a name of a byte or more.
+            prop_assert!(listing.entries.len() as u64 <= maximum_bytes.max(1));
             listed.extend(listing.entries.into_iter().map(|entry| match entry {
                 Listed::Blob { name, .. } => name,
                 Listed::Prefix(prefix) => format!("{prefix}*"),

@@ -164,7 +164,14 @@ fn memory_is_bounded_and_given_back() {
 }
 
 fn everything() -> ListRequest<'static> {
-    ListRequest { prefix: "", delimiter: None, from: None, before: None, maximum: 5000 }
+    ListRequest {
+        prefix: "",
+        delimiter: None,
+        from: None,
+        before: None,
+        maximum: 5000,
+        maximum_bytes: u64::MAX,
+    }
 }
 
 #[test]
@@ -238,8 +245,8 @@ fn listings_are_cut_at_delimiters() {
             container.put(name, put(b""), now()).unwrap();
         }
         let listed = |prefix, from| {
-            let listing =
-                container.list(&ListRequest { prefix, delimiter: Some("/"), from, before: None, maximum: 2 });
+            let request = ListRequest { prefix, delimiter: Some("/"), from, maximum: 2, ..everything() };
+            let listing = container.list(&request);
             let names: Vec<String> = listing
                 .entries
                 .into_iter()

@@ -134,6 +134,8 @@ impl BlobFront {
                 from: from.as_deref(),
                 before: before.as_deref(),
                 maximum,
+                // As text of a document they may become several times as long.
+                maximum_bytes: WHOLE_PAGE as u64 / 4,
             };
             let listing = container.list(&listed);
             let next = listing.next.as_deref().map(marked);
