@@ -40,6 +40,9 @@ pub enum DocumentError {
     /// It has too many elements.
     #[error("it has more than {ELEMENTS_MAX} elements")]
     TooLarge,
+    /// An element has too many attributes.
+    #[error("one of its elements has more than {ATTRIBUTES_MAX} attributes")]
+    TooManyAttributes,
     /// It ends before its root does, or goes on after it.
     #[error("it is not one element")]
     NoRoot,
@@ -127,7 +130,10 @@ impl Element {
 
     fn of(start: &BytesStart<'_>, reader: &NsReader<&[u8]>) -> Result<Self, DocumentError> {
         let mut element = Self { name: local(start.local_name().as_ref()), ..Self::default() };
-        for attribute in start.attributes() {
+        for (count, attribute) in start.attributes().enumerate() {
+            if count == ATTRIBUTES_MAX {
+                return Err(DocumentError::TooManyAttributes);
+            }
             let attribute = attribute.map_err(|error| malformed(&error))?;
             let value = attribute.normalized_value(quick_xml::XmlVersion::Implicit1_0);
             let value = value.map_err(|error| malformed(&error))?;
@@ -189,6 +195,9 @@ fn malformed(error: &dyn std::fmt::Display) -> DocumentError {
 /// Entry, content, description, rule, filter, properties, key, value: eight, and as many again.
 const DEPTH_MAX: usize = 16;
 
+/// Clients have four at most. Namespaces are declared by attributes, and each element is looked up among all that hold for it.
+const ATTRIBUTES_MAX: usize = 16;
+
 /// A page of a list has some 4,000.
 const ELEMENTS_MAX: usize = 100_000;
 
@@ -231,6 +240,14 @@ mod tests {
         assert_eq!(Element::parse(&nested(DEPTH_MAX + 1)), Err(DocumentError::TooDeep));
         let many = format!("<a>{}</a>", "<b/>".repeat(ELEMENTS_MAX));
         assert_eq!(Element::parse(&many), Err(DocumentError::TooLarge));
+        let with_namespaces = |count: usize| {
+            let declared: String =
+                (0..count).map(|number| format!(" xmlns:n{number}=\"urn:{number}\"")).collect();
+            format!("<a{declared}/>")
+        };
+        assert!(Element::parse(&with_namespaces(ATTRIBUTES_MAX)).is_ok());
+        let refused = Element::parse(&with_namespaces(ATTRIBUTES_MAX + 1));
+        assert_eq!(refused, Err(DocumentError::TooManyAttributes));
     }
 
     proptest! {
