@@ -34,13 +34,16 @@ pub(crate) enum Purpose {
     AmqpLogins,
     /// Replies to other AMQP clients that wait for credit, a window or the disk. At the bound the connection is closed.
     AmqpReplies,
+    /// Output of AMQP connections beyond what is free for each, while their clients do not take it. At the bound a connection with more
+    /// than that reads and sends nothing new.
+    AmqpOutput,
     /// Messages of transactions of Service Bus that are not discharged. At the bound a message is rejected.
     QueueTransactions,
 }
 
 impl Purpose {
     /// All of them.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::KafkaLogins,
         Self::KafkaRequests,
         Self::KafkaAnswers,
@@ -49,6 +52,7 @@ impl Purpose {
         Self::KafkaGroups,
         Self::AmqpLogins,
         Self::AmqpReplies,
+        Self::AmqpOutput,
         Self::QueueTransactions,
     ];
 
@@ -63,6 +67,7 @@ impl Purpose {
             Self::KafkaGroups => "kafka-groups",
             Self::AmqpLogins => "amqp-logins",
             Self::AmqpReplies => "amqp-replies",
+            Self::AmqpOutput => "amqp-output",
             Self::QueueTransactions => "queue-transactions",
         }
     }
@@ -72,8 +77,8 @@ impl Purpose {
         match self {
             Self::KafkaLogins => 16 << 20,
             Self::AmqpLogins => 8 << 20,
-            // A quarter of a million partitions.
-            Self::KafkaFetches => 64 << 20,
+            // A quarter of a million partitions; hundreds of clients that are far behind.
+            Self::KafkaFetches | Self::AmqpOutput => 64 << 20,
             Self::KafkaRequests
             | Self::KafkaAnswers
             | Self::ReaderEvents

@@ -66,6 +66,7 @@ async fn use_up(purpose: &str) {
         "queue-transactions" => transactions::queues().await,
         "amqp-logins" => front::client::service().await,
         "amqp-replies" => windows::service_with_long_message().await,
+        "amqp-output" => greed::service_with_backlog().await,
         _ => small_log().await,
     };
     let before = resident();
@@ -78,6 +79,7 @@ async fn use_up(purpose: &str) {
         "kafka-groups" => Box::new(members_of_groups(&service).await),
         "amqp-logins" => Box::new(strangers(&service).await),
         "amqp-replies" => Box::new(clients_that_take_no_replies(&service).await),
+        "amqp-output" => Box::new(greed::readers_of_nothing(&service).await),
         "queue-transactions" => Box::new(transactions::open_transactions(&service).await),
         other => panic!("nothing here uses up the budget for {other}"),
     };

@@ -2,15 +2,17 @@
 
 use std::io::ErrorKind;
 
+use access::DEVELOPMENT_KEY_VALUE;
 use amqp::Value;
-use amqp::connection::{ConnectionError, Event, LinkOptions, NewDelivery};
+use amqp::connection::{ConnectionError, Event, LinkId, LinkOptions, NewDelivery, SaslClient};
 use amqp::message::{FORMAT_AMQP, Properties, encode};
 use amqp::performative::{DeliveryState, ErrorCondition, Source, Target};
 use hub::namespace::HubConfig;
 use hub::service::Service;
+use tokio::net::TcpSocket;
 
-use super::client::{Client, RawClient, payload, service, service_of, within};
-use crate::kafka_memory::falls_to;
+use super::client::{Client, RawClient, payload, service, service_of, token, within};
+use crate::kafka_memory::{falls_to, usage};
 
 #[tokio::test]
 async fn a_client_that_opens_ten_thousand_links_is_closed_and_the_others_are_not() {
@@ -234,3 +236,66 @@ const EVENTS: usize = 1_000;
 /// What may be on its way to a client that does not read: the connection's output and both sockets' buffers, which
 /// the system lets grow to a few megabytes each.
 const OUTPUT_AND_SOCKETS: u64 = 24 << 20;
+
+/// Groups of readers, each of which may have five.
+const GROUPS: usize = 120;
+
+/// Events that each of the readers below is to be sent, and bytes of each: more than the system takes for a client.
+const BACKLOG: usize = 5_000;
+const EVENT: usize = 1_000;
+
+/// A service with a backlog of events for all groups.
+pub(crate) async fn service_with_backlog() -> Service {
+    let consumer_groups = (0..GROUPS).map(|number| format!("group{number}")).collect();
+    let service = service_of(HubConfig { consumer_groups, ..HubConfig::new("events", 2) }).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let sender = client.attach_sender("events/Partitions/0").await.unwrap();
+    let mut message = Vec::new();
+    encode::data(&mut message, &[7; EVENT]);
+    let mut last = 0;
+    for _ in 0..BACKLOG {
+        last = client.begin_message(sender, FORMAT_AMQP, &message).await;
+    }
+    assert_eq!(client.outcome(last).await, DeliveryState::Accepted);
+    service
+}
+
+/// Clients that ask for the backlog and read no more than its first event, until no memory is left for the output of one. Each with its link.
+pub(crate) async fn readers_of_nothing(service: &Service) -> Vec<(Client, LinkId)> {
+    let mut clients: Vec<(Client, LinkId)> = Vec::new();
+    loop {
+        let before = usage(service, "amqp-output").await;
+        if before.1 > 0 {
+            return clients;
+        }
+        let group = clients.len() / 5;
+        assert!(group < GROUPS, "they would hold 110 MiB");
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let socket = socket.connect(service.amqp_address()).await.unwrap();
+        let mut client =
+            Client::open(amqp_tokio::accept(socket).unwrap(), SaslClient::Anonymous).await.unwrap();
+        client.put_token(&token(DEVELOPMENT_KEY_VALUE, "sb://localhost/", 3600)).await;
+        let address = format!("events/ConsumerGroups/group{group}/Partitions/0");
+        let link = client.attach_receiver(&address, BACKLOG as u32).await.unwrap();
+        client.receive(link, 1).await;
+        clients.push((client, link));
+        let asks_for_more = async {
+            while usage(service, "amqp-output").await == before {
+                tokio::task::yield_now().await;
+            }
+        };
+        within("its output waits", asks_for_more).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_for_whose_output_no_memory_is_left_is_sent_everything_once_it_reads() {
+    let service = service_with_backlog().await;
+    let mut clients = readers_of_nothing(&service).await;
+    let (refused, link) = clients.last_mut().unwrap();
+    assert_eq!(refused.receive(*link, BACKLOG - 1).await.len(), BACKLOG - 1);
+    refused.prove_service(b"others are served").await;
+    drop(clients);
+    service.stop().await;
+}

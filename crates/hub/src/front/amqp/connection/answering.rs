@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::answers::{ClientAnswer, PendingReply};
 use super::client_quirks;
-use super::{ConnectionTask, OUTPUT_BUDGET, top_up_credit};
+use super::{ConnectionTask, top_up_credit};
 use crate::front::amqp::links::LinkEntry;
 use crate::front::amqp::links::node::Replies;
 use crate::front::amqp::links::requests::{Answered, Reply, RequestContext, RequestNode};
@@ -151,7 +151,7 @@ impl ConnectionTask {
             return true;
         };
         while let Some(message) = waiting.front() {
-            if self.driver.connection().output_len() >= OUTPUT_BUDGET {
+            if !self.output.has_room(self.driver.connection().output_len(), &self.proof) {
                 self.replies_wait_for_output = true;
                 return false;
             }
@@ -170,7 +170,7 @@ impl ConnectionTask {
 
     /// Sends replies that waited until the client took some of the output.
     pub(super) fn resume_replies(&mut self) {
-        if self.replies_wait_for_output && self.driver.connection().output_len() < OUTPUT_BUDGET {
+        if self.replies_wait_for_output && self.has_room_for_output() {
             self.replies_wait_for_output = false;
             (0..self.links.len()).for_each(|index| self.resume_replies_of(index));
         }

@@ -5,6 +5,7 @@
 //! * `transactions` is what is done as a whole or not at all.
 //! * `answers` are what clients get later: what waits for a durable log or for a service profile.
 //! * `shaped` is what a service profile makes of a send.
+//! * `output` bounds what waits for a client that does not read.
 //! * `proof` bounds what a connection may hold before it has shown a token or a key; `refusal` is what a connection gets
 //!   for which there is no room.
 //! * `client_quirks` are clients that lose an answer that comes at once.
@@ -13,6 +14,7 @@ mod answering;
 mod answers;
 mod attaching;
 mod client_quirks;
+mod output;
 mod proof;
 pub(super) mod refusal;
 mod sends;
@@ -34,6 +36,7 @@ use tokio::sync::watch;
 use attaching::Expiry;
 
 use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
+use self::output::{FREE_OUTPUT, OutputShare};
 use self::settling::{GivenOutcome, Settlements};
 use self::shaped::Told;
 use self::transactions::{Transactions, is_coordinator};
@@ -83,6 +86,8 @@ pub(super) struct ConnectionTask {
     waiting_replies: Share,
     /// Whether some of them wait for output to be written.
     replies_wait_for_output: bool,
+    /// Memory of output that waits for the client.
+    output: OutputShare,
     /// Whether requests got no credit because so many replies wait.
     requests_wait: bool,
     /// Reason to close the connection.
@@ -110,6 +115,7 @@ impl ConnectionTask {
         proof: Proof,
     ) -> Self {
         let claims = Claims::new(namespace.signatures());
+        let output = OutputShare::new(namespace.memory());
         let waiting_replies = Share::new(namespace.memory(), Purpose::AmqpLogins);
         let timer = shaper.as_ref().map_or_else(PreciseTimer::coarse, Shaper::timer);
         let pending = Pending::new(namespace.watch_commits(), timer);
@@ -138,6 +144,7 @@ impl ConnectionTask {
             late_replies: LateReplies::default(),
             waiting_replies,
             replies_wait_for_output: false,
+            output,
             requests_wait: false,
             close_reason: None,
             pause: None,
@@ -244,16 +251,18 @@ impl ConnectionTask {
             }
             self.reported.clear();
             let paused = self.deliver(cx);
+            self.limit_input();
             match self.driver.poll_drive(cx) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => continue,
                 Poll::Ready(Err(error)) => return Turned::Over(error),
-                // The client does not take what waits for it: the socket wakes us when it does.
-                Poll::Pending if self.driver.connection().output_len() >= OUTPUT_BUDGET => {
-                    return Turned::Rests;
-                }
-                Poll::Pending if self.replies_wait_for_output => {}
-                Poll::Pending if paused || self.runnable.is_empty() => return Turned::Rests,
                 Poll::Pending => {}
+            }
+            // If the client does not take what waits for it, the socket wakes us when it does.
+            let rests = !self.has_room_for_output()
+                || !self.replies_wait_for_output && (paused || self.runnable.is_empty());
+            if rests {
+                self.output.rest(self.driver.connection().output_len());
+                return Turned::Rests;
             }
         }
         Turned::GoesOn
@@ -492,10 +501,24 @@ impl ConnectionTask {
         }
     }
 
+    /// Whether more may be gathered for the client.
+    #[inline]
+    pub(super) fn has_room_for_output(&mut self) -> bool {
+        self.output.has_room(self.driver.connection().output_len(), &self.proof)
+    }
+
+    /// Has input left alone while there is no memory for what it would add to the output.
+    fn limit_input(&mut self) {
+        if !self.proof.is_missing() {
+            let is_admitted = self.output.admits(self.driver.connection().output_len());
+            self.driver.set_output_high_water((!is_admitted).then_some(FREE_OUTPUT));
+        }
+    }
+
     /// Lets readers fill the output, each a share, until it is full or none has anything to send. True when they have to
     /// wait for a service profile, which then wakes the task.
     fn deliver(&mut self, cx: &mut Context<'_>) -> bool {
-        while !self.runnable.is_empty() && self.driver.connection().output_len() < OUTPUT_BUDGET {
+        while !self.runnable.is_empty() && self.has_room_for_output() {
             if let Some(shaper) = &mut self.shaper
                 && shaper.poll_deliveries(cx).is_pending()
             {
@@ -626,9 +649,6 @@ const WAITING_OUTCOMES_MAX: u32 = 2 * CREDIT;
 
 /// What a client is told that has more on the way than it was allowed.
 const TOO_FAST: &str = "The sender has more events in flight than its link credit allows.";
-
-/// Output that is gathered before it is written, in bytes: a few large writes, still within the second-level cache.
-const OUTPUT_BUDGET: usize = 256 * 1024;
 
 /// Turns before other connections of the thread have theirs: one that is sent a backlog must not keep another from its
 /// acknowledgements.
