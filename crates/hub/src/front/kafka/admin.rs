@@ -21,6 +21,7 @@ use kafka::read::{Reader, Uuid};
 use kafka::{ApiKey, Malformed};
 
 use super::output::Output;
+use super::requests::AdministrationTask;
 use super::session::Session;
 use super::topic_configs::{self, Base, Change};
 use super::topics::{self, Found};
@@ -43,7 +44,7 @@ impl AdminRequests<'_> {
     pub(super) async fn answer(
         &self,
         header: &RequestHeader<'_>,
-        key: ApiKey,
+        (key, task): (ApiKey, AdministrationTask),
         body: Reader<'_>,
         output: &mut Output,
     ) -> Result<(), Malformed> {
@@ -51,66 +52,68 @@ impl AdminRequests<'_> {
         let mut write = |write: &mut (dyn FnMut(&mut kafka::write::Writer) + Send)| {
             output.answer(key, version, header.correlation_id, |writer| write(writer));
         };
-        match key {
-            ApiKey::CreateTopics => {
+        match task {
+            AdministrationTask::CreateTopics => {
                 let request = CreateTopicsRequest::read(body)?;
                 let created = self.create(&request).await;
                 write(&mut |writer| create_topics::write_response(writer, version, &created, 0));
             }
-            ApiKey::DeleteTopics => {
+            AdministrationTask::DeleteTopics => {
                 let topics = delete_topics::read(body, version)?;
                 let deleted = map_in_slices(topics, |topic| self.delete(topic)).await;
                 write(&mut |writer| delete_topics::write_response(writer, version, &deleted, 0));
             }
-            ApiKey::CreatePartitions => {
+            AdministrationTask::CreatePartitions => {
                 let request = CreatePartitionsRequest::read(body)?;
                 let results = self.create_partitions(&request).await;
                 write(&mut |writer| create_partitions::write_response(writer, &results, 0));
             }
-            ApiKey::DescribeConfigs => {
+            AdministrationTask::DescribeConfigs => {
                 let request = DescribeConfigsRequest::read(body, version)?;
                 let described = topic_configs::describe(self.namespace, self.session, &request).await;
                 write(&mut |writer| request.write_response(writer, version, &described, 0));
             }
-            ApiKey::AlterConfigs | ApiKey::IncrementalAlterConfigs => {
-                let request = match key {
-                    ApiKey::AlterConfigs => AlterConfigsRequest::read(body)?,
-                    _ => AlterConfigsRequest::read_incremental(body)?,
-                };
+            AdministrationTask::AlterConfigs => {
+                let request = AlterConfigsRequest::read(body)?;
                 let results = topic_configs::alter(self.namespace, self.session, &request).await;
                 write(&mut |writer| request.write_response(writer, &results, 0));
             }
-            ApiKey::DescribeLogDirs => {
+            AdministrationTask::IncrementalAlterConfigs => {
+                let request = AlterConfigsRequest::read_incremental(body)?;
+                let results = topic_configs::alter(self.namespace, self.session, &request).await;
+                write(&mut |writer| request.write_response(writer, &results, 0));
+            }
+            AdministrationTask::DescribeLogDirs => {
                 let sizes = self.sizes(log_dirs::read(body)?.as_deref());
                 let log_dir = if self.namespace.watch_commits().is_some() { "data" } else { "memory" };
                 write(&mut |writer| log_dirs::write_response(writer, version, log_dir, Ok(&sizes), 0));
             }
-            ApiKey::DescribeAcls => {
+            AdministrationTask::DescribeAcls => {
                 security::read_describe_acls(body)?;
                 let error = ErrorCode::SecurityDisabled;
                 write(&mut |writer| {
                     security::write_describe_acls_response(writer, error, NO_ACLS, 0);
                 });
             }
-            ApiKey::CreateAcls => {
+            AdministrationTask::CreateAcls => {
                 let count = security::read_create_acls(body)?;
                 let (error, message) = self.acl_refusal();
                 write(&mut |writer| {
                     security::write_create_acls_response(writer, count, error, message, 0);
                 });
             }
-            ApiKey::DeleteAcls => {
+            AdministrationTask::DeleteAcls => {
                 let count = security::read_delete_acls(body)?;
                 let (error, message) = self.acl_refusal();
                 write(&mut |writer| {
                     security::write_delete_acls_response(writer, count, error, message, 0);
                 });
             }
-            ApiKey::DescribeClientQuotas => {
+            AdministrationTask::DescribeClientQuotas => {
                 security::read_describe_client_quotas(body)?;
                 write(&mut |writer| security::write_describe_client_quotas_response(writer, 0));
             }
-            _ => {
+            AdministrationTask::DescribeTopicPartitions => {
                 let request = DescribeTopicPartitionsRequest::read(body)?;
                 let (found, next) = self.page(&request).await;
                 let next = next.as_ref().map(|(topic, index)| (topic.as_str(), *index));

@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
-use super::requests::check_partitions;
+use super::requests::{GroupTask, check_partitions};
 use super::session::Session;
 use super::topics::{self, PartitionChecks};
 use crate::front::time_slice::TimeSlice;
@@ -75,7 +75,7 @@ impl GroupRequests<'_> {
     pub(super) async fn answer(
         &self,
         header: &RequestHeader<'_>,
-        key: ApiKey,
+        (key, task): (ApiKey, GroupTask),
         body: Reader<'_>,
         output: &mut Output,
     ) -> Result<Waiting, Malformed> {
@@ -84,18 +84,15 @@ impl GroupRequests<'_> {
             let correlation_id = header.correlation_id;
             Ok(Waiting::Member(Membership { version, correlation_id, receiver, reply: None }))
         };
-        match key {
-            ApiKey::JoinGroup => {
+        match task {
+            GroupTask::JoinGroup => {
                 let request = JoinGroupRequest::read(body, version)?;
                 let host = self.client_host();
                 let client = Client { id: header.client_id.unwrap_or_default(), host: &host, version };
                 return waits(groups.join(&request, client, self.session.principal()));
             }
-            ApiKey::SyncGroup => return waits(groups.sync(&SyncGroupRequest::read(body, version)?)),
-            _ => {}
-        }
-        match key {
-            ApiKey::FindCoordinator => {
+            GroupTask::SyncGroup => return waits(groups.sync(&SyncGroupRequest::read(body, version)?)),
+            GroupTask::FindCoordinator => {
                 let request = FindCoordinatorRequest::read(body, version)?;
                 let found = match request.key_type {
                     GROUP_KEY | TRANSACTION_KEY => Ok(&self.broker),
@@ -105,20 +102,20 @@ impl GroupRequests<'_> {
                     request.write_response(writer, version, found, 0)
                 });
             }
-            ApiKey::Heartbeat => {
+            GroupTask::Heartbeat => {
                 let error = groups.heartbeat(&MemberRef::read_heartbeat(body, version)?);
                 output.answer(key, version, header.correlation_id, |writer| {
                     write_heartbeat_response(writer, version, error, 0)
                 });
             }
-            ApiKey::LeaveGroup => {
+            GroupTask::LeaveGroup => {
                 let request = LeaveGroupRequest::read(body, version)?;
                 let errors = groups.leave(&request);
                 output.answer(key, version, header.correlation_id, |writer| {
                     request.write_response(writer, version, &errors, 0)
                 });
             }
-            ApiKey::OffsetCommit => {
+            GroupTask::OffsetCommit => {
                 let request = OffsetCommitRequest::read(body, version)?;
                 check_partitions(request.partitions.len())?;
                 let Changed { results, commit } = self.commit(&request).await;
@@ -128,7 +125,7 @@ impl GroupRequests<'_> {
                 })
                 .into());
             }
-            ApiKey::OffsetFetch => {
+            GroupTask::OffsetFetch => {
                 let request = OffsetFetchRequest::read(body, version)?;
                 let unstable = self.coordinators.transactions.unstable();
                 let fetch = |group: &AskedGroup<'_>| {
@@ -142,7 +139,7 @@ impl GroupRequests<'_> {
                     request.write_response(writer, version, &found, 0)
                 });
             }
-            ApiKey::OffsetDelete => {
+            GroupTask::OffsetDelete => {
                 let request = OffsetDeleteRequest::read(body)?;
                 let checks = self.partition_checks();
                 let exists = |topic: &str, index| checks.check(topic, index);
@@ -155,14 +152,14 @@ impl GroupRequests<'_> {
                 })
                 .into());
             }
-            ApiKey::DescribeGroups => {
+            GroupTask::DescribeGroups => {
                 let described = groups.describe(&read_describe(body, version)?);
                 let described: Vec<_> = described.into_iter().map(|group| (ErrorCode::None, group)).collect();
                 output.answer(key, version, header.correlation_id, |writer| {
                     write_describe_response(writer, version, &described, 0)
                 });
             }
-            ApiKey::ConsumerGroupHeartbeat => {
+            GroupTask::ConsumerGroupHeartbeat => {
                 let request = ConsumerGroupHeartbeatRequest::read(body, version)?;
                 let Changed { results, commit } = self.consumer_heartbeat(header, &request);
                 let lost = "the members of the group can't be stored".to_owned();
@@ -174,19 +171,19 @@ impl GroupRequests<'_> {
                 })
                 .into());
             }
-            ApiKey::ConsumerGroupDescribe => {
+            GroupTask::ConsumerGroupDescribe => {
                 let described = groups.describe_consumers(&consumer_group::read_describe(body)?);
                 output.answer(key, version, header.correlation_id, |writer| {
                     consumer_group::write_describe_response(writer, version, &described, 0)
                 });
             }
-            ApiKey::ListGroups => {
+            GroupTask::ListGroups => {
                 let listed = groups.list(&ListGroupsRequest::read(body, version)?);
                 output.answer(key, version, header.correlation_id, |writer| {
                     write_list_response(writer, version, &listed, 0)
                 });
             }
-            _ => {
+            GroupTask::DeleteGroups => {
                 let group_ids = read_delete(body)?;
                 let Changed { results, commit } = groups.delete(&group_ids);
                 let until = Until::Commit(commit);

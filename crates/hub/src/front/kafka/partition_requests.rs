@@ -16,6 +16,7 @@ use partition_log::{DeleteError, KnownProducer, LEADER_EPOCH};
 
 use super::fetch::check_epoch;
 use super::output::Output;
+use super::requests::PartitionTask;
 use super::session::Session;
 use super::topics::{self, Topics};
 use crate::namespace::{Namespace, Partition};
@@ -34,13 +35,13 @@ impl PartitionRequests<'_> {
     pub(super) async fn answer(
         &self,
         header: &RequestHeader<'_>,
-        key: ApiKey,
+        (key, task): (ApiKey, PartitionTask),
         body: Reader<'_>,
         output: &mut Output,
     ) -> Result<(), Malformed> {
         let (version, correlation_id) = (header.version, header.correlation_id);
-        match key {
-            ApiKey::OffsetForLeaderEpoch => {
+        match task {
+            PartitionTask::OffsetForLeaderEpoch => {
                 let request = OffsetForLeaderEpochRequest::read(body, version)?;
                 let mut topics = self.topics(Right::Listen);
                 let ends: Vec<_> =
@@ -49,7 +50,7 @@ impl PartitionRequests<'_> {
                     offset_for_leader_epoch::write_response(writer, &ends, 0);
                 });
             }
-            ApiKey::DescribeProducers => {
+            PartitionTask::DescribeProducers => {
                 let request = DescribeProducersRequest::read(body)?;
                 let mut topics = self.topics(Right::Listen);
                 let described = request.partitions.iter().map(|(topic, index)| {
@@ -63,7 +64,7 @@ impl PartitionRequests<'_> {
                     describe_producers::write_response(writer, &described, 0);
                 });
             }
-            _ => {
+            PartitionTask::DeleteRecords => {
                 let request = DeleteRecordsRequest::read(body)?;
                 let mut topics = self.topics(Right::Manage);
                 let mut deleted = Vec::with_capacity(request.partitions.len());

@@ -63,6 +63,139 @@ pub(super) fn supported(api_key: i16, version: i16) -> Option<ApiKey> {
     versions.contains(&version).then_some(key)
 }
 
+/// A request, by the part of this front that answers it. Each part matches all of its own, so that none is carried out in place of
+/// another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    Connection(ConnectionTask),
+    Group(GroupTask),
+    Transaction(TransactionTask),
+    Partition(PartitionTask),
+    Administration(AdministrationTask),
+}
+
+/// Requests that a connection answers itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConnectionTask {
+    Produce,
+    Fetch,
+    ListOffsets,
+    Metadata,
+    ApiVersions,
+    SaslHandshake,
+    SaslAuthenticate,
+    DescribeCluster,
+}
+
+/// Requests of members and operators of groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GroupTask {
+    FindCoordinator,
+    JoinGroup,
+    SyncGroup,
+    Heartbeat,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetDelete,
+    DescribeGroups,
+    ListGroups,
+    DeleteGroups,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupDescribe,
+}
+
+/// Requests of producers with transactions, and of operators of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TransactionTask {
+    InitProducerId,
+    AddPartitionsToTxn,
+    AddOffsetsToTxn,
+    EndTxn,
+    TxnOffsetCommit,
+    DescribeTransactions,
+    ListTransactions,
+}
+
+/// Requests about partitions beside their records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartitionTask {
+    OffsetForLeaderEpoch,
+    DescribeProducers,
+    DeleteRecords,
+}
+
+/// Requests of operators of topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AdministrationTask {
+    CreateTopics,
+    DeleteTopics,
+    CreatePartitions,
+    DescribeConfigs,
+    AlterConfigs,
+    IncrementalAlterConfigs,
+    DescribeTopicPartitions,
+    DescribeLogDirs,
+    DescribeAcls,
+    CreateAcls,
+    DeleteAcls,
+    DescribeClientQuotas,
+}
+
+impl Task {
+    pub(super) const fn of(key: ApiKey) -> Self {
+        match key {
+            ApiKey::Produce => Self::Connection(ConnectionTask::Produce),
+            ApiKey::Fetch => Self::Connection(ConnectionTask::Fetch),
+            ApiKey::ListOffsets => Self::Connection(ConnectionTask::ListOffsets),
+            ApiKey::Metadata => Self::Connection(ConnectionTask::Metadata),
+            ApiKey::ApiVersions => Self::Connection(ConnectionTask::ApiVersions),
+            ApiKey::SaslHandshake => Self::Connection(ConnectionTask::SaslHandshake),
+            ApiKey::SaslAuthenticate => Self::Connection(ConnectionTask::SaslAuthenticate),
+            ApiKey::DescribeCluster => Self::Connection(ConnectionTask::DescribeCluster),
+            ApiKey::FindCoordinator => Self::Group(GroupTask::FindCoordinator),
+            ApiKey::JoinGroup => Self::Group(GroupTask::JoinGroup),
+            ApiKey::SyncGroup => Self::Group(GroupTask::SyncGroup),
+            ApiKey::Heartbeat => Self::Group(GroupTask::Heartbeat),
+            ApiKey::LeaveGroup => Self::Group(GroupTask::LeaveGroup),
+            ApiKey::OffsetCommit => Self::Group(GroupTask::OffsetCommit),
+            ApiKey::OffsetFetch => Self::Group(GroupTask::OffsetFetch),
+            ApiKey::OffsetDelete => Self::Group(GroupTask::OffsetDelete),
+            ApiKey::DescribeGroups => Self::Group(GroupTask::DescribeGroups),
+            ApiKey::ListGroups => Self::Group(GroupTask::ListGroups),
+            ApiKey::DeleteGroups => Self::Group(GroupTask::DeleteGroups),
+            ApiKey::ConsumerGroupHeartbeat => Self::Group(GroupTask::ConsumerGroupHeartbeat),
+            ApiKey::ConsumerGroupDescribe => Self::Group(GroupTask::ConsumerGroupDescribe),
+            ApiKey::InitProducerId => Self::Transaction(TransactionTask::InitProducerId),
+            ApiKey::AddPartitionsToTxn => Self::Transaction(TransactionTask::AddPartitionsToTxn),
+            ApiKey::AddOffsetsToTxn => Self::Transaction(TransactionTask::AddOffsetsToTxn),
+            ApiKey::EndTxn => Self::Transaction(TransactionTask::EndTxn),
+            ApiKey::TxnOffsetCommit => Self::Transaction(TransactionTask::TxnOffsetCommit),
+            ApiKey::DescribeTransactions => Self::Transaction(TransactionTask::DescribeTransactions),
+            ApiKey::ListTransactions => Self::Transaction(TransactionTask::ListTransactions),
+            ApiKey::OffsetForLeaderEpoch => Self::Partition(PartitionTask::OffsetForLeaderEpoch),
+            ApiKey::DescribeProducers => Self::Partition(PartitionTask::DescribeProducers),
+            ApiKey::DeleteRecords => Self::Partition(PartitionTask::DeleteRecords),
+            ApiKey::CreateTopics => Self::Administration(AdministrationTask::CreateTopics),
+            ApiKey::DeleteTopics => Self::Administration(AdministrationTask::DeleteTopics),
+            ApiKey::CreatePartitions => Self::Administration(AdministrationTask::CreatePartitions),
+            ApiKey::DescribeConfigs => Self::Administration(AdministrationTask::DescribeConfigs),
+            ApiKey::AlterConfigs => Self::Administration(AdministrationTask::AlterConfigs),
+            ApiKey::IncrementalAlterConfigs => {
+                Self::Administration(AdministrationTask::IncrementalAlterConfigs)
+            }
+            ApiKey::DescribeTopicPartitions => {
+                Self::Administration(AdministrationTask::DescribeTopicPartitions)
+            }
+            ApiKey::DescribeLogDirs => Self::Administration(AdministrationTask::DescribeLogDirs),
+            ApiKey::DescribeAcls => Self::Administration(AdministrationTask::DescribeAcls),
+            ApiKey::CreateAcls => Self::Administration(AdministrationTask::CreateAcls),
+            ApiKey::DeleteAcls => Self::Administration(AdministrationTask::DeleteAcls),
+            ApiKey::DescribeClientQuotas => Self::Administration(AdministrationTask::DescribeClientQuotas),
+        }
+    }
+}
+
 /// Checks that a request names no more partitions of all topics together than an array may have.
 ///
 /// # Errors

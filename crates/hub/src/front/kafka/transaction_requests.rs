@@ -15,7 +15,7 @@ use partition_log::disk::CommitNumber;
 
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
-use super::requests::check_partitions;
+use super::requests::{TransactionTask, check_partitions};
 use super::session::Session;
 use super::topics::PartitionChecks;
 use crate::groups::Changed;
@@ -36,15 +36,15 @@ impl TransactionRequests<'_> {
     pub(super) fn answer(
         &self,
         header: &RequestHeader<'_>,
-        key: ApiKey,
+        (key, task): (ApiKey, TransactionTask),
         body: Reader<'_>,
         output: &mut Output,
     ) -> Result<Option<KeptAnswer>, Malformed> {
         let version = header.version;
-        match key {
-            ApiKey::InitProducerId => self.begin_producer(header, body, output),
-            ApiKey::AddPartitionsToTxn => self.add_partitions(header, body, output),
-            ApiKey::AddOffsetsToTxn => {
+        match task {
+            TransactionTask::InitProducerId => self.begin_producer(header, body, output),
+            TransactionTask::AddPartitionsToTxn => self.add_partitions(header, body, output),
+            TransactionTask::AddOffsetsToTxn => {
                 let request = AddOffsetsRequest::read(body)?;
                 let Changed { results, commit } = match self.may_have_transactions() {
                     true => self.coordinators.transactions.add_group(&request.transaction, request.group_id),
@@ -55,7 +55,7 @@ impl TransactionRequests<'_> {
                     write_result(writer, error_of(&results, is_kept), 0);
                 }))
             }
-            ApiKey::TxnOffsetCommit => {
+            TransactionTask::TxnOffsetCommit => {
                 let request = TransactionalOffsetsRequest::read(body, version)?;
                 check_partitions(request.partitions.len())?;
                 let principal = self.session.principal();
@@ -74,8 +74,8 @@ impl TransactionRequests<'_> {
                     request.write_response(writer, &unless_kept(&errors, is_kept), 0);
                 }))
             }
-            ApiKey::EndTxn => self.end(header, body, output),
-            ApiKey::DescribeTransactions => {
+            TransactionTask::EndTxn => self.end(header, body, output),
+            TransactionTask::DescribeTransactions => {
                 let ids = read_describe(body)?;
                 let may_know = |topic: &str| self.session.knows(topic);
                 let may_have_transactions = self.may_have_transactions();
@@ -89,7 +89,7 @@ impl TransactionRequests<'_> {
                 });
                 Ok(None)
             }
-            _ => {
+            TransactionTask::ListTransactions => {
                 let request = ListTransactionsRequest::read(body, version)?;
                 let listed = match self.may_have_transactions() {
                     true => self.coordinators.transactions.list(&request),

@@ -20,7 +20,10 @@ use crate::front::kafka::fetch::Fetch;
 use crate::front::kafka::group_requests::{GroupRequests, Waiting};
 use crate::front::kafka::partition_requests::PartitionRequests;
 use crate::front::kafka::produce::{CompressedChecks, Outcomes, count_throttled};
-use crate::front::kafka::requests::{SUPPORTED, check_partitions, is_open, supported};
+use crate::front::kafka::requests::{
+    ConnectionTask as OwnTask, GroupTask, SUPPORTED, Task, TransactionTask, check_partitions, is_open,
+    supported,
+};
 use crate::front::kafka::session::{LoggedIn, LoginError, Mechanism, State};
 use crate::front::kafka::shaping::{self, Shaped, Shaping};
 use crate::front::kafka::transaction_requests::TransactionRequests;
@@ -71,65 +74,49 @@ impl ConnectionTask<'_> {
         }
         self.front.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.take_time(key).await?;
-        match key {
-            ApiKey::Produce => self.produce(&header, body).await?,
-            ApiKey::Fetch => self.fetch(&header, body).await?,
-            ApiKey::ListOffsets => self.list_offsets(&header, body).await?,
-            ApiKey::Metadata => self.describe_topics(&header, body).await?,
-            ApiKey::ApiVersions => self.answer(&header, key, |writer| {
+        match Task::of(key) {
+            Task::Connection(task) => self.do_own(&header, key, task, body).await?,
+            Task::Group(task) => self.group_request(&header, (key, task), body).await?,
+            Task::Transaction(task) => self.transaction_request(&header, (key, task), body)?,
+            Task::Partition(task) => {
+                let requests = PartitionRequests { namespace: &self.front.namespace, session: &self.session };
+                requests.answer(&header, (key, task), body, &mut self.output).await?;
+            }
+            Task::Administration(task) => {
+                let requests = AdminRequests { namespace: &self.front.namespace, session: &self.session };
+                requests.answer(&header, (key, task), body, &mut self.output).await?;
+            }
+        }
+        Ok(Turn::Next)
+    }
+
+    async fn do_own(
+        &mut self,
+        header: &RequestHeader<'_>,
+        key: ApiKey,
+        task: OwnTask,
+        body: Reader<'_>,
+    ) -> Result<(), Ended> {
+        match task {
+            OwnTask::Produce => self.produce(header, body).await?,
+            OwnTask::Fetch => self.fetch(header, body).await?,
+            OwnTask::ListOffsets => self.list_offsets(header, body).await?,
+            OwnTask::Metadata => self.describe_topics(header, body).await?,
+            OwnTask::ApiVersions => self.answer(header, key, |writer| {
                 api_versions::write_response(writer, header.version, SUPPORTED, 0);
             }),
-            ApiKey::SaslHandshake => self.shake_hands(&header, body)?,
-            ApiKey::SaslAuthenticate => self.log_in(&header, body)?,
-            ApiKey::InitProducerId
-            | ApiKey::AddPartitionsToTxn
-            | ApiKey::AddOffsetsToTxn
-            | ApiKey::EndTxn
-            | ApiKey::TxnOffsetCommit
-            | ApiKey::DescribeTransactions
-            | ApiKey::ListTransactions => self.transaction_request(&header, key, body)?,
-            ApiKey::FindCoordinator
-            | ApiKey::JoinGroup
-            | ApiKey::SyncGroup
-            | ApiKey::Heartbeat
-            | ApiKey::LeaveGroup
-            | ApiKey::OffsetCommit
-            | ApiKey::OffsetFetch
-            | ApiKey::DescribeGroups
-            | ApiKey::ListGroups
-            | ApiKey::ConsumerGroupHeartbeat
-            | ApiKey::ConsumerGroupDescribe
-            | ApiKey::DeleteGroups
-            | ApiKey::OffsetDelete => self.group_request(&header, key, body).await?,
-            ApiKey::DeleteRecords | ApiKey::OffsetForLeaderEpoch | ApiKey::DescribeProducers => {
-                let requests = PartitionRequests { namespace: &self.front.namespace, session: &self.session };
-                requests.answer(&header, key, body, &mut self.output).await?;
-            }
-            ApiKey::CreateTopics
-            | ApiKey::DeleteTopics
-            | ApiKey::CreatePartitions
-            | ApiKey::DescribeConfigs
-            | ApiKey::AlterConfigs
-            | ApiKey::IncrementalAlterConfigs
-            | ApiKey::DescribeTopicPartitions
-            | ApiKey::DescribeLogDirs
-            | ApiKey::DescribeAcls
-            | ApiKey::CreateAcls
-            | ApiKey::DeleteAcls
-            | ApiKey::DescribeClientQuotas => {
-                let requests = AdminRequests { namespace: &self.front.namespace, session: &self.session };
-                requests.answer(&header, key, body, &mut self.output).await?;
-            }
-            ApiKey::DescribeCluster => {
+            OwnTask::SaslHandshake => self.shake_hands(header, body)?,
+            OwnTask::SaslAuthenticate => self.log_in(header, body)?,
+            OwnTask::DescribeCluster => {
                 cluster::read(body, header.version)?;
                 let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));
                 let broker = self.broker(&host, namespace.host());
-                self.answer(&header, key, |writer| {
+                self.answer(header, key, |writer| {
                     cluster::write_response(writer, header.version, &broker, 0)
                 });
             }
         }
-        Ok(Turn::Next)
+        Ok(())
     }
 
     fn answer(
@@ -284,7 +271,7 @@ impl ConnectionTask<'_> {
     async fn group_request(
         &mut self,
         header: &RequestHeader<'_>,
-        key: ApiKey,
+        task: (ApiKey, GroupTask),
         body: Reader<'_>,
     ) -> Result<(), Ended> {
         let (host, front) = (self.host(), self.front);
@@ -295,7 +282,7 @@ impl ConnectionTask<'_> {
             broker: self.broker(&host, front.namespace.host()),
             peer: self.peer.ip(),
         };
-        match requests.answer(header, key, body, &mut self.output).await? {
+        match requests.answer(header, task, body, &mut self.output).await? {
             Waiting::Nothing => {}
             Waiting::Member(membership) => self.membership = Some(membership),
             Waiting::Kept(kept) => self.kept = Some(kept),
@@ -307,7 +294,7 @@ impl ConnectionTask<'_> {
     fn transaction_request(
         &mut self,
         header: &RequestHeader<'_>,
-        key: ApiKey,
+        task: (ApiKey, TransactionTask),
         body: Reader<'_>,
     ) -> Result<(), Ended> {
         let front = self.front;
@@ -316,7 +303,7 @@ impl ConnectionTask<'_> {
             coordinators: &front.coordinators,
             session: &self.session,
         };
-        self.kept = requests.answer(header, key, body, &mut self.output)?;
+        self.kept = requests.answer(header, task, body, &mut self.output)?;
         Ok(())
     }
 
