@@ -17,6 +17,7 @@ mod kafka_groups;
 mod kafka_memory;
 mod kafka_offsets;
 mod kafka_peer;
+mod kafka_rights;
 mod kafka_topic_settings;
 mod kafka_transactions;
 mod rest;

@@ -31,8 +31,9 @@ pub(super) struct Group {
     pub(super) charged: usize,
 }
 
+/// How members agree.
 #[derive(Debug)]
-enum Agreement {
+pub(super) enum Agreement {
     Classic(ClassicGroup),
     Consumer(ConsumerGroup),
 }
@@ -87,6 +88,10 @@ impl Group {
             member_bytes: 0,
             charged: 0,
         }
+    }
+
+    pub(super) const fn agreement(&self) -> &Agreement {
+        &self.agreement
     }
 
     /// Whether its members may have changed since they were stored.

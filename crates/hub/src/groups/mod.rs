@@ -4,10 +4,11 @@
 //! of the namespace.
 //!
 //! * `group` is one group, which is a state machine of one of two kinds: `classic_group` or `consumer_group`.
-//! * `creators` limits the number of groups.
+//! * `access` says who may see and use a group; `creators` limits the number of groups.
 //! * `offsets` are what it has committed, `keeping` is the part that outlives the process, and `members` stores its members.
 //! * [`Groups`] are all of them: it gives each request its turn, has the machines do what is due, and wakes requests that wait.
 
+mod access;
 mod classic_group;
 mod consumer_group;
 mod creators;
@@ -36,6 +37,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use units::Random;
 
+pub(crate) use access::Reader;
 pub(crate) use classic_group::Reply;
 pub(crate) use consumer_group::{Topic, Topics};
 pub(crate) use group::Client;
@@ -321,13 +323,15 @@ impl Groups {
         group_ids.iter().map(describe).collect()
     }
 
-    /// The groups in one of the states and of one of the types that are asked for.
-    pub(crate) fn list(&self, request: &ListGroupsRequest<'_>) -> Vec<ListedGroup> {
+    /// The groups that are for this client, in one of the states and of one of the types that are asked for.
+    pub(crate) fn list(&self, request: &ListGroupsRequest<'_>, reader: &impl Reader) -> Vec<ListedGroup> {
         let has = |asked: &[&str], own: &str| {
             asked.is_empty() || asked.iter().any(|asked| asked.eq_ignore_ascii_case(own))
         };
+        let (reads_all, reads_some) = (reader.reads_all(), reader.reads_some());
         let registry = self.lock();
-        let listed = registry.groups.iter().map(|(group_id, group)| ListedGroup {
+        let own = registry.groups.iter().filter(|(_, group)| reads_all || reads_some && group.is_for(reader));
+        let listed = own.map(|(group_id, group)| ListedGroup {
             group_id: group_id.clone(),
             protocol_type: group.protocol_type().to_owned(),
             state: group.state_name(),

@@ -20,6 +20,7 @@ use kafka::messages::{log_dirs, security};
 use kafka::read::{Reader, Uuid};
 use kafka::{ApiKey, Malformed};
 
+use super::group_reader::WHOLE_NAMESPACE;
 use super::output::Output;
 use super::requests::AdministrationTask;
 use super::session::Session;
@@ -397,9 +398,6 @@ pub(super) fn repeated<T: Copy + Eq + Hash>(items: impl Iterator<Item = T>) -> H
 }
 
 const NO_ACLS: &str = "there are no ACLs: keys have rights";
-
-/// The path of the namespace itself.
-const WHOLE_NAMESPACE: &str = "";
 
 const REPEATED: &str = "the topic is there more than once";
 

@@ -6,31 +6,35 @@ use std::task::{Context, Poll};
 
 use access::Right;
 use kafka::frame::RequestHeader;
-use kafka::messages::consumer_group::{self, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use kafka::messages::consumer_group::{
+    self, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DescribedConsumerGroup,
+};
+use kafka::messages::consumer_protocol::Subscription;
 use kafka::messages::find_coordinator::{FindCoordinatorRequest, GROUP_KEY, TRANSACTION_KEY};
 use kafka::messages::group::{LeaveGroupRequest, MemberRef, write_heartbeat_response};
 use kafka::messages::group_admin::{
-    ListGroupsRequest, read_delete, read_describe, write_delete_response, write_describe_response,
-    write_list_response,
+    DescribedGroup, ListGroupsRequest, read_delete, read_describe, write_delete_response,
+    write_describe_response, write_list_response,
 };
 use kafka::messages::join_group::{JoinGroupRequest, write_join_response};
 use kafka::messages::metadata::Broker;
 use kafka::messages::offset_commit::OffsetCommitRequest;
 use kafka::messages::offset_delete::OffsetDeleteRequest;
-use kafka::messages::offset_fetch::{AskedGroup, OffsetFetchRequest};
+use kafka::messages::offset_fetch::{AskedGroup, FetchedOffset, OffsetFetchRequest};
 use kafka::messages::sync_group::{SyncGroupRequest, write_sync_response};
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use tokio::sync::oneshot;
 
+use super::group_reader::GroupReader;
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
 use super::requests::{GroupTask, check_partitions};
 use super::session::Session;
 use super::topics::{self, PartitionChecks};
 use crate::front::time_slice::TimeSlice;
-use crate::groups::{Changed, Client, Reply, Topic, Topics};
+use crate::groups::{Changed, Client, Reader as _, Reply, Topic, Topics};
 use crate::namespace::Namespace;
 use crate::service::Coordinators;
 
@@ -89,7 +93,16 @@ impl GroupRequests<'_> {
                 let request = JoinGroupRequest::read(body, version)?;
                 let host = self.client_host();
                 let client = Client { id: header.client_id.unwrap_or_default(), host: &host, version };
-                return waits(groups.join(&request, client, self.session.principal()));
+                return waits(match self.may_join(&request) {
+                    true => groups.join(&request, client, self.session.principal()),
+                    false => {
+                        let reply = Reply::Join(ErrorCode::GroupAuthorizationFailed, Default::default());
+                        let (sender, receiver) = oneshot::channel();
+                        // The receiver is there.
+                        let _ = sender.send(Changed { results: reply, commit: CommitNumber::DONE });
+                        receiver
+                    }
+                });
             }
             GroupTask::SyncGroup => return waits(groups.sync(&SyncGroupRequest::read(body, version)?)),
             GroupTask::FindCoordinator => {
@@ -110,7 +123,12 @@ impl GroupRequests<'_> {
             }
             GroupTask::LeaveGroup => {
                 let request = LeaveGroupRequest::read(body, version)?;
-                let errors = groups.leave(&request);
+                // Operators have others leave by the names that these keep.
+                let are_named_by_id = request.members.iter().all(|(member_id, _)| !member_id.is_empty());
+                let errors = match are_named_by_id || groups.admits(request.group_id, &self.reader()) {
+                    true => groups.leave(&request),
+                    false => vec![ErrorCode::GroupAuthorizationFailed; request.members.len()],
+                };
                 output.answer(key, version, header.correlation_id, |writer| {
                     request.write_response(writer, version, &errors, 0)
                 });
@@ -133,7 +151,9 @@ impl GroupRequests<'_> {
                     let is_pending = |topic: &str, index: i32| unstable.is_pending(id, topic, index);
                     groups.fetch(group, |topic, index| request.require_stable && is_pending(topic, index))
                 };
-                let found: Vec<_> = request.groups.iter().map(|group| Ok(fetch(group))).collect();
+                let reader = self.reader();
+                let found = request.groups.iter().map(|group| readable(fetch(group), group, &reader));
+                let found: Vec<_> = found.collect();
                 drop(unstable);
                 output.answer(key, version, header.correlation_id, |writer| {
                     request.write_response(writer, version, &found, 0)
@@ -144,7 +164,13 @@ impl GroupRequests<'_> {
                 let checks = self.partition_checks();
                 let exists = |topic: &str, index| checks.check(topic, index);
                 let Changed { results, commit } =
-                    groups.delete_offsets(request.group_id, &request.partitions, exists);
+                    match groups.admits(request.group_id, &self.reader().deleting()) {
+                        true => groups.delete_offsets(request.group_id, &request.partitions, exists),
+                        false => Changed {
+                            results: Err(ErrorCode::GroupAuthorizationFailed),
+                            commit: CommitNumber::DONE,
+                        },
+                    };
                 let until = Until::Commit(commit);
                 return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
                     let results = results.as_ref().map(|errors| unless_kept(errors, is_kept));
@@ -154,7 +180,15 @@ impl GroupRequests<'_> {
             }
             GroupTask::DescribeGroups => {
                 let described = groups.describe(&read_describe(body, version)?);
-                let described: Vec<_> = described.into_iter().map(|group| (ErrorCode::None, group)).collect();
+                let reader = self.reader();
+                let of_group = |group: DescribedGroup| match groups.admits(&group.group_id, &reader) {
+                    true => (ErrorCode::None, group),
+                    false => {
+                        let nothing = DescribedGroup { group_id: group.group_id, ..Default::default() };
+                        (ErrorCode::GroupAuthorizationFailed, nothing)
+                    }
+                };
+                let described: Vec<_> = described.into_iter().map(of_group).collect();
                 output.answer(key, version, header.correlation_id, |writer| {
                     write_describe_response(writer, version, &described, 0)
                 });
@@ -173,19 +207,36 @@ impl GroupRequests<'_> {
             }
             GroupTask::ConsumerGroupDescribe => {
                 let described = groups.describe_consumers(&consumer_group::read_describe(body)?);
+                let reader = self.reader();
+                let of_group = |(error, group): (ErrorCode, DescribedConsumerGroup)| match groups
+                    .admits(&group.group_id, &reader)
+                {
+                    true => (error, group),
+                    false => {
+                        let nothing =
+                            DescribedConsumerGroup { group_id: group.group_id, ..Default::default() };
+                        (ErrorCode::GroupAuthorizationFailed, nothing)
+                    }
+                };
+                let described: Vec<_> = described.into_iter().map(of_group).collect();
                 output.answer(key, version, header.correlation_id, |writer| {
                     consumer_group::write_describe_response(writer, version, &described, 0)
                 });
             }
             GroupTask::ListGroups => {
-                let listed = groups.list(&ListGroupsRequest::read(body, version)?);
+                let listed = groups.list(&ListGroupsRequest::read(body, version)?, &self.reader());
                 output.answer(key, version, header.correlation_id, |writer| {
                     write_list_response(writer, version, &listed, 0)
                 });
             }
             GroupTask::DeleteGroups => {
                 let group_ids = read_delete(body)?;
-                let Changed { results, commit } = groups.delete(&group_ids);
+                let reader = self.reader().deleting();
+                let (own, others): (Vec<&str>, Vec<&str>) =
+                    group_ids.iter().partition(|group_id| groups.admits(group_id, &reader));
+                let Changed { mut results, commit } = groups.delete(&own);
+                results.extend(others.iter().map(|_| ErrorCode::GroupAuthorizationFailed));
+                let group_ids = [own, others].concat();
                 let until = Until::Commit(commit);
                 return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
                     let results = unless_kept(&results, is_kept);
@@ -209,6 +260,14 @@ impl GroupRequests<'_> {
                 Err((ErrorCode::TopicAuthorizationFailed, format!("the topic {name} can't be read")));
             return Changed { results, commit: CommitNumber::DONE };
         }
+        let is_new = request.member_epoch == consumer_group::JOIN;
+        if is_new && !self.coordinators.groups.admits(request.group_id, &self.reader()) {
+            let text = "the group reads topics that the client may not read".to_owned();
+            return Changed {
+                results: Err((ErrorCode::GroupAuthorizationFailed, text)),
+                commit: CommitNumber::DONE,
+            };
+        }
         let (id, host) = (header.client_id.unwrap_or_default(), self.client_host());
         let client = Client { id, host: &host, version: header.version };
         self.coordinators.groups.consumer_heartbeat(request, client, self.session.principal(), self)
@@ -219,8 +278,32 @@ impl GroupRequests<'_> {
         format!("/{}", self.peer.to_canonical())
     }
 
+    /// Whether a client may become a member of a group, or stay one.
+    fn may_join(&self, request: &JoinGroupRequest<'_>) -> bool {
+        let reader = self.reader();
+        let is_known = !request.member_id.is_empty();
+        if reader.reads_all() {
+            return true;
+        }
+        let metadata = request.protocols.first().map(|(_, metadata)| *metadata);
+        let subscription = metadata.and_then(|metadata| Subscription::read(metadata).ok());
+        let topics = subscription.map(|subscription| subscription.topics).unwrap_or_default();
+        topics.into_iter().all(|topic| reader.reads(topic))
+            && (is_known || self.coordinators.groups.admits(request.group_id, &reader))
+    }
+
+    /// This client as groups see it.
+    const fn reader(&self) -> GroupReader<'_> {
+        GroupReader::new(self.namespace, self.session)
+    }
+
     /// Takes offsets, a part of them at a time.
     async fn commit(&self, request: &OffsetCommitRequest<'_>) -> Changed<Vec<ErrorCode>> {
+        let is_member = request.member.generation >= 0 && !request.member.member_id.is_empty();
+        if !is_member && !self.coordinators.groups.admits(request.member.group_id, &self.reader()) {
+            let results = vec![ErrorCode::GroupAuthorizationFailed; request.partitions.len()];
+            return Changed { results, commit: CommitNumber::DONE };
+        }
         let commit = |request: &OffsetCommitRequest<'_>| {
             let checks = self.partition_checks();
             let exists = |topic: &str, index| checks.check(topic, index);
@@ -245,6 +328,32 @@ impl GroupRequests<'_> {
     const fn partition_checks(&self) -> PartitionChecks<'_> {
         PartitionChecks::new(self.namespace, self.session, Right::Listen)
     }
+}
+
+/// What a client may read of the offsets of a group.
+fn readable(
+    mut found: Vec<FetchedOffset>,
+    asked: &AskedGroup<'_>,
+    reader: &GroupReader<'_>,
+) -> Result<Vec<FetchedOffset>, ErrorCode> {
+    if reader.reads_all() {
+        return Ok(found);
+    }
+    if !reader.reads_some() {
+        return Err(ErrorCode::GroupAuthorizationFailed);
+    }
+    match asked.topics {
+        None => found.retain(|offset| reader.reads(&offset.topic)),
+        Some(_) => {
+            for offset in found.iter_mut().filter(|offset| !reader.reads(&offset.topic)) {
+                offset.offset = -1;
+                offset.leader_epoch = -1;
+                offset.metadata.clear();
+                offset.error = ErrorCode::TopicAuthorizationFailed;
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// What groups see of topics: those that are there, and of their names those that this client may read.

@@ -21,6 +21,7 @@ mod connection;
 mod coordinator_metrics;
 mod fetch;
 mod fetch_sessions;
+mod group_reader;
 mod group_requests;
 mod kept_answer;
 mod metrics;

@@ -13,6 +13,7 @@ use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
 use partition_log::disk::CommitNumber;
 
+use super::group_reader::GroupReader;
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
 use super::output::Output;
 use super::requests::{TransactionTask, check_partitions};
@@ -61,10 +62,16 @@ impl TransactionRequests<'_> {
                 let principal = self.session.principal();
                 let checks = PartitionChecks::new(self.namespace, self.session, Right::Listen);
                 let exists = |topic: &str, index| checks.check(topic, index);
-                let Changed { results, commit } = match self.may_have_transactions() {
-                    true => self.coordinators.transactions.add_offsets(&request, principal, exists),
-                    false => {
-                        let error = ErrorCode::TransactionalIdAuthorizationFailed;
+                let refused = if !self.may_have_transactions() {
+                    Some(ErrorCode::TransactionalIdAuthorizationFailed)
+                } else if !self.may_commit(&request) {
+                    Some(ErrorCode::GroupAuthorizationFailed)
+                } else {
+                    None
+                };
+                let Changed { results, commit } = match refused {
+                    None => self.coordinators.transactions.add_offsets(&request, principal, exists),
+                    Some(error) => {
                         Changed { results: vec![error; request.partitions.len()], commit: CommitNumber::DONE }
                     }
                 };
@@ -176,6 +183,14 @@ impl TransactionRequests<'_> {
         Ok(KeptAnswer::after(until, header, ApiKey::EndTxn, output, |writer, is_kept| {
             write_result(writer, error_of(&result, is_kept), 0);
         }))
+    }
+
+    /// Whether the client may commit offsets of the group: it is a member, or one that could be.
+    fn may_commit(&self, request: &TransactionalOffsetsRequest<'_>) -> bool {
+        let reader = GroupReader::new(self.namespace, self.session);
+        let member = &request.member;
+        let is_member = member.generation >= 0 && !member.member_id.is_empty();
+        is_member || self.coordinators.groups.admits(member.group_id, &reader)
     }
 
     /// Whether the client may have transactions: it does, if it may write anywhere.

@@ -130,11 +130,15 @@ impl Member {
         self.protocols.iter().find(|(name, _)| name == protocol).map(|(_, metadata)| metadata.as_slice())
     }
 
+    /// The topics that it has subscribed to; `None` if they can't be read.
+    pub(super) fn topics(&self) -> Option<Vec<&str>> {
+        let (_, metadata) = self.protocols.first()?;
+        Subscription::read(metadata).ok().map(|subscription| subscription.topics)
+    }
+
     /// Whether it has subscribed to this topic. What can't be read may mean any topic.
     pub(super) fn may_want(&self, topic: &str) -> bool {
-        let metadata = self.protocols.first().map(|(_, metadata)| metadata.as_slice());
-        let subscription = metadata.and_then(|metadata| Subscription::read(metadata).ok());
-        subscription.is_none_or(|subscription| subscription.topics.contains(&topic))
+        self.topics().is_none_or(|topics| topics.contains(&topic))
     }
 
     /// Whether it waits for us, and can't show that it is there.

@@ -453,6 +453,11 @@ impl ClassicGroup {
         self.members.values().any(|member| member.may_want(topic))
     }
 
+    /// The topics of each member; `None` if they can't be read.
+    pub(super) fn subscriptions(&self) -> impl Iterator<Item = Option<Vec<&str>>> {
+        self.members.values().map(Member::topics)
+    }
+
     /// Whether it is a member of this generation. It is there for another session then.
     pub(super) fn check_member(&mut self, now: Instant, asked: &MemberRef<'_>) -> Result<(), ErrorCode> {
         if let Some(instance) = asked.instance_id {

@@ -425,9 +425,14 @@ impl ConsumerGroup {
         }
     }
 
+    /// The topics that members want, some of them several times.
+    pub(super) fn topic_names(&self) -> impl Iterator<Item = &str> {
+        self.members.values().flat_map(|member| member.topic_names())
+    }
+
     /// Whether a member wants this topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
-        self.members.values().any(|member| member.topic_names().any(|name| name == topic))
+        self.topic_names().any(|name| name == topic)
     }
 
     /// Since when it has no member.

@@ -18,6 +18,27 @@ use crate::journal::{OffsetRecord, Record};
 const SESSION_MS: i32 = 6_000;
 const REBALANCE_MS: i32 = 10_000;
 
+/// A client that may read every topic.
+struct Everything;
+
+impl Reader for Everything {
+    fn principal(&self) -> &Principal {
+        &Principal::Anyone
+    }
+
+    fn reads_all(&self) -> bool {
+        true
+    }
+
+    fn reads_some(&self) -> bool {
+        true
+    }
+
+    fn reads(&self, _topic: &str) -> bool {
+        true
+    }
+}
+
 /// A group with the time and its members' tickets.
 struct World {
     group: ClassicGroup,
@@ -503,7 +524,7 @@ fn a_group_that_was_kept_is_forgotten_when_its_time_is_over_whatever_was_in_betw
     }
     let groups = groups_of(kept, &Arc::default(), |topic| topic == "topic");
     groups.act();
-    let listed = groups.list(&ListGroupsRequest { states: vec![], types: vec![] });
+    let listed = groups.list(&ListGroupsRequest { states: vec![], types: vec![] }, &Everything);
     let listed: Vec<_> = listed.iter().map(|it| (&*it.group_id, it.state, &*it.protocol_type)).collect();
     assert_eq!(listed, [("killed", "Empty", "consumer"), ("young", "Empty", "consumer")]);
     let registry = groups.lock();

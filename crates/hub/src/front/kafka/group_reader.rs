@@ -1,0 +1,49 @@
+//! The rights of a client to groups, which are those to the topics that they read.
+
+use access::Right;
+
+use super::session::Session;
+use crate::groups::Reader;
+use crate::namespace::{Namespace, Principal};
+
+/// A client as groups see it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupReader<'a> {
+    namespace: &'a Namespace,
+    session: &'a Session,
+    /// Rights of which one is enough.
+    rights: &'static [Right],
+}
+
+impl<'a> GroupReader<'a> {
+    /// A client that wants to use groups.
+    pub(super) const fn new(namespace: &'a Namespace, session: &'a Session) -> Self {
+        Self { namespace, session, rights: &[Right::Listen] }
+    }
+
+    /// The same client when it wants to delete something of them.
+    pub(super) const fn deleting(self) -> Self {
+        Self { rights: &[Right::Listen, Right::Manage], ..self }
+    }
+}
+
+impl Reader for GroupReader<'_> {
+    fn principal(&self) -> &Principal {
+        self.session.principal()
+    }
+
+    fn reads_all(&self) -> bool {
+        self.reads(WHOLE_NAMESPACE)
+    }
+
+    fn reads_some(&self) -> bool {
+        self.reads_all() || self.namespace.hubs().iter().any(|hub| self.reads(hub.name()))
+    }
+
+    fn reads(&self, topic: &str) -> bool {
+        self.rights.iter().any(|right| self.session.allows(topic, *right))
+    }
+}
+
+/// The address that a claim on the whole namespace is about, and no other.
+pub(super) const WHOLE_NAMESPACE: &str = "";
