@@ -37,13 +37,15 @@ pub(crate) enum Purpose {
     /// Output of AMQP connections beyond what is free for each, while their clients do not take it. At the bound a connection with more
     /// than that reads and sends nothing new.
     AmqpOutput,
+    /// Bodies of requests over HTTP for hubs and queues while they arrive, beyond what is free for each. At the bound the request is refused.
+    RestBodies,
     /// Messages of transactions of Service Bus that are not discharged. At the bound a message is rejected.
     QueueTransactions,
 }
 
 impl Purpose {
     /// All of them.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::KafkaLogins,
         Self::KafkaRequests,
         Self::KafkaAnswers,
@@ -53,6 +55,7 @@ impl Purpose {
         Self::AmqpLogins,
         Self::AmqpReplies,
         Self::AmqpOutput,
+        Self::RestBodies,
         Self::QueueTransactions,
     ];
 
@@ -68,6 +71,7 @@ impl Purpose {
             Self::AmqpLogins => "amqp-logins",
             Self::AmqpReplies => "amqp-replies",
             Self::AmqpOutput => "amqp-output",
+            Self::RestBodies => "rest-bodies",
             Self::QueueTransactions => "queue-transactions",
         }
     }
@@ -84,6 +88,7 @@ impl Purpose {
             | Self::ReaderEvents
             | Self::KafkaGroups
             | Self::AmqpReplies
+            | Self::RestBodies
             | Self::QueueTransactions => 256 << 20,
         }
     }

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use crate::front::client::Client;
 use crate::front::windows::{self, Deaf};
-use crate::front::{self, greed};
+use crate::front::{self, aborted, greed};
 use crate::kafka_memory::{
     figure, guarded, readers_of_converted_events, readers_of_removed_events, small_log, unfinished_requests,
     usage,
@@ -67,6 +67,7 @@ async fn use_up(purpose: &str) {
         "amqp-logins" => front::client::service().await,
         "amqp-replies" => windows::service_with_long_message().await,
         "amqp-output" => greed::service_with_backlog().await,
+        "rest-bodies" => crate::rest::client::service().await,
         _ => small_log().await,
     };
     let before = resident();
@@ -79,6 +80,7 @@ async fn use_up(purpose: &str) {
         "kafka-groups" => Box::new(members_of_groups(&service).await),
         "amqp-logins" => Box::new(strangers(&service).await),
         "amqp-replies" => Box::new(clients_that_take_no_replies(&service).await),
+        "rest-bodies" => Box::new(aborted::bodies_that_do_not_end(&service).await),
         "amqp-output" => Box::new(greed::readers_of_nothing(&service).await),
         "queue-transactions" => Box::new(transactions::open_transactions(&service).await),
         other => panic!("nothing here uses up the budget for {other}"),

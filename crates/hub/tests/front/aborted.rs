@@ -11,6 +11,7 @@ use hub::tls;
 use test_peer::{PATIENCE, within};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::kafka_memory::usage;
 use crate::rest::client::{Client, namespace, token};
 use crate::tls_client::trusting;
 
@@ -126,6 +127,49 @@ async fn oldest_connections_without_a_token_make_room_over_http_2() {
     service.stop().await;
 }
 
+#[tokio::test]
+async fn heads_without_bodies_leave_the_memory_for_bodies_to_others() {
+    let service = crate::rest::client::service().await;
+    let address = service.amqp_address();
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let mut stream = connect(address, None).await;
+        let heads: Vec<u8> = (0..100).flat_map(|number| post(1 + 2 * number)).collect();
+        stream.write_all(&[http_2_start(), heads].concat()).await.unwrap();
+        waiting.push(stream);
+    }
+    for _ in 0..200 {
+        let mut stream = connect(address, None).await;
+        let head = http_1_head("/events/messages", 1_900_000, "Expect: 100-continue\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut reply = [0; 12];
+        within("the reply", stream.read_exact(&mut reply)).await.unwrap();
+        assert_eq!(&reply, b"HTTP/1.1 100");
+        waiting.push(stream);
+    }
+    let mut other = Client::connect(address).await;
+    assert_eq!(other.ask("POST", "/orders/messages", "", &[7; 100_000]).await.status, 201);
+    assert_eq!(usage(&service, "rest-bodies").await, (0, 0));
+    drop(waiting);
+    service.stop().await;
+}
+
+/// Clients whose bodies lack their last byte, until no memory is left for one.
+pub(crate) async fn bodies_that_do_not_end(service: &Service) -> Vec<Stream> {
+    const LENGTH: usize = 2_000_000;
+    let mut clients = Vec::new();
+    while usage(service, "rest-bodies").await.1 == 0 {
+        assert!(clients.len() < 200, "they would hold 380 MiB");
+        let mut client = connect(service.amqp_address(), None).await;
+        let request =
+            [http_1_head("/events/messages", LENGTH, "").as_bytes(), &vec![b'x'; LENGTH - 1]].concat();
+        // The one that is refused may be closed before it has sent everything.
+        let _ = within("the request", client.write_all(&request)).await;
+        clients.push(client);
+    }
+    clients
+}
+
 /// Whether a frame of this kind comes on a stream of a connection before the connection ends.
 async fn frame_arrives(connection: &mut Stream, kind: u8, stream: u32) -> bool {
     loop {
@@ -165,15 +209,31 @@ async fn connect(address: SocketAddr, tls: Option<ClientTls>) -> Stream {
 
 /// The first half of a request.
 fn http_1(_abort: Abort) -> Vec<u8> {
+    [http_1_head("/orders/messages", 1000, "").as_bytes(), &[b'x'; 500]].concat()
+}
+
+/// The head of a request with a body of this length, and with further fields.
+fn http_1_head(path: &str, length: usize, fields: &str) -> String {
     let authorization = token("");
-    let head = format!(
-        "POST /orders/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: {authorization}\r\nContent-Length: 1000\r\n\r\n"
-    );
-    [head.as_bytes(), &[b'x'; 500]].concat()
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {authorization}\r\n\
+         Content-Length: {length}\r\n{fields}\r\n"
+    )
 }
 
 /// The first half of a request on stream 1, and `RST_STREAM` if that is how it breaks off (RFC 9113, section 6).
 fn http_2(abort: Abort) -> Vec<u8> {
+    let mut bytes = http_2_start();
+    bytes.extend(post(1));
+    bytes.extend(frame(DATA, 0, 1, &[b'x'; 500]));
+    if abort == Abort::Reset {
+        bytes.extend(frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes()));
+    }
+    bytes
+}
+
+/// The head of a request with a token, whose body is to follow on its stream.
+fn post(stream: u32) -> Vec<u8> {
     let authorization = token("");
     let fields = [
         (":method", "POST"),
@@ -182,13 +242,7 @@ fn http_2(abort: Abort) -> Vec<u8> {
         (":path", "/orders/messages"),
         ("authorization", &authorization),
     ];
-    let mut bytes = http_2_start();
-    bytes.extend(frame(HEADERS, END_HEADERS, 1, &fields_block(&fields)));
-    bytes.extend(frame(DATA, 0, 1, &[b'x'; 500]));
-    if abort == Abort::Reset {
-        bytes.extend(frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes()));
-    }
-    bytes
+    frame(HEADERS, END_HEADERS, stream, &fields_block(&fields))
 }
 
 /// Literal fields without indexing (RFC 7541, section 6.2.2).

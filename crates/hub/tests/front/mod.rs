@@ -22,7 +22,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
-mod aborted;
+pub(crate) mod aborted;
 mod bytes;
 pub(crate) mod client;
 mod deletion;

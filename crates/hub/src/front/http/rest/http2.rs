@@ -13,6 +13,7 @@ use hyper::{Response, StatusCode};
 use listen::http::{Http2Limits, serve_http2_connection};
 use tokio::sync::watch;
 
+use super::body_memory::{BodyMemory, NO_MEMORY};
 use super::counters::Operation;
 use super::http1::HEAD_MAX;
 use super::refusal::Refusal;
@@ -92,11 +93,7 @@ async fn collect(
         return Err(refused(Refusal::too_large(most)));
     }
     let expected = announced.exact().map_or(most, |length| usize::try_from(length).unwrap_or(most));
-    let kibibytes = u32::try_from(expected.div_ceil(1024)).unwrap_or(u32::MAX);
-    let Ok(_memory) = session.front.bodies.try_acquire_many(kibibytes) else {
-        let text = "The service has no memory for the body of the request at present.";
-        return Err(refused(Refusal::busy(text)));
-    };
+    let mut memory = BodyMemory::new(session.front.namespace.memory());
     let collecting = async {
         let mut first = Bytes::new();
         let mut all = Vec::new();
@@ -106,6 +103,9 @@ async fn collect(
             let Ok(data) = frame.into_data() else { continue };
             if first.len() + all.len() + data.len() > most {
                 return Err(Refusal::too_large(most));
+            }
+            if !memory.holds(first.len() + all.len() + data.len()) {
+                return Err(Refusal::busy(NO_MEMORY));
             }
             if first.is_empty() && all.is_empty() {
                 first = data;

@@ -17,6 +17,7 @@
 //! held while it waits.
 
 mod administration;
+mod body_memory;
 mod counters;
 mod event_hubs;
 mod http1;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 use ::rest::head::{Field, Head};
 use amqp_tokio::Stream;
 use listen::{Place, Places};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::front::pending::Until;
 use crate::namespace::Namespace;
@@ -54,8 +55,6 @@ use session::Session;
 pub(crate) struct RestFront {
     namespace: Arc<Namespace>,
     counters: RestCounters,
-    /// Memory for bodies that have not arrived completely, in KiB.
-    bodies: Semaphore,
     /// Connections over HTTP/2 whose clients have shown no token. Each can hold some 400 KiB.
     unproven_http2: Arc<Places>,
 }
@@ -106,7 +105,6 @@ impl RestFront {
         Arc::new(Self {
             namespace,
             counters: RestCounters::default(),
-            bodies: Semaphore::new(BODIES_KIB),
             unproven_http2: Places::new(UNPROVEN_HTTP2_MAX),
         })
     }
@@ -156,6 +154,3 @@ impl From<Result<Reply, Refusal>> for Step {
 
 /// Maximum number of connections over HTTP/2 without a token. Beyond it, the oldest one makes room.
 const UNPROVEN_HTTP2_MAX: u64 = 128;
-
-/// Bodies that have not arrived completely have 256 MiB together, as the incomplete messages of AMQP have.
-const BODIES_KIB: usize = 256 * 1024;

@@ -19,9 +19,10 @@ use ::rest::head::{EMPTY_FIELD, FIELDS_MAX, Framing, Head, HeadError};
 use amqp_tokio::Stream;
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::{SemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::body_memory::{BodyMemory, NO_MEMORY};
 use super::counters::Operation;
 use super::refusal::Refusal;
 use super::reply::Reply;
@@ -255,10 +256,7 @@ impl<'s> Connection<'s> {
             },
             Framing::Chunked => None,
         };
-        let Some(_memory) = self.memory_for(length.unwrap_or(most)) else {
-            let busy = Refusal::busy("The service has no memory for the body of the request at present.");
-            return Ok(Next::Last(Answering::NONE, self.session.refused_at("", busy)));
-        };
+        let mut memory = BodyMemory::new(self.session.front.namespace.memory());
         let head = self.input.split_to(head_length).freeze();
         self.searched = 0;
         if expects_continue && self.input.is_empty() {
@@ -291,6 +289,10 @@ impl<'s> Connection<'s> {
                     }
                 }
             }
+            if !memory.holds(self.input.len() + content.len()) {
+                let busy = self.session.refused_at("", Refusal::busy(NO_MEMORY));
+                return Ok(Next::Last(Answering::NONE, busy));
+            }
             match self.read(until, stopped.as_mut()).await {
                 Ok(()) => {}
                 Err(Quiet::Closed) => return Err(End::Gone),
@@ -316,16 +318,6 @@ impl<'s> Connection<'s> {
             Ok(None) => Next::Last(Answering::NONE, self.refused(400, "The request is incomplete.")),
             Err(error) => self.malformed(error),
         }
-    }
-
-    /// Memory for a body, which small ones need not ask for. `None` if there is none.
-    fn memory_for(&self, length: usize) -> Option<Option<SemaphorePermit<'s>>> {
-        if length <= SMALL_BODY {
-            return Some(None);
-        }
-        let kibibytes = u32::try_from(length.div_ceil(1024)).ok()?;
-        let session: &'s Session = self.session;
-        session.front.bodies.try_acquire_many(kibibytes).ok().map(Some)
     }
 
     /// Waits for what has to come before a reply. `None` if the connection is over before that.
@@ -501,9 +493,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Room for each read.
 const READ_MIN: usize = 4 * 1024;
-
-/// A body that needs no memory set aside: what every connection may hold anyway.
-const SMALL_BODY: usize = 32 * 1024;
 
 /// Input and output that a connection at rest keeps.
 const INPUT_KEPT: usize = 16 * 1024;
