@@ -3,6 +3,8 @@
 
 use std::num::NonZeroU32;
 
+use access::DEVELOPMENT_KEY_VALUE;
+use amqp::Value;
 use amqp::connection::{Event, LinkId, LinkOptions, SaslClient};
 use amqp::performative::{DeliveryState, Error, Target};
 use hub::namespace::{HubConfig, NamespaceConfig};
@@ -10,7 +12,7 @@ use hub::service::{Protocol, Service, ServiceConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::client::{Client, RawClient, frame, within};
+use super::client::{Client, RawClient, frame, token, within};
 
 /// A service with so many places for connections, and with metrics.
 async fn service(connections: u32) -> Service {
@@ -146,5 +148,40 @@ async fn idle_sockets_make_room_for_clients_and_for_health_checks() {
     assert!(metric(&service, "parshall_amqp_connections_evicted_total").await >= 90);
     assert_eq!(metric(&service, "parshall_amqp_connections").await, 8);
     assert_eq!(metric(&service, "parshall_accept_failures_total").await, 0);
+    drop(idle);
+}
+
+#[tokio::test]
+async fn a_token_that_is_shown_with_a_request_counts_under_whatever_name_of_the_service_it_was_signed() {
+    let service = service(8).await;
+    let mut client = Client::connect_unauthorized(service.amqp_address()).await;
+    let read = |resource: &str| {
+        let token = token(DEVELOPMENT_KEY_VALUE, resource, 3600);
+        let properties = [
+            ("operation", "READ"),
+            ("type", "com.microsoft:eventhub"),
+            ("name", "events"),
+            ("security_token", &token),
+        ];
+        properties.map(|(name, text)| (name, Value::from(text)))
+    };
+    for (resource, status) in [
+        ("sb://localhost/other", 401),
+        ("sb://localhost/events", 200),
+        ("amqp://127.0.0.1/events", 200),
+        ("amqps://ns1.servicebus.windows.net:5671/events", 200),
+        ("https://container/", 200),
+    ] {
+        let (told, _) = client.request("$management", &read(resource), &Value::Null).await;
+        assert_eq!(told, status, "{resource}");
+    }
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        idle.push(TcpStream::connect(service.amqp_address()).await.unwrap());
+    }
+    // The newest of these is there when another client is served.
+    Client::connect(service.amqp_address()).await.prove_service(b"from one that came after them").await;
+    let (told, _) = client.request("$management", &read("sb://localhost/events"), &Value::Null).await;
+    assert_eq!(told, 200, "it belongs here, and makes no room");
     drop(idle);
 }

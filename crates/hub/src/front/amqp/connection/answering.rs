@@ -47,7 +47,11 @@ impl ConnectionTask {
             transaction: work,
         };
         match node.answer(context, message) {
-            Ok(Answered { reply, commit, entity }) => {
+            Ok(Answered { reply, commit, entity, is_granted }) => {
+                // Some clients put no token, and show it with each of these requests.
+                if is_granted && *node == RequestNode::Management {
+                    self.proof.show(&mut self.driver);
+                }
                 let ready_at = self.shaper.as_mut().and_then(|shaper| shaper.request(entity.as_deref()));
                 let ready_at = ready_at.max(client_quirks::answer_at(self.pause));
                 if commit.is_none() && ready_at.is_none() {

@@ -63,6 +63,8 @@ pub(crate) struct Answered {
     pub(crate) commit: Option<(CommitNumber, Reply)>,
     /// The name of the entity that the request was about, if it was about one.
     pub(crate) entity: Option<String>,
+    /// Whether it was granted to a client that has the right to it.
+    pub(crate) is_granted: bool,
 }
 
 /// The outcome of a request, as HTTP would number it.
@@ -182,7 +184,8 @@ impl RequestNode {
             Self::Management => text_property(&view, "name")?,
             Self::Entity(entity) => Some(entity.name().to_owned()),
         };
-        Ok(Answered { reply: answer.encode(self, &properties), commit, entity })
+        let is_granted = answer.status < 400;
+        Ok(Answered { reply: answer.encode(self, &properties), commit, entity, is_granted })
     }
 }
 
