@@ -27,9 +27,11 @@ pub(crate) fn outcome(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// Runs a command line that can't be served.
+/// Runs a command line that can't be served, on free ports where it names none.
 pub(crate) fn refusal(arguments: &[&str]) -> (Option<i32>, String, String) {
-    outcome(&mut serve(arguments))
+    let unnamed = ADDRESSES.chunks(2).filter(|address| !arguments.contains(&address[0])).flatten();
+    let unnamed: Vec<&str> = unnamed.copied().collect();
+    outcome(&mut serve(&[&unnamed, arguments].concat()))
 }
 
 /// A running `serve` on free ports, with what it has printed.
