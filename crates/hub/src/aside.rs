@@ -1,6 +1,6 @@
 //! Work that takes too long for a thread that serves connections, and is done as a whole or not at all.
 //!
-//! What can be done in pieces is done in [slices](crate::front) instead.
+//! Work that can be divided is done in [slices](crate::front) instead.
 
 use queue_store::Topic;
 use tokio::runtime::{Handle, RuntimeFlavor};

@@ -1,4 +1,4 @@
-//! What keys may do with groups: those that may read the topics of a group use it, to all others it is not there.
+//! Rights of keys to groups.
 
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 use hub::service::Service;
@@ -46,7 +46,7 @@ struct Key {
 
 const ROOT: Key = Key { name: "root", hub: None };
 const READER: Key = Key { name: "reader", hub: None };
-/// Those that may not see the groups of the hub `payroll`.
+/// Keys that may not see the groups of the hub `payroll`.
 const STRANGERS: [Key; 4] = [
     Key { name: "sender", hub: None },
     Key { name: "reader", hub: Some("events") },
@@ -131,7 +131,7 @@ async fn fetched(peer: &mut Peer, id: &'static str, of: Option<&'static str>) ->
     (answer.error_code, partitions.map(|it| (it.committed_offset, it.error_code)).collect())
 }
 
-/// What each request that is about a group is answered, by name.
+/// Returns the errors that requests about a group are answered with, by name.
 async fn errors(peer: &mut Peer, id: &'static str) -> Vec<(&'static str, i16)> {
     let mut errors = Vec::new();
     let request = DescribeGroupsRequest::default().with_groups(vec![group(id)]);

@@ -567,7 +567,7 @@ impl Connection {
         self.config.idle_timeout.map(|timeout| since + timeout * 2)
     }
 
-    /// When a silent peer is to be asked, or should have answered.
+    /// Returns the deadline for a question to a silent peer, or for its answer.
     fn probe_deadline(&self) -> Option<Instant> {
         let patience = self.config.probe_after.filter(|_| self.is_open())?;
         self.probe.deadline(self.last_input, patience)

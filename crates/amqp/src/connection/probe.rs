@@ -16,11 +16,11 @@ use crate::codec::Reader;
 use crate::frame::FrameHeader;
 use crate::performative::{Flow, descriptor};
 
-/// What is known of a peer's silence.
+/// State of the questions to one peer.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     state: State,
-    /// How many questions in a row the peer has answered, up to [`PROOF`].
+    /// Number of questions in a row that the peer has answered, up to [`PROOF`].
     answers: u8,
 }
 
@@ -64,7 +64,7 @@ impl Probe {
         asks
     }
 
-    /// When something is to be done, if nothing comes before.
+    /// Returns the next deadline, unless input comes before.
     pub(super) fn deadline(&self, last_input: Instant, patience: Duration) -> Option<Instant> {
         match self.state {
             State::Heard => Some(last_input + patience),

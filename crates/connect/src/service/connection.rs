@@ -148,7 +148,7 @@ impl ServiceConnection {
         }
     }
 
-    /// Why the service is taken to be out of reach, if it is.
+    /// Returns the error of a service that is out of reach although the connection is up.
     #[inline]
     pub(crate) const fn silence(&self) -> Option<&ServiceError> {
         self.silence.as_ref()

@@ -64,7 +64,7 @@ impl Reconnecting {
         &self.endpoint
     }
 
-    /// Why there is no connection, if there is none, or none that reaches the service.
+    /// Returns the error that keeps the service from being reached, if there is one.
     #[inline]
     pub(crate) fn outage(&self) -> Option<&ServiceError> {
         match &self.state {

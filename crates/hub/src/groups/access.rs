@@ -1,8 +1,7 @@
-//! Who may see and use a group: those who may read all that it reads.
+//! Access to groups: a group is for the clients that may read all that it reads.
 //!
-//! What a group reads are the topics that it has offsets of, and those that its members have subscribed to. Members of another kind
-//! than consumers say that in a form of their own, as those of Kafka Connect do: such a group is for its creator, and for those who may
-//! read every topic.
+//! It reads the topics that it has offsets of, and those that its members have subscribed to. Members of another kind than consumers say
+//! that in a form of their own, as those of Kafka Connect do: such a group is for its creator, and for clients that may read every topic.
 //!
 //! A member has proven its right when it joined. Its id is a secret of those who may see the group, so that its further requests need
 //! no other proof.
@@ -14,7 +13,7 @@ use crate::namespace::Principal;
 
 /// A client, with the topics that it may read.
 pub(crate) trait Reader {
-    /// Who it is.
+    /// Returns its identity.
     fn principal(&self) -> &Principal;
 
     /// Whether it may read every topic, those to come as well.

@@ -31,7 +31,7 @@ pub(super) struct Group {
     pub(super) charged: usize,
 }
 
-/// How members agree.
+/// State machine of a group, by the protocol of its members.
 #[derive(Debug)]
 pub(super) enum Agreement {
     Classic(ClassicGroup),

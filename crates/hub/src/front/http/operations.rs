@@ -68,12 +68,12 @@ impl OperationsFront {
         Arc::new(Self { namespace, registry, gate, accept_failures, metrics, reasons, time_control })
     }
 
-    /// All metrics as text, as they are now: whoever asks from within the process is known.
+    /// Returns all metrics as text, as they are now.
     pub(crate) async fn open_metrics(&self) -> String {
         self.written().await.unwrap_or_default()
     }
 
-    /// Those of the last time if they were asked for too often lately.
+    /// Returns all metrics, at most a second old. Clients of the page are unknown, so that they share what was read lately.
     async fn metrics(&self) -> Option<Arc<Exposition>> {
         self.metrics.get(async { self.written().await.map(Exposition::new) }).await
     }

@@ -330,7 +330,7 @@ impl GroupRequests<'_> {
     }
 }
 
-/// What a client may read of the offsets of a group.
+/// Returns the offsets that a client may read.
 fn readable(
     mut found: Vec<FetchedOffset>,
     asked: &AskedGroup<'_>,

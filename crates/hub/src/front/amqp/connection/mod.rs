@@ -99,7 +99,7 @@ pub(super) struct ConnectionTask {
     unhandled: Option<Unhandled>,
 }
 
-/// What is left of an event when a slice is over.
+/// Rest of an event after the end of a slice.
 #[derive(Debug)]
 enum Unhandled {
     /// Deliveries, from this place on.

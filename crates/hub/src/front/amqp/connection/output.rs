@@ -1,4 +1,4 @@
-//! How much output a connection gathers for a client that does not take it.
+//! Bounds of the output that a connection gathers while its client does not take it.
 //!
 //! Every connection may have [`FREE_OUTPUT`]. More is held as a share of the budget of all connections, until the client has taken all
 //! of it. A connection for which nothing is left gathers and reads on as soon as its client has taken so much that the rest is free.

@@ -188,6 +188,6 @@ impl ConnectionTask {
     }
 }
 
-/// How many deliveries are settled under one lock, at least while there are so many. It takes about a millisecond, and a client may
-/// give one outcome for hundreds of thousands.
+/// Number of deliveries settled under one lock, if there are so many. It takes about a millisecond; a client may give one outcome for
+/// hundreds of thousands.
 const SETTLED_AT_ONCE: u32 = 4_096;

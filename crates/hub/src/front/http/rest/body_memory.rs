@@ -28,5 +28,5 @@ const SMALL_BODY: usize = 32 * 1024;
 /// Memory is set aside in steps of so many bytes.
 const STEP: usize = 64 * 1024;
 
-/// What a client is told for whose body there is no memory.
+/// Text of the refusal.
 pub(super) const NO_MEMORY: &str = "The service has no memory for the body of the request at present.";
