@@ -120,7 +120,7 @@ async fn listed(peer: &mut Peer) -> Vec<String> {
     answer.groups.iter().map(|group| group.group_id.to_string()).collect()
 }
 
-/// The offsets of a group that a client is told: all of them, or those of a topic. With the errors.
+/// Returns the error for a group, and the offset and error of each partition of all topics or of one.
 async fn fetched(peer: &mut Peer, id: &'static str, of: Option<&'static str>) -> (i16, Vec<(i64, i16)>) {
     let named =
         |name| OffsetFetchRequestTopic::default().with_name(topic(name)).with_partition_indexes(vec![0]);
@@ -141,8 +141,8 @@ async fn errors(peer: &mut Peer, id: &'static str) -> Vec<(&'static str, i16)> {
     let request = ConsumerGroupDescribeRequest::default().with_group_ids(vec![group(id)]);
     let answer: ConsumerGroupDescribeResponse = peer.ask(ApiKey::ConsumerGroupDescribe, 0, &request).await;
     errors.push(("ConsumerGroupDescribe", answer.groups[0].error_code));
-    let nobody = StrBytes::from_static_str("");
-    errors.push(("OffsetCommit", commit(peer, id, "events", (&nobody, -1)).await));
+    let no_member = StrBytes::from_static_str("");
+    errors.push(("OffsetCommit", commit(peer, id, "events", (&no_member, -1)).await));
     errors.push(("JoinGroup", join(peer, id, &["events"]).await.error_code));
     let identity =
         MemberIdentity::default().with_group_instance_id(Some(StrBytes::from_static_str("instance")));
@@ -173,8 +173,8 @@ async fn errors(peer: &mut Peer, id: &'static str) -> Vec<(&'static str, i16)> {
 async fn groups_are_for_those_who_may_read_their_topics() {
     let service = service().await;
     let mut root = log_in(&service, ROOT).await;
-    let nobody = StrBytes::from_static_str("");
-    assert_eq!(commit(&mut root, "salaries", "payroll", (&nobody, -1)).await, 0);
+    let no_member = StrBytes::from_static_str("");
+    assert_eq!(commit(&mut root, "salaries", "payroll", (&no_member, -1)).await, 0);
     let joined = join(&mut root, "members", &["payroll"]).await;
     assert_eq!(joined.error_code, 0);
     for key in STRANGERS {
@@ -189,7 +189,7 @@ async fn groups_are_for_those_who_may_read_their_topics() {
         assert!(told.is_empty() && [0, GROUP_REFUSED].contains(&whole), "{key:?}");
         let (whole, told) = fetched(&mut stranger, "salaries", Some("payroll")).await;
         assert!(whole == GROUP_REFUSED || told == [(-1, TOPIC_REFUSED)], "{key:?}: {told:?}");
-        assert_eq!(commit(&mut stranger, "salaries", "payroll", (&nobody, -1)).await, GROUP_REFUSED);
+        assert_eq!(commit(&mut stranger, "salaries", "payroll", (&no_member, -1)).await, GROUP_REFUSED);
     }
     // Nothing of it was done.
     let request = HeartbeatRequest::default()

@@ -2,8 +2,10 @@
 
 use access::Right;
 
+use kafka::messages::group::MemberRef;
+
 use super::session::Session;
-use crate::groups::Reader;
+use crate::groups::{Groups, Reader};
 use crate::namespace::{Namespace, Principal};
 
 /// A client as groups see it.
@@ -24,6 +26,12 @@ impl<'a> GroupReader<'a> {
     /// The same client when it wants to delete something of them.
     pub(super) const fn deleting(self) -> Self {
         Self { rights: &[Right::Listen, Right::Manage], ..self }
+    }
+
+    /// Whether it may commit offsets of a group: as a member, or as a client that the group is for.
+    pub(super) fn may_commit(&self, groups: &Groups, member: &MemberRef<'_>) -> bool {
+        let is_member = member.generation >= 0 && !member.member_id.is_empty();
+        is_member || groups.admits(member.group_id, self)
     }
 }
 

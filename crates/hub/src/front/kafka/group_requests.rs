@@ -299,8 +299,7 @@ impl GroupRequests<'_> {
 
     /// Takes offsets, a part of them at a time.
     async fn commit(&self, request: &OffsetCommitRequest<'_>) -> Changed<Vec<ErrorCode>> {
-        let is_member = request.member.generation >= 0 && !request.member.member_id.is_empty();
-        if !is_member && !self.coordinators.groups.admits(request.member.group_id, &self.reader()) {
+        if !self.reader().may_commit(&self.coordinators.groups, &request.member) {
             let results = vec![ErrorCode::GroupAuthorizationFailed; request.partitions.len()];
             return Changed { results, commit: CommitNumber::DONE };
         }

@@ -62,9 +62,10 @@ impl TransactionRequests<'_> {
                 let principal = self.session.principal();
                 let checks = PartitionChecks::new(self.namespace, self.session, Right::Listen);
                 let exists = |topic: &str, index| checks.check(topic, index);
+                let reader = GroupReader::new(self.namespace, self.session);
                 let refused = if !self.may_have_transactions() {
                     Some(ErrorCode::TransactionalIdAuthorizationFailed)
-                } else if !self.may_commit(&request) {
+                } else if !reader.may_commit(&self.coordinators.groups, &request.member) {
                     Some(ErrorCode::GroupAuthorizationFailed)
                 } else {
                     None
@@ -183,14 +184,6 @@ impl TransactionRequests<'_> {
         Ok(KeptAnswer::after(until, header, ApiKey::EndTxn, output, |writer, is_kept| {
             write_result(writer, error_of(&result, is_kept), 0);
         }))
-    }
-
-    /// Whether the client may commit offsets of the group: it is a member, or one that could be.
-    fn may_commit(&self, request: &TransactionalOffsetsRequest<'_>) -> bool {
-        let reader = GroupReader::new(self.namespace, self.session);
-        let member = &request.member;
-        let is_member = member.generation >= 0 && !member.member_id.is_empty();
-        is_member || self.coordinators.groups.admits(member.group_id, &reader)
     }
 
     /// Whether the client may have transactions: it does, if it may write anywhere.
