@@ -1,5 +1,7 @@
 //! The rights of a client to groups, which are those to the topics that they read.
 
+use std::sync::OnceLock;
+
 use access::Right;
 
 use kafka::messages::group::MemberRef;
@@ -9,23 +11,25 @@ use crate::groups::{Groups, Reader};
 use crate::namespace::{Namespace, Principal};
 
 /// A client as groups see it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct GroupReader<'a> {
     namespace: &'a Namespace,
     session: &'a Session,
     /// Rights of which one is enough.
     rights: &'static [Right],
+    /// Whether there is a topic that it may read; a request may ask for thousands of groups.
+    reads_some: OnceLock<bool>,
 }
 
 impl<'a> GroupReader<'a> {
     /// A client that wants to use groups.
     pub(super) const fn new(namespace: &'a Namespace, session: &'a Session) -> Self {
-        Self { namespace, session, rights: &[Right::Listen] }
+        Self { namespace, session, rights: &[Right::Listen], reads_some: OnceLock::new() }
     }
 
     /// The same client when it wants to delete something of them.
-    pub(super) const fn deleting(self) -> Self {
-        Self { rights: &[Right::Listen, Right::Manage], ..self }
+    pub(super) fn deleting(self) -> Self {
+        Self { rights: &[Right::Listen, Right::Manage], ..Self::new(self.namespace, self.session) }
     }
 
     /// Whether it may commit offsets of a group: as a member, or as a client that the group is for.
@@ -45,7 +49,9 @@ impl Reader for GroupReader<'_> {
     }
 
     fn reads_some(&self) -> bool {
-        self.reads_all() || self.namespace.hubs().iter().any(|hub| self.reads(hub.name()))
+        let reads_some =
+            || self.reads_all() || self.namespace.hubs().iter().any(|hub| self.reads(hub.name()));
+        *self.reads_some.get_or_init(reads_some)
     }
 
     fn reads(&self, topic: &str) -> bool {
