@@ -9,6 +9,7 @@
 //! * `content` is where bytes are: in memory, charged to a `budget`, or in the files of `disk`.
 //! * `lease` is who may write when a client has locked a blob or container.
 //! * [`structured`] is the framing in which clients send and get contents with checksums.
+//! * [`Now`] is the present that comes with each call.
 //! * [`BlobConfig`] is the account as plain data.
 
 mod budget;
@@ -22,6 +23,7 @@ mod error;
 mod lease;
 mod limits;
 pub mod names;
+mod now;
 mod properties;
 mod store;
 pub mod structured;
@@ -41,5 +43,6 @@ pub use lease::{
     Lease, LeaseAction, LeaseDuration, LeaseError, LeaseId, LeaseOutcome, LeaseState, Leased, state_of,
 };
 pub use limits::BlobLimits;
+pub use now::Now;
 pub use properties::{BlobKind, ContentHeaders, Description, Metadata};
 pub use store::{BlobStore, BlobStoreFigures};

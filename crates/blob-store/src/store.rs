@@ -7,7 +7,6 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::SystemTime;
 
 use units::ByteSize;
 
@@ -17,6 +16,7 @@ use super::container::{Container, NewProperties, Shared};
 use super::disk::{BlobFiles, Disk, Folder, Suspicion, recover};
 use super::error::BlobError;
 use super::limits::BlobLimits;
+use super::now::Now;
 use super::properties::Metadata;
 use partition_log::disk::SyncPolicy;
 use partition_log::durable_file::{self, Safety, SystemFiles};
@@ -149,7 +149,7 @@ impl BlobStore {
         &self,
         name: &str,
         metadata: Metadata,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Arc<Container>, BlobError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.container(name).is_ok() {
@@ -192,12 +192,7 @@ impl BlobStore {
     ///
     /// # Errors
     /// There is none, a condition does not hold, or the disk does not let go of it.
-    pub fn delete_container(
-        &self,
-        name: &str,
-        conditions: &Conditions,
-        now: SystemTime,
-    ) -> Result<(), BlobError> {
+    pub fn delete_container(&self, name: &str, conditions: &Conditions, now: Now) -> Result<(), BlobError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let container = self.container(name)?;
         let mut condemned = None;

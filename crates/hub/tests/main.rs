@@ -8,6 +8,7 @@ mod data_directory;
 mod explorer;
 mod front;
 mod identity;
+mod instants;
 mod kafka;
 mod kafka_admin;
 mod kafka_compressed;

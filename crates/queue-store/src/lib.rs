@@ -19,6 +19,7 @@ mod forwarding;
 mod history;
 mod journal;
 mod ledger;
+mod lock_end;
 mod lock_token;
 mod message;
 mod operator;
@@ -47,6 +48,7 @@ mod waiters;
 
 pub use counters::QueueCounters;
 pub use error::QueueError;
+pub use lock_end::LockEnd;
 pub use lock_token::LockToken;
 pub use message::{Deliveries, Delivery, Forwarded, Lock, MessageState, NewMessage};
 pub use operator::{Purged, Removed, SessionDescription};

@@ -1,5 +1,6 @@
 //! Messages on their way in and on their way out.
 
+use super::lock_end::LockEnd;
 use super::lock_token::LockToken;
 use bytes::Bytes;
 use partition_log::UnixTime;
@@ -106,7 +107,7 @@ pub struct Lock {
     /// What settles it.
     pub token: LockToken,
     /// Until when.
-    pub until: UnixTime,
+    pub until: LockEnd,
 }
 
 /// The fixed part of a delivery.
@@ -200,7 +201,7 @@ impl DeliveryHead {
     fn lock(&self) -> Option<Lock> {
         (self.nonce != 0).then_some(Lock {
             token: LockToken { sequence_number: self.sequence_number, nonce: self.nonce },
-            until: UnixTime::from_milliseconds(self.locked_until),
+            until: LockEnd::from_milliseconds(self.locked_until),
         })
     }
 }

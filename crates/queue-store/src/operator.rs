@@ -5,6 +5,7 @@
 use super::entity::EntityState;
 use super::error::QueueError;
 use super::ledger::{DESCRIPTION, Place, REASON};
+use super::lock_end::LockEnd;
 use super::message::{Deliveries, NewMessage};
 use super::page::{NO_SESSION, Slot};
 use super::pages::{join, split};
@@ -49,7 +50,7 @@ pub struct SessionDescription {
     /// Those of them that wait for a receiver.
     pub available: u64,
     /// Until when a receiver has locked it; `None` if none has.
-    pub locked_until: Option<UnixTime>,
+    pub locked_until: Option<LockEnd>,
     /// Bytes of its state; `None` if it has none.
     pub state_bytes: Option<usize>,
 }
@@ -69,7 +70,7 @@ impl Queue {
 
     /// Until when each of these messages is locked; `None` for one that is not.
     #[must_use]
-    pub fn locks(&self, sequence_numbers: impl IntoIterator<Item = u64>) -> Vec<Option<UnixTime>> {
+    pub fn locks(&self, sequence_numbers: impl IntoIterator<Item = u64>) -> Vec<Option<LockEnd>> {
         self.look(|state| {
             let queue = &state.queues[self.place];
             sequence_numbers.into_iter().map(|number| queue.locked_until(number)).collect()
@@ -164,7 +165,7 @@ impl SessionDescription {
             id: session.id.to_string(),
             messages: session.messages,
             available: session.ready.len() as u64,
-            locked_until: (session.nonce != 0).then(|| UnixTime::from_milliseconds(session.locked_until)),
+            locked_until: (session.nonce != 0).then(|| LockEnd::from_milliseconds(session.locked_until)),
             state_bytes: session.state.as_ref().map(|state| state.len()),
         }
     }
@@ -236,13 +237,13 @@ impl QueueState {
         Some(page.slot(position))
     }
 
-    fn locked_until(&self, sequence_number: u64) -> Option<UnixTime> {
+    fn locked_until(&self, sequence_number: u64) -> Option<LockEnd> {
         let slot = self.slot(sequence_number).filter(|slot| slot.stage.is_locked())?;
         let until = match slot.session {
             NO_SESSION => slot.until,
             session => self.ledger.sessions.get(session)?.locked_until,
         };
-        Some(UnixTime::from_milliseconds(until))
+        Some(LockEnd::from_milliseconds(until))
     }
 }
 

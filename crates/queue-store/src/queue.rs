@@ -3,6 +3,7 @@
 use super::counters::QueueCounters;
 use super::entity::{DEAD_LETTERS, Entity, EntityState, QUEUES_OF_ONE, TRANSFER_DEAD_LETTERS};
 use super::error::QueueError;
+use super::lock_end::LockEnd;
 use super::lock_token::LockToken;
 use super::message::{Deliveries, NewMessage};
 use super::options::QueueOptions;
@@ -284,7 +285,7 @@ impl Queue {
 
     /// Locks messages for another lock duration from now: until when, for each token in its place, or its error.
     /// Messages of sessions are locked as long as their session is.
-    pub fn renew_locks(&self, now: UnixTime, tokens: &[LockToken]) -> Vec<Result<UnixTime, QueueError>> {
+    pub fn renew_locks(&self, now: UnixTime, tokens: &[LockToken]) -> Vec<Result<LockEnd, QueueError>> {
         let renewed = self.operate(now, |state, now| Ok(state.queues[self.place].renew(now, tokens)));
         match renewed {
             Ok((renewed, _commit)) => renewed,
@@ -323,7 +324,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`SessionLockLost`](QueueError::SessionLockLost): nobody has locked it.
-    pub fn renew_session_lock(&self, now: UnixTime, session_id: &str) -> Result<UnixTime, QueueError> {
+    pub fn renew_session_lock(&self, now: UnixTime, session_id: &str) -> Result<LockEnd, QueueError> {
         let (until, _commit) = self.operate(now, |state, now| {
             state.queues[self.place].renew_session(now, session_id, &mut state.effects)
         })?;

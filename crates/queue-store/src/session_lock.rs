@@ -1,6 +1,6 @@
 //! The right to receive from one session.
 
-use partition_log::UnixTime;
+use super::lock_end::LockEnd;
 use std::sync::Arc;
 
 /// What a receiver has of a session that it has accepted. It ends with
@@ -11,7 +11,7 @@ pub struct SessionLock {
     /// Where the queue has the session.
     pub(super) place: u32,
     pub(super) nonce: u64,
-    pub(super) locked_until: UnixTime,
+    pub(super) locked_until: LockEnd,
 }
 
 impl SessionLock {
@@ -23,7 +23,7 @@ impl SessionLock {
 
     /// Until when it was locked when it was accepted; renewals come on top.
     #[must_use]
-    pub fn locked_until(&self) -> UnixTime {
+    pub fn locked_until(&self) -> LockEnd {
         self.locked_until
     }
 }

@@ -3,10 +3,10 @@
 use super::changes::Effects;
 use super::error::QueueError;
 use super::ledger::Delivered;
+use super::lock_end::LockEnd;
 use super::session_lock::SessionLock;
 use super::sessions::{Session, state_size};
 use super::state::QueueState;
-use partition_log::UnixTime;
 use std::sync::Arc;
 
 impl QueueState {
@@ -50,7 +50,7 @@ impl QueueState {
             id: Arc::clone(&session.id),
             place,
             nonce,
-            locked_until: UnixTime::from_milliseconds(until),
+            locked_until: LockEnd::from_milliseconds(until),
         }))
     }
 
@@ -78,13 +78,13 @@ impl QueueState {
         now: i64,
         id: &str,
         effects: &mut Effects,
-    ) -> Result<UnixTime, QueueError> {
+    ) -> Result<LockEnd, QueueError> {
         let place = self.locked_session(now, id)?;
         let until = now.saturating_add(self.ledger.policy.lock_duration);
         self.ledger.change_session(place, effects, |session| {
             session.locked_until = until;
         });
-        Ok(UnixTime::from_milliseconds(until))
+        Ok(LockEnd::from_milliseconds(until))
     }
 
     /// The state of a session that is locked.

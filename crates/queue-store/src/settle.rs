@@ -3,13 +3,13 @@
 use super::changes::Effects;
 use super::error::QueueError;
 use super::ledger::{Delivered, Ledger, Place};
+use super::lock_end::LockEnd;
 use super::lock_token::LockToken;
 use super::page::{NO_SESSION, Page};
 use super::pages::split;
 use super::properties;
 use super::requests::Settlement;
 use super::state::QueueState;
-use partition_log::UnixTime;
 
 impl QueueState {
     /// Settles what these tokens stand for, and adds those that stand for nothing (any more) to `refused`. Returns how
@@ -118,7 +118,7 @@ impl QueueState {
     }
 
     /// Renews the locks that these tokens stand for.
-    pub(super) fn renew(&mut self, now: i64, tokens: &[LockToken]) -> Vec<Result<UnixTime, QueueError>> {
+    pub(super) fn renew(&mut self, now: i64, tokens: &[LockToken]) -> Vec<Result<LockEnd, QueueError>> {
         let until = now.saturating_add(self.ledger.policy.lock_duration);
         let lost = self.lost();
         let renew = |token: &LockToken| {
@@ -135,7 +135,7 @@ impl QueueState {
                     Some(until)
                 })
                 .flatten()
-                .map(UnixTime::from_milliseconds)
+                .map(LockEnd::from_milliseconds)
                 .ok_or(lost)
         };
         tokens.iter().map(renew).collect()

@@ -1,7 +1,5 @@
 //! Blobs that grow at their end.
 
-use std::time::SystemTime;
-
 use bytes::Bytes;
 
 use super::{Absent, Change, Container, NewBlob, StagedBlocks};
@@ -9,6 +7,7 @@ use crate::conditions::{Conditions, Version};
 use crate::content::{Block, Piece};
 use crate::disk::Health;
 use crate::error::BlobError;
+use crate::now::Now;
 use crate::properties::BlobKind;
 
 /// Bytes to be appended.
@@ -41,7 +40,7 @@ impl Container {
     /// # Errors
     /// There is no such blob, it is none that grows, a condition does not hold, or there is no room. The blob is as it
     /// was then.
-    pub fn append(&self, name: &str, request: AppendRequest, now: SystemTime) -> Result<Appended, BlobError> {
+    pub fn append(&self, name: &str, request: AppendRequest, now: Now) -> Result<Appended, BlobError> {
         self.change(name, Absent::Refused, |change| {
             if change.existing()?.kind != BlobKind::Append {
                 return Err(BlobError::InvalidBlobType);
@@ -73,12 +72,7 @@ impl Container {
 
 /// The blocks of the blob with `content` at their end. In a file the content goes after what counts of it so far, so that an
 /// attempt that failed is written over.
-fn longer(
-    change: &Change<'_>,
-    blocks: &[Block],
-    content: Bytes,
-    now: SystemTime,
-) -> Result<Vec<Block>, BlobError> {
+fn longer(change: &Change<'_>, blocks: &[Block], content: Bytes, now: Now) -> Result<Vec<Block>, BlobError> {
     let mut blocks = blocks.to_vec();
     if let Some(last) = blocks.last_mut()
         && let Piece::File(file) = &last.piece

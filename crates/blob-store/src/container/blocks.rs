@@ -1,7 +1,6 @@
 //! Blobs that are put together from blocks.
 
 use std::collections::HashMap;
-use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +12,7 @@ use crate::content::Block;
 use crate::error::BlobError;
 use crate::lease::{self, LeaseId, Leased};
 use crate::limits::BLOCK_ID_BYTES;
+use crate::now::Now;
 use crate::properties::{BlobKind, Description, whole_seconds};
 
 /// Where a block of a list is looked for.
@@ -66,7 +66,7 @@ impl Container {
         id: &str,
         content: Bytes,
         lease: Option<LeaseId>,
-        now: SystemTime,
+        now: Now,
     ) -> Result<(), BlobError> {
         let is_id = STANDARD.decode(id).is_ok_and(|bytes| !bytes.is_empty() && bytes.len() <= BLOCK_ID_BYTES);
         if !is_id {
@@ -89,7 +89,7 @@ impl Container {
             }
             let block = change.keep(content, Some(id), now)?;
             let staged = &mut change.staged;
-            staged.since = staged.since.or_else(|| Some(whole_seconds(now)));
+            staged.since = staged.since.or_else(|| Some(whole_seconds(now.time_of_day)));
             if let Some(replaced) = change.staged.blocks.insert(id.to_owned(), block) {
                 let current = change.current.clone();
                 change.condemn_all_but(&[replaced], current.as_deref());
@@ -109,7 +109,7 @@ impl Container {
         description: Description,
         conditions: &Conditions,
         replacing: Replacing,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Version, BlobError> {
         if list.len() > self.shared.limits.blocks {
             return Err(BlobError::TooManyBlocks);
@@ -132,12 +132,7 @@ impl Container {
     ///
     /// # Errors
     /// There are neither blob nor blocks of this name, the blob is none of blocks, or the lease id is wrong.
-    pub fn block_lists(
-        &self,
-        name: &str,
-        lease: Option<LeaseId>,
-        now: SystemTime,
-    ) -> Result<BlockLists, BlobError> {
+    pub fn block_lists(&self, name: &str, lease: Option<LeaseId>, now: Now) -> Result<BlockLists, BlobError> {
         let slot = read(&self.slots).get(name).cloned();
         let slot = slot.ok_or(BlobError::BlobNotFound)?;
         let staged = lock(&slot.staged);
@@ -149,7 +144,7 @@ impl Container {
             return Err(BlobError::BlobNotFound);
         }
         let current = blob.as_ref().and_then(|blob| blob.lease());
-        lease::check_read(current, lease, Leased::Blob, now)?;
+        lease::check_read(current, lease, Leased::Blob, now.lease_time)?;
         let listed = |block: &Block| ListedBlock { id: block.id.clone(), length: block.length };
         Ok(BlockLists {
             committed: blob

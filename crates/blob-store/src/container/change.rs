@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -14,6 +13,7 @@ use crate::disk::{Folder, PieceHead, StagedHead};
 use crate::error::BlobError;
 use crate::lease::{self, Lease, Leased};
 use crate::limits::ENTRY_BYTES;
+use crate::now::Now;
 use crate::properties::{BlobKind, Description, unix_s};
 
 /// One change of one blob.
@@ -57,11 +57,7 @@ impl Change<'_> {
     }
 
     /// The blob that is there, if it may be changed.
-    pub(super) fn changeable(
-        &self,
-        conditions: &Conditions,
-        now: SystemTime,
-    ) -> Result<&Arc<Blob>, BlobError> {
+    pub(super) fn changeable(&self, conditions: &Conditions, now: Now) -> Result<&Arc<Blob>, BlobError> {
         let current = self.existing()?;
         self.check_lease(conditions, now)?;
         conditions.check_change(current.version)?;
@@ -70,9 +66,9 @@ impl Change<'_> {
 
     /// Whether the lease of the blob, if there is one, lets it be written. It comes before all other conditions, as in the
     /// service.
-    pub(super) fn check_lease(&self, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
+    pub(super) fn check_lease(&self, conditions: &Conditions, now: Now) -> Result<(), BlobError> {
         let lease = self.current.as_ref().and_then(|blob| blob.lease.as_ref());
-        lease::check_write(lease, conditions.lease, Leased::Blob, now)?;
+        lease::check_write(lease, conditions.lease, Leased::Blob, now.lease_time)?;
         Ok(())
     }
 
@@ -81,7 +77,7 @@ impl Change<'_> {
         &self,
         conditions: &Conditions,
         replacing: Replacing,
-        now: SystemTime,
+        now: Now,
     ) -> Result<(), BlobError> {
         self.check_lease(conditions, now)?;
         let current = self.current.as_ref().map(|blob| blob.version);
@@ -94,7 +90,7 @@ impl Change<'_> {
 
     /// Keeps bytes, as those of a block that waits to be committed if it has an `id`. They go again unless a blob or a
     /// list of waiting blocks names them.
-    pub(super) fn keep(&self, content: Bytes, id: Option<&str>, now: SystemTime) -> Result<Block, BlobError> {
+    pub(super) fn keep(&self, content: Bytes, id: Option<&str>, now: Now) -> Result<Block, BlobError> {
         let length = content.len() as u64;
         let (crc, piece) = match &self.container.folder {
             None => {
@@ -103,8 +99,12 @@ impl Change<'_> {
             }
             Some(folder) => {
                 let crc = crc32c::crc32c(&content);
-                let staged =
-                    |id: &str| StagedHead { id: id.to_owned(), length, crc, staged_unix_s: unix_s(now) };
+                let staged = |id: &str| StagedHead {
+                    id: id.to_owned(),
+                    length,
+                    crc,
+                    staged_unix_s: unix_s(now.time_of_day),
+                };
                 let head = PieceHead { blob: self.name.to_owned(), block: id.map(staged) };
                 (crc, Piece::File(folder.write_piece(&head, &content)?))
             }
@@ -113,16 +113,12 @@ impl Change<'_> {
     }
 
     /// Puts a blob in the place of the one that is there, and lets go of what is not part of it any longer.
-    pub(super) fn publish(&mut self, new: NewBlob, now: SystemTime) -> Result<Arc<Blob>, BlobError> {
+    pub(super) fn publish(&mut self, new: NewBlob, now: Now) -> Result<Arc<Blob>, BlobError> {
         self.publish_for(Subject::Blob, new, now)
     }
 
     /// Gives the blob another lease, or none. It stays the version that it is.
-    pub(super) fn publish_lease(
-        &mut self,
-        lease: Option<Lease>,
-        now: SystemTime,
-    ) -> Result<Arc<Blob>, BlobError> {
+    pub(super) fn publish_lease(&mut self, lease: Option<Lease>, now: Now) -> Result<Arc<Blob>, BlobError> {
         let current = self.existing()?;
         let new = NewBlob {
             kind: current.kind,
@@ -134,12 +130,7 @@ impl Change<'_> {
         self.publish_for(Subject::Lease(lease), new, now)
     }
 
-    fn publish_for(
-        &mut self,
-        subject: Subject,
-        new: NewBlob,
-        now: SystemTime,
-    ) -> Result<Arc<Blob>, BlobError> {
+    fn publish_for(&mut self, subject: Subject, new: NewBlob, now: Now) -> Result<Arc<Blob>, BlobError> {
         let published = self.prepare(subject, new, now);
         let (blob, staged) = match published {
             Ok(published) => published,
@@ -172,7 +163,7 @@ impl Change<'_> {
         &self,
         subject: Subject,
         new: NewBlob,
-        now: SystemTime,
+        now: Now,
     ) -> Result<(Arc<Blob>, StagedBlocks), (BlobError, Vec<Block>)> {
         let shared = &self.container.shared;
         let bytes = ENTRY_BYTES
@@ -194,7 +185,7 @@ impl Change<'_> {
         let (version, lease) = match (subject, current) {
             (Subject::Lease(lease), Some(current)) => (current.version, lease),
             (Subject::Blob | Subject::Lease(_), _) => {
-                (shared.next_version(now), lease::after_write(present, now))
+                (shared.next_version(now), lease::after_write(present, now.lease_time))
             }
         };
         let blob = Blob {

@@ -1,12 +1,12 @@
 //! Leases on blobs and on the container, and the metadata of the container, which is changed in the same way.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::{Absent, Container, NewProperties, lock, read, write};
 use crate::conditions::{Conditions, Version};
 use crate::error::BlobError;
 use crate::lease::{self, LeaseAction, LeaseOutcome, Leased};
+use crate::now::Now;
 use crate::properties::Metadata;
 
 impl Container {
@@ -19,12 +19,12 @@ impl Container {
         name: &str,
         action: LeaseAction,
         conditions: &Conditions,
-        now: SystemTime,
+        now: Now,
     ) -> Result<(Version, LeaseOutcome), BlobError> {
         self.change(name, Absent::Refused, |change| {
             let current = change.existing()?;
             conditions.check_change(current.version)?;
-            let (lease, outcome) = action.apply(current.lease.as_ref(), now)?;
+            let (lease, outcome) = action.apply(current.lease.as_ref(), now.lease_time)?;
             let blob = change.publish_lease(lease, now)?;
             Ok((blob.version, outcome))
         })
@@ -38,11 +38,11 @@ impl Container {
         &self,
         action: LeaseAction,
         conditions: &Conditions,
-        now: SystemTime,
+        now: Now,
     ) -> Result<(Version, LeaseOutcome), BlobError> {
         self.change_properties(|properties| {
             conditions.check_change(properties.version)?;
-            let (lease, outcome) = action.apply(properties.lease.as_ref(), now)?;
+            let (lease, outcome) = action.apply(properties.lease.as_ref(), now.lease_time)?;
             properties.lease = lease;
             Ok((properties.version, outcome))
         })
@@ -56,14 +56,14 @@ impl Container {
         &self,
         metadata: Metadata,
         conditions: &Conditions,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Version, BlobError> {
         self.change_properties(|properties| {
             // A lease locks the container against being deleted alone.
             let lease = properties.lease.as_ref();
-            lease::check_read(lease, conditions.lease, Leased::Container, now)?;
+            lease::check_read(lease, conditions.lease, Leased::Container, now.lease_time)?;
             conditions.check_change(properties.version)?;
-            properties.lease = lease::after_write(lease, now);
+            properties.lease = lease::after_write(lease, now.lease_time);
             properties.metadata = metadata;
             properties.version = self.shared.next_version(now);
             Ok(properties.version)
@@ -74,9 +74,9 @@ impl Container {
     ///
     /// # Errors
     /// A lease or another condition prevents it.
-    pub(crate) fn check_delete(&self, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
+    pub(crate) fn check_delete(&self, conditions: &Conditions, now: Now) -> Result<(), BlobError> {
         let properties = self.properties();
-        lease::check_write(properties.lease(), conditions.lease, Leased::Container, now)?;
+        lease::check_write(properties.lease(), conditions.lease, Leased::Container, now.lease_time)?;
         conditions.check_change(properties.version())
     }
 

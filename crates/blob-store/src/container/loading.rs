@@ -32,7 +32,7 @@ impl Container {
             }
             None => {
                 let made_anew = NewProperties {
-                    version: shared.next_version(SystemTime::now()),
+                    version: shared.next_version(SystemTime::now().into()),
                     metadata: Metadata::new(),
                     lease: None,
                 };

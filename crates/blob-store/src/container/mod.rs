@@ -39,6 +39,7 @@ use super::disk::{Folder, KeptBlob, KeptBlock};
 use super::error::BlobError;
 use super::lease::{self, Lease, Leased};
 use super::limits::{BlobLimits, ENTRY_BYTES};
+use super::now::Now;
 use super::properties::{BlobKind, Description, unix_s, whole_seconds};
 use change::{Change, NewBlob, StagedBlocks};
 
@@ -156,8 +157,8 @@ impl Blob {
     ///
     /// # Errors
     /// A condition does not hold, or the lease id is wrong.
-    pub fn check_read(&self, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
-        lease::check_read(self.lease.as_ref(), conditions.lease, Leased::Blob, now)?;
+    pub fn check_read(&self, conditions: &Conditions, now: Now) -> Result<(), BlobError> {
+        lease::check_read(self.lease.as_ref(), conditions.lease, Leased::Blob, now.lease_time)?;
         conditions.check_read(self.version)
     }
 
@@ -290,8 +291,8 @@ impl Slot {
 
 impl Shared {
     /// The next version of anything. Tags are ticks of 100 ns, as in the service, and only ever grow.
-    pub(super) fn next_version(&self, now: SystemTime) -> Version {
-        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    pub(super) fn next_version(&self, now: Now) -> Version {
+        let since = now.time_of_day.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ticks = u64::try_from(since.as_nanos() / 100).unwrap_or(0);
         let ticks = ticks.saturating_add(TICKS_TO_1970);
         let last = self
@@ -300,7 +301,7 @@ impl Shared {
                 Some(ticks.max(last.saturating_add(1)))
             })
             .unwrap_or_default();
-        Version { etag: Etag(ticks.max(last.saturating_add(1))), modified_at: whole_seconds(now) }
+        Version { etag: Etag(ticks.max(last.saturating_add(1))), modified_at: whole_seconds(now.time_of_day) }
     }
 }
 

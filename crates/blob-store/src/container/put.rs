@@ -1,12 +1,11 @@
 //! Whole blobs: written, described anew, deleted.
 
-use std::time::SystemTime;
-
 use bytes::Bytes;
 
 use super::{Absent, Container, NewBlob, StagedBlocks, write};
 use crate::conditions::{Conditions, Version};
 use crate::error::BlobError;
+use crate::now::Now;
 use crate::properties::{BlobKind, ContentHeaders, Description, Metadata};
 
 /// Whether what is there may be replaced by whoever asks.
@@ -39,7 +38,7 @@ impl Container {
     ///
     /// # Errors
     /// A condition does not hold, or there is no room. The blob is as it was then.
-    pub fn put(&self, name: &str, request: PutRequest, now: SystemTime) -> Result<Version, BlobError> {
+    pub fn put(&self, name: &str, request: PutRequest, now: Now) -> Result<Version, BlobError> {
         self.change(name, Absent::Made, |change| {
             change.check_replace(&request.conditions, request.replacing, now)?;
             let blocks = match request.content.is_empty() {
@@ -66,7 +65,7 @@ impl Container {
         name: &str,
         metadata: Metadata,
         conditions: &Conditions,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Version, BlobError> {
         self.describe(name, conditions, now, |description| {
             description.metadata = metadata;
@@ -82,7 +81,7 @@ impl Container {
         name: &str,
         headers: ContentHeaders,
         conditions: &Conditions,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Version, BlobError> {
         self.describe(name, conditions, now, |description| {
             description.headers = headers;
@@ -93,7 +92,7 @@ impl Container {
         &self,
         name: &str,
         conditions: &Conditions,
-        now: SystemTime,
+        now: Now,
         describe: impl FnOnce(&mut Description),
     ) -> Result<Version, BlobError> {
         self.change(name, Absent::Refused, |change| {
@@ -115,7 +114,7 @@ impl Container {
     ///
     /// # Errors
     /// There is no such blob, a condition does not hold, or the disk does not let go of it.
-    pub fn delete(&self, name: &str, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
+    pub fn delete(&self, name: &str, conditions: &Conditions, now: Now) -> Result<(), BlobError> {
         self.change(name, Absent::Refused, |change| {
             let current = change.changeable(conditions, now)?.clone();
             if let Some(folder) = &self.folder {

@@ -1,11 +1,10 @@
 //! What is known of a container itself: version, metadata, lease.
 
-use std::time::SystemTime;
-
 use super::{Charge, Conditions, Shared, Version};
 use crate::disk::KeptContainer;
 use crate::error::BlobError;
 use crate::lease::{self, Lease, Leased};
+use crate::now::Now;
 use crate::properties::{Metadata, unix_s};
 
 /// A container as it is at one moment.
@@ -48,8 +47,8 @@ impl ContainerProperties {
     ///
     /// # Errors
     /// A condition does not hold, or the lease id is wrong.
-    pub fn check_read(&self, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
-        lease::check_read(self.lease(), conditions.lease, Leased::Container, now)?;
+    pub fn check_read(&self, conditions: &Conditions, now: Now) -> Result<(), BlobError> {
+        lease::check_read(self.lease(), conditions.lease, Leased::Container, now.lease_time)?;
         conditions.check_read(self.version)
     }
 }

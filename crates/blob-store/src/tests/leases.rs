@@ -3,8 +3,8 @@
 use super::*;
 use crate::{EtagCondition, LeaseAction, LeaseDuration, LeaseError, LeaseId, LeaseState, Leased, state_of};
 
-fn after(seconds: u64) -> SystemTime {
-    now() + Duration::from_secs(seconds)
+fn after(seconds: u64) -> Now {
+    (now().time_of_day + Duration::from_secs(seconds)).into()
 }
 
 fn id(text: &str) -> LeaseId {
@@ -21,16 +21,16 @@ fn with(lease: Option<LeaseId>) -> Conditions {
     Conditions { lease, ..Conditions::default() }
 }
 
-fn lease(container: &Container, action: LeaseAction, at: SystemTime) -> Result<(), BlobError> {
+fn lease(container: &Container, action: LeaseAction, at: Now) -> Result<(), BlobError> {
     let done = container.lease_blob("blob", action, &Conditions::default(), at);
     done.map(drop)
 }
 
-fn state(container: &Container, at: SystemTime) -> LeaseState {
-    state_of(container.blob("blob").unwrap().lease(), at)
+fn state(container: &Container, at: Now) -> LeaseState {
+    state_of(container.blob("blob").unwrap().lease(), at.lease_time)
 }
 
-fn put_with(container: &Container, lease: Option<LeaseId>, at: SystemTime) -> Result<(), BlobError> {
+fn put_with(container: &Container, lease: Option<LeaseId>, at: Now) -> Result<(), BlobError> {
     let request = PutRequest { conditions: with(lease), ..put(b"new") };
     container.put("blob", request, at).map(drop)
 }
@@ -213,8 +213,8 @@ fn leases_and_the_metadata_of_containers_outlive_the_process() {
         assert_eq!(properties.metadata(), &metadata);
         assert_eq!(properties.version(), version);
         let leased = LeaseState::Leased;
-        assert_eq!(state_of(properties.lease(), after(1 << 30)), leased);
-        let state = |name, at| state_of(container.blob(name).unwrap().lease(), at);
+        assert_eq!(state_of(properties.lease(), after(1 << 30).lease_time), leased);
+        let state = |name, at: Now| state_of(container.blob(name).unwrap().lease(), at.lease_time);
         assert_eq!(state("infinite", after(1 << 30)), leased);
         // It ends when it would have ended.
         assert_eq!(state("fixed", after(29)), leased);
@@ -257,7 +257,8 @@ fn blocks_that_wait_have_the_time_of_the_first_of_them_over_a_restart() {
         container.put_block("blob", id, block, None, after(seconds)).unwrap();
     }
     let commit = |container: &Container, since: u64| {
-        let conditions = Conditions { if_modified_since: Some(after(since)), ..Conditions::default() };
+        let conditions =
+            Conditions { if_modified_since: Some(after(since).time_of_day), ..Conditions::default() };
         let list = latest(&["QUE=", "QUI="]);
         let (described, replacing) = (Description::default(), Replacing::Allowed);
         container.put_block_list("blob", &list, described, &conditions, replacing, after(200)).map(drop)
@@ -269,8 +270,10 @@ fn blocks_that_wait_have_the_time_of_the_first_of_them_over_a_restart() {
     let container = store.container("box").unwrap();
     assert_eq!(commit(&container, 50), Err(BlobError::ConditionNotMet));
     // An instant before they came.
-    let conditions =
-        Conditions { if_modified_since: Some(now() - Duration::from_secs(1)), ..Conditions::default() };
+    let conditions = Conditions {
+        if_modified_since: Some(now().time_of_day - Duration::from_secs(1)),
+        ..Conditions::default()
+    };
     let taken = PutRequest { conditions, ..put(b"whole") };
     container.put("blob", taken, after(200)).unwrap();
 }

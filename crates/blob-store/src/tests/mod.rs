@@ -9,7 +9,7 @@ mod suite;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ use units::ByteSize;
 
 use super::{
     AppendRequest, BlobError, BlobKind, BlobLimits, BlobStore, BlockChoice, BlockSource, Conditions,
-    Container, ContentReader, Description, PutRequest, Replacing,
+    Container, ContentReader, Description, Now, PutRequest, Replacing,
 };
 use partition_log::disk::SyncPolicy;
 
@@ -26,8 +26,8 @@ const MEMORY: ByteSize = ByteSize::from_mebibytes(4);
 /// Few enough that tests come to them.
 const LIMITS: BlobLimits = BlobLimits { blocks: 4, uncommitted_blocks: 3 };
 
-fn now() -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(1_795_213_063)
+fn now() -> Now {
+    (UNIX_EPOCH + Duration::from_secs(1_795_213_063)).into()
 }
 
 fn open(directory: &TempDir) -> BlobStore {

@@ -4,28 +4,35 @@
 //! clock. What peers have to do within some time (heartbeats, idle connections, the wait of a request) goes by the machine's timers:
 //! their time passes with the machine's, whatever this clock says.
 //!
-//! * [`ServiceClock`] is read with every request, so reading costs one atomic load more than reading the machine's clock.
+//! * [`ServiceClock`] is read with every request.
+//! * [`movable`] is how it is kept, and how the time of tokens is.
+//! * [`client_clock`] tells clients how long they still have.
 //! * [`connections`] are told when time has moved by other means than passing, and say when they have seen to it.
 //! * [`tokens`] knows how far the clock was ahead when a client first showed a token.
 //!
 //! The time of day and timers part company when someone sets the machine's clock, or when the machine sleeps, which timers do not notice.
 //! So the service compares them, and has all connections look at their tokens when they differ.
 
+mod client_clock;
 mod connections;
+mod movable;
+mod token_now;
 mod tokens;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use connections::Connections;
+use movable::{Before, MovableClock};
 use partition_log::{Subscriber, UnixTime};
 use tokens::TokenTimes;
 
+pub(crate) use client_clock::ClientClock;
 pub(crate) use connections::TimedConnection;
+pub use token_now::TokenNow;
 pub(crate) use tokens::TokenTime;
 
 /// Who moves a service's clock.
@@ -42,23 +49,13 @@ pub enum ClockKind {
 #[derive(Debug)]
 pub struct ServiceClock {
     kind: ClockKind,
-    /// A [`Reading`].
-    reading: AtomicU64,
+    time: MovableClock,
+    /// What tokens end by. It is advanced only where tokens are to end: clients renew them by their own clock, which is not.
+    token_time: MovableClock,
     connections: Arc<Connections>,
     tokens: TokenTimes,
-    /// By how many microseconds tokens were renewed in all.
-    renewed: AtomicU64,
     /// Sent to when time was advanced, for those who sleep until something is due.
     moved: watch::Sender<()>,
-}
-
-/// How the clock is read. Either way in whole microseconds, which last until the year 292,000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    /// It goes, so far ahead of the machine's.
-    Goes(u64),
-    /// It stands at this time since the epoch, while what became due acts.
-    Stands(u64),
 }
 
 impl Default for ServiceClock {
@@ -73,10 +70,10 @@ impl ServiceClock {
     pub fn new(kind: ClockKind) -> Self {
         Self {
             kind,
-            reading: AtomicU64::new(Reading::Goes(0).bits()),
+            time: MovableClock::default(),
+            token_time: MovableClock::default(),
             connections: Arc::default(),
             tokens: TokenTimes::default(),
-            renewed: AtomicU64::new(0),
             moved: watch::Sender::default(),
         }
     }
@@ -91,10 +88,7 @@ impl ServiceClock {
     #[inline]
     #[must_use]
     pub fn now(&self) -> SystemTime {
-        match self.reading() {
-            Reading::Goes(ahead) => SystemTime::now() + Duration::from_micros(ahead),
-            Reading::Stands(at) => UNIX_EPOCH + Duration::from_micros(at),
-        }
+        self.time.now()
     }
 
     /// The present time, as stores take it.
@@ -107,23 +101,61 @@ impl ServiceClock {
     /// How far it is ahead of the machine's.
     #[must_use]
     pub fn offset(&self) -> Duration {
-        match self.reading() {
-            Reading::Goes(ahead) => Duration::from_micros(ahead),
-            Reading::Stands(at) => Duration::from_micros(at.saturating_sub(machine_microseconds())),
+        self.time.offset()
+    }
+
+    /// The clock of clients, for what tells them how long they still have.
+    #[inline]
+    pub(crate) fn of_clients(&self) -> ClientClock {
+        match self.kind {
+            ClockKind::Machine => ClientClock::default(),
+            ClockKind::Controlled => ClientClock::behind(self.time.offset()),
+        }
+    }
+
+    /// The present time by the clock of clients.
+    pub(crate) fn client_time(&self) -> SystemTime {
+        match self.kind {
+            ClockKind::Machine => self.now(),
+            ClockKind::Controlled => SystemTime::now(),
+        }
+    }
+
+    /// Whether it is being advanced, and stands at an instant at which something was due. Receivers are given nothing meanwhile: a client
+    /// would have no time for it before the next instant.
+    #[inline]
+    pub(crate) fn stands(&self) -> bool {
+        self.time.stands()
+    }
+
+    /// Waits while it stands.
+    pub(crate) async fn goes(&self) {
+        let mut moved = self.moved.subscribe();
+        while self.stands() {
+            // The sender is the clock itself.
+            let _ = moved.changed().await;
         }
     }
 
     /// Sets the clock forward, as an administrator or a sleep of the machine does, and nothing else: what has become due acts when it is
     /// looked at next. For tests in this process.
     pub fn jump(&self, by: Duration) {
-        let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-        let ahead = u64::try_from(self.offset().as_micros()).unwrap_or(u64::MAX);
-        self.set(Reading::Goes(ahead.saturating_add(by)));
+        self.time.jump(by);
+        self.token_time.jump(by);
     }
 
     /// From now on `key` is reported to `subscriber` when the clock jumps or is advanced.
     pub(crate) fn watch(&self, subscriber: &Arc<Subscriber>, key: u64) -> TimedConnection {
         self.connections.add(subscriber, key)
+    }
+
+    /// The present time for tokens, when this clock shows `now`.
+    #[inline]
+    pub(crate) fn token_now(&self, now: SystemTime) -> TokenNow {
+        TokenNow::at(match self.kind {
+            ClockKind::Machine => now,
+            ClockKind::Controlled => self.token_time.now(),
+        })
     }
 
     /// How the time of a token's maker relates to this clock's: clients read their own clock, which was not advanced.
@@ -139,19 +171,10 @@ impl ServiceClock {
     fn token_shown(&self, token: &[u8], signed_until: Option<SystemTime>) -> TokenTime {
         match self.kind {
             ClockKind::Machine => TokenTime::default(),
-            ClockKind::Controlled => self.tokens.shown(token, signed_until, SystemTime::now(), self.offset()),
+            ClockKind::Controlled => {
+                self.tokens.shown(token, signed_until, SystemTime::now(), self.token_time.offset())
+            }
         }
-    }
-
-    /// Has all tokens that were shown end so much later. Connections see to their claims when they attend next.
-    pub(crate) fn renew_tokens(&self, by: Duration) {
-        self.tokens.postpone(by);
-        self.renewed.fetch_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
-    }
-
-    /// By how much tokens have been renewed in all.
-    pub(crate) fn renewed_tokens(&self) -> Duration {
-        Duration::from_micros(self.renewed.load(Ordering::SeqCst))
     }
 
     /// Notes that links were ended because their claims were over.
@@ -165,8 +188,11 @@ impl ServiceClock {
     }
 
     /// When the first claim of a connection ends after `now`, if any does.
-    pub(crate) fn next_claim_end(&self, now: UnixTime) -> Option<UnixTime> {
-        self.connections.next_claim_end(now)
+    fn next_claim_end(&self, now: SystemTime) -> Option<SystemTime> {
+        let token_now = self.token_now(now).time();
+        let end = self.connections.next_claim_end(token_now.into())?;
+        let left = end.milliseconds().saturating_sub(UnixTime::from(token_now).milliseconds());
+        now.checked_add(Duration::from_millis(u64::try_from(left).unwrap_or(0)))
     }
 
     /// Has all connections see to what the present time and the stores have for them. Returns when they have. Must not be called while
@@ -181,11 +207,12 @@ impl ServiceClock {
     }
 
     /// Stops the clock at the next whole millisecond, for as long as the result lives.
-    pub(crate) fn stop(self: &Arc<Self>) -> StoppedClock {
-        let ahead = u64::try_from(self.offset().as_micros()).unwrap_or(u64::MAX);
-        let stopped_at = microseconds_since_epoch(self.now());
-        self.set(Reading::Stands((stopped_at / MILLISECOND + 1).saturating_mul(MILLISECOND)));
-        StoppedClock { clock: Arc::clone(self), stopped_at, ahead }
+    pub(crate) fn stop(self: &Arc<Self>, tokens: Tokens) -> StoppedClock {
+        StoppedClock {
+            clock: Arc::clone(self),
+            before: self.time.stop(),
+            tokens_before: (tokens == Tokens::End).then(|| self.token_time.stop()),
+        }
     }
 
     /// Looks for jumps until `stop` becomes true.
@@ -193,32 +220,19 @@ impl ServiceClock {
         let mut ticks = tokio::time::interval(CHECK_PERIOD);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // Who advances the clock reports it.
-        let read = || match self.kind {
-            ClockKind::Machine => self.now(),
-            ClockKind::Controlled => SystemTime::now(),
-        };
-        let mut before = (read(), Instant::now());
+        let mut before = (self.client_time(), Instant::now());
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
-            let now = (read(), Instant::now());
+            let now = (self.client_time(), Instant::now());
             if is_jump(before.0, now.0, now.1 - before.1) {
                 tracing::info!("the clock was set or the machine slept; tokens are checked again");
                 self.connections.report_all();
             }
             before = now;
         }
-    }
-
-    #[inline]
-    fn reading(&self) -> Reading {
-        Reading::of_bits(self.reading.load(Ordering::Relaxed))
-    }
-
-    fn set(&self, reading: Reading) {
-        self.reading.store(reading.bits(), Ordering::Release);
     }
 }
 
@@ -227,10 +241,18 @@ impl ServiceClock {
 #[derive(Debug)]
 pub(crate) struct StoppedClock {
     clock: Arc<ServiceClock>,
-    /// In microseconds since the epoch.
-    stopped_at: u64,
-    /// How far it was ahead then.
-    ahead: u64,
+    before: Before,
+    /// The same of the time of tokens, if that is moved as well.
+    tokens_before: Option<Before>,
+}
+
+/// What becomes of the tokens of clients while the clock is advanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// They end as much later: clients that had the time would renew them.
+    Renewed,
+    /// They end when their time is over, and links with them.
+    End,
 }
 
 impl StoppedClock {
@@ -241,51 +263,33 @@ impl StoppedClock {
 
     /// Where it was when it was stopped.
     pub(crate) fn stopped_at(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_micros(self.stopped_at)
+        self.before.stopped_at()
+    }
+
+    /// When the first claim of a connection ends after where it stands, if any does on the way.
+    pub(crate) fn next_claim_end(&self) -> Option<SystemTime> {
+        self.tokens_before.and_then(|_| self.clock.next_claim_end(self.now()))
     }
 
     /// Moves it there, but never back.
     pub(crate) fn move_to(&mut self, instant: SystemTime) {
-        if instant > self.now() {
-            self.clock.set(Reading::Stands(microseconds_since_epoch(instant)));
+        let by = instant.duration_since(self.now()).unwrap_or_default();
+        self.clock.time.move_to(instant);
+        if self.tokens_before.is_some() {
+            let token_time = &self.clock.token_time;
+            token_time.move_to(token_time.now() + by);
         }
     }
 }
 
 impl Drop for StoppedClock {
     fn drop(&mut self) {
-        let at = microseconds_since_epoch(self.now());
-        let moved = at.saturating_sub(self.stopped_at);
-        // The second is more if the machine's clock was set back meanwhile.
-        let ahead = self.ahead.saturating_add(moved).max(at.saturating_sub(machine_microseconds()));
-        self.clock.set(Reading::Goes(ahead));
+        if let Some(before) = self.tokens_before {
+            self.clock.token_time.go_on(before);
+        }
+        self.clock.time.go_on(self.before);
         self.clock.moved.send_replace(());
     }
-}
-
-impl Reading {
-    const fn bits(self) -> u64 {
-        match self {
-            Self::Goes(ahead) => ahead & !STANDS,
-            Self::Stands(at) => at | STANDS,
-        }
-    }
-
-    const fn of_bits(bits: u64) -> Self {
-        match bits & STANDS {
-            0 => Self::Goes(bits),
-            _ => Self::Stands(bits & !STANDS),
-        }
-    }
-}
-
-fn machine_microseconds() -> u64 {
-    microseconds_since_epoch(SystemTime::now())
-}
-
-fn microseconds_since_epoch(instant: SystemTime) -> u64 {
-    let since = instant.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX) & !STANDS
 }
 
 /// Whether the time of day went from `before` to `now` by anything else than the `elapsed` time.
@@ -298,12 +302,6 @@ fn is_jump(before: SystemTime, now: SystemTime, elapsed: Duration) -> bool {
     difference > TOLERANCE
 }
 
-/// The bit that tells the readings apart.
-const STANDS: u64 = 1 << 63;
-
-/// In microseconds.
-const MILLISECOND: u64 = 1_000;
-
 /// How often the clocks are compared: a token is honoured for so long after its end at most.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
@@ -312,6 +310,8 @@ const TOLERANCE: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -336,7 +336,7 @@ mod tests {
     fn a_stopped_clock_stands_where_it_is_moved_to_and_goes_on_from_there() {
         let clock = Arc::new(ServiceClock::new(ClockKind::Controlled));
         let before = clock.now();
-        let mut stopped = clock.stop();
+        let mut stopped = clock.stop(Tokens::Renewed);
         let stands = stopped.now();
         assert!(stands > before);
         assert_eq!(clock.now(), stands, "it stands");
@@ -363,7 +363,7 @@ mod tests {
                 if jumps {
                     clock.jump(by);
                 } else {
-                    let mut stopped = clock.stop();
+                    let mut stopped = clock.stop(Tokens::Renewed);
                     let to = stopped.now() + by;
                     stopped.move_to(to);
                     drop(stopped);
@@ -374,12 +374,6 @@ mod tests {
                 prop_assert!(now >= latest && clock.offset() >= ahead);
                 (latest, ahead) = (now, clock.offset());
             }
-        }
-
-        #[test]
-        fn a_reading_is_what_it_was_made_of(value in 0_u64..STANDS, stands: bool) {
-            let reading = if stands { Reading::Stands(value) } else { Reading::Goes(value) };
-            prop_assert_eq!(Reading::of_bits(reading.bits()), reading);
         }
     }
 }

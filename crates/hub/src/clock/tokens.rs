@@ -13,6 +13,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use super::TokenNow;
+
 /// The tokens that clients have shown.
 #[derive(Debug, Default)]
 pub(super) struct TokenTimes {
@@ -44,14 +46,6 @@ pub(crate) struct TokenTime {
 }
 
 impl TokenTimes {
-    /// Has all tokens end so much later: their clients renew them in time.
-    pub(super) fn postpone(&self, by: Duration) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        for first in shown.first.values_mut() {
-            first.ahead = first.ahead.saturating_add(by);
-        }
-    }
-
     /// Notes that a token is shown at `machine`, by the clock of its client, while that of the service is so far `ahead`. `signed_until` is the
     /// end of one that its client signs by itself.
     pub(super) fn shown(
@@ -83,12 +77,12 @@ impl TokenTimes {
 }
 
 impl TokenTime {
-    /// An instant of the service as the client's clock shows it.
-    pub(crate) fn of_client(self, service: SystemTime) -> SystemTime {
-        service.checked_sub(self.ahead).unwrap_or(SystemTime::UNIX_EPOCH)
+    /// The present as the client's clock shows it.
+    pub(crate) fn of_client(self, now: TokenNow) -> SystemTime {
+        now.time().checked_sub(self.ahead).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// An instant of the client as the service's clock shows it.
+    /// An instant of the client as the clock of tokens shows it.
     pub(crate) fn of_service(self, client: SystemTime) -> SystemTime {
         client.checked_add(self.ahead).unwrap_or(client)
     }
@@ -123,11 +117,9 @@ mod tests {
         let at = AT + 10 * HOUR;
         assert_eq!(shown(&times, b"early", Duration::ZERO).of_service(at), at);
         let late = shown(&times, b"late", 2 * HOUR);
-        assert_eq!((late.of_service(at), late.of_client(at)), (at + 2 * HOUR, at - 2 * HOUR));
+        assert_eq!((late.of_service(at), late.of_client(TokenNow::at(at))), (at + 2 * HOUR, at - 2 * HOUR));
         assert_eq!(shown(&times, b"early", 5 * HOUR).of_service(at), at, "shown again");
         assert_eq!(shown(&times, b"late", 5 * HOUR), late, "shown again");
-        times.postpone(HOUR);
-        assert_eq!(shown(&times, b"early", 5 * HOUR).of_service(at), at + HOUR, "renewed");
     }
 
     #[test]

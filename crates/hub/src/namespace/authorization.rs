@@ -6,11 +6,12 @@
 //! signs no resource: its claims are for the scopes of its principal's roles.
 
 use super::{Namespace, Principal, SignaturePolicy};
+use crate::clock::TokenNow;
 use crate::identity::{Identity, TokenService};
 use access::token::TokenError;
 use access::{Resource, Right, Rights, SharedAccessSignature, SignatureError, VerificationError};
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// A proven permission.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub struct Claim {
     pub resource: Resource,
     /// What may be done there.
     pub rights: Rights,
-    /// The instant from which on the claim is void; `None` if there is none.
+    /// The instant from which on the claim is void, by the clock of tokens; `None` if there is none.
     pub expires_at: Option<SystemTime>,
 }
 
@@ -79,7 +80,7 @@ impl Namespace {
         &self,
         token: &str,
         audience: &str,
-        now: SystemTime,
+        now: TokenNow,
     ) -> Result<Vec<Claim>, AuthorizationError> {
         let audience = Resource::parse(audience);
         let claims = match (self.signatures(), self.bearer(token)) {
@@ -114,7 +115,7 @@ impl Namespace {
     pub fn authorize_bearer(
         &self,
         token: &str,
-        now: SystemTime,
+        now: TokenNow,
     ) -> Result<(Principal, Vec<Claim>), AuthorizationError> {
         match (self.signatures(), &self.identity) {
             (SignaturePolicy::AcceptAny, _) => Ok((Principal::Anyone, vec![self.unlimited_claim()])),
@@ -132,7 +133,7 @@ impl Namespace {
         &self,
         token: &str,
         path: &str,
-        now: SystemTime,
+        now: TokenNow,
     ) -> Result<Claim, AuthorizationError> {
         if self.signatures() == SignaturePolicy::AcceptAny {
             return Ok(self.unlimited_claim());
@@ -194,7 +195,7 @@ impl Namespace {
         &self,
         identity: &Identity,
         token: &str,
-        now: SystemTime,
+        now: TokenNow,
     ) -> Result<(String, Vec<Claim>), AuthorizationError> {
         let time = self.clock().time_of_token(token.as_bytes());
         let verified = identity.verify(token, TokenService::Messaging, time.of_client(now))?;
@@ -233,7 +234,7 @@ impl Claims {
 
     /// Adds a claim. One for the same resource and rights takes the place of the earlier one: a renewal. What has
     /// expired at `now` is forgotten.
-    pub fn add(&mut self, claim: &Claim, now: SystemTime) -> Result<(), AuthorizationError> {
+    pub fn add(&mut self, claim: &Claim, now: TokenNow) -> Result<(), AuthorizationError> {
         let path = claim.resource.path().to_ascii_lowercase();
         if self.by_path.len() >= MAXIMUM_CLAIMS && !self.by_path.contains_key(&path) {
             self.by_path.retain(|_path, grants| {
@@ -251,18 +252,10 @@ impl Claims {
         Ok(())
     }
 
-    /// Has all claims end so much later.
-    pub(crate) fn postpone(&mut self, by: Duration) {
-        let expiries = self.by_path.values_mut().flatten().map(|grant| &mut grant.expires_at);
-        for expiry in expiries.chain([&mut self.next_expiry]) {
-            *expiry = expiry.map(|end| end.checked_add(by).unwrap_or(end));
-        }
-    }
-
     /// Whether `right` may be used at `now` on what `address` names: a relative path (`hub/Partitions/0`) or a whole
     /// URI, whose authority is passed over.
     #[must_use]
-    pub fn allows(&self, address: &str, right: Right, now: SystemTime) -> bool {
+    pub fn allows(&self, address: &str, right: Right, now: TokenNow) -> bool {
         if self.signatures == SignaturePolicy::AcceptAny {
             return true;
         }
@@ -279,7 +272,7 @@ impl Claims {
     /// Whether one of `rights` may be used at `now` in requests about `path`, or about the whole namespace if it is empty:
     /// by a claim on that, or on its node for requests alone, which is all that some clients ask for.
     #[must_use]
-    pub fn allows_requests(&self, path: &str, rights: &[Right], now: SystemTime) -> bool {
+    pub fn allows_requests(&self, path: &str, rights: &[Right], now: TokenNow) -> bool {
         let node = format!("{path}/$management");
         rights.iter().any(|right| self.allows(&node, *right, now))
     }
@@ -293,18 +286,18 @@ impl Claims {
     /// The next instant after `now` at which a claim expires and links may have to go, or an earlier one: that of a claim that was renewed
     /// since.
     #[must_use]
-    pub fn next_expiry(&mut self, now: SystemTime) -> Option<SystemTime> {
-        if self.next_expiry.is_some_and(|next| next <= now) {
+    pub fn next_expiry(&mut self, now: TokenNow) -> Option<SystemTime> {
+        if self.next_expiry.is_some_and(|next| next <= now.time()) {
             let expiries = self.by_path.values().flatten().filter_map(|grant| grant.expires_at);
-            self.next_expiry = expiries.filter(|expiry| *expiry > now).min();
+            self.next_expiry = expiries.filter(|expiry| *expiry > now.time()).min();
         }
         self.next_expiry
     }
 }
 
 impl Grant {
-    fn is_valid(&self, now: SystemTime) -> bool {
-        self.expires_at.is_none_or(|expiry| now < expiry)
+    fn is_valid(&self, now: TokenNow) -> bool {
+        self.expires_at.is_none_or(|expiry| now.time() < expiry)
     }
 }
 
@@ -330,7 +323,7 @@ mod tests {
     use super::*;
     use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
     use partition_log::UnixTime;
-    use std::time::UNIX_EPOCH;
+    use std::time::{Duration, UNIX_EPOCH};
 
     fn config() -> NamespaceConfig {
         let mut config =
@@ -355,25 +348,29 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
+    fn now(seconds: u64) -> TokenNow {
+        TokenNow::at(at(seconds))
+    }
+
     #[test]
     fn a_token_for_a_hub_opens_everything_beneath_it_and_nothing_beside_until_it_expires() {
         let namespace = namespace();
         let token = SharedAccessKey::new("reader", "reading").sign("amqps://LOCALHOST:5671/hub", at(100));
         let claim =
-            namespace.authorize_token(&token, "sb://localhost/Hub/ConsumerGroups/$Default", at(50)).unwrap();
+            namespace.authorize_token(&token, "sb://localhost/Hub/ConsumerGroups/$Default", now(50)).unwrap();
         let mut claims = Claims::new(namespace.signatures());
-        assert!(!claims.allows("hub/Partitions/0", Right::Listen, at(50)));
-        claims.add(&claim[0], at(50)).unwrap();
+        assert!(!claims.allows("hub/Partitions/0", Right::Listen, now(50)));
+        claims.add(&claim[0], now(50)).unwrap();
         for address in ["hub/Partitions/0", "HUB", "/hub/", "amqps://anywhere:1/hub/$management"] {
-            assert!(claims.allows(address, Right::Listen, at(99)), "{address}");
-            assert!(!claims.allows(address, Right::Send, at(99)), "{address}");
-            assert!(!claims.allows(address, Right::Listen, at(100)), "{address}");
+            assert!(claims.allows(address, Right::Listen, now(99)), "{address}");
+            assert!(!claims.allows(address, Right::Send, now(99)), "{address}");
+            assert!(!claims.allows(address, Right::Listen, now(100)), "{address}");
         }
         for address in ["other/Partitions/0", "hub2", "", "$management"] {
-            assert!(!claims.allows(address, Right::Listen, at(99)), "{address}");
+            assert!(!claims.allows(address, Right::Listen, now(99)), "{address}");
         }
-        assert_eq!(claims.next_expiry(at(99)), Some(at(100)));
-        assert_eq!(claims.next_expiry(at(100)), None);
+        assert_eq!(claims.next_expiry(now(99)), Some(at(100)));
+        assert_eq!(claims.next_expiry(now(100)), None);
     }
 
     #[test]
@@ -382,22 +379,22 @@ mod tests {
         let mut claims = Claims::new(SignaturePolicy::Verify);
         let mut present = |key: &SharedAccessKey, expiry: u64| {
             let token = key.sign("sb://localhost/hub", at(expiry));
-            let claim = namespace.authorize_token(&token, "sb://localhost/hub", at(1)).unwrap();
-            claims.add(&claim[0], at(1)).unwrap();
+            let claim = namespace.authorize_token(&token, "sb://localhost/hub", now(1)).unwrap();
+            claims.add(&claim[0], now(1)).unwrap();
         };
         present(&root(), 10);
         present(&SharedAccessKey::new("reader", "reading"), 20);
         present(&root(), 15);
-        assert!(claims.allows("hub", Right::Send, at(14)));
-        assert!(!claims.allows("hub", Right::Send, at(15)));
-        assert!(claims.allows("hub", Right::Listen, at(19)));
+        assert!(claims.allows("hub", Right::Send, now(14)));
+        assert!(!claims.allows("hub", Right::Send, now(15)));
+        assert!(claims.allows("hub", Right::Listen, now(19)));
     }
 
     #[test]
     fn what_is_not_proven_is_refused_with_its_reason() {
         let namespace = namespace();
         let present =
-            |token: &str, audience: &str| namespace.authorize_token(token, audience, at(50)).unwrap_err();
+            |token: &str, audience: &str| namespace.authorize_token(token, audience, now(50)).unwrap_err();
         let good = root().sign("sb://localhost/hub", at(100));
         assert!(matches!(present("eyJ0eXAi", "sb://localhost/hub"), AuthorizationError::Malformed(_)));
         let forged = SharedAccessKey::new(ROOT_KEY_NAME, "guess").sign("sb://localhost/hub", at(100));
@@ -417,9 +414,9 @@ mod tests {
         let namespace = namespace();
         let claim = namespace.authorize_key("reader", "reading").unwrap();
         let mut claims = Claims::new(SignaturePolicy::Verify);
-        claims.add(&claim, at(1)).unwrap();
-        assert!(claims.allows("other/ConsumerGroups/$Default/Partitions/0", Right::Listen, at(1 << 40)));
-        assert!(!claims.allows("other", Right::Send, at(1)));
+        claims.add(&claim, now(1)).unwrap();
+        assert!(claims.allows("other/ConsumerGroups/$Default/Partitions/0", Right::Listen, now(1 << 40)));
+        assert!(!claims.allows("other", Right::Send, now(1)));
         for (name, value) in [("reader", "guess"), ("nobody", "reading"), (ROOT_KEY_NAME, "")] {
             assert_eq!(namespace.authorize_key(name, value).unwrap_err(), AuthorizationError::WrongKey);
         }
@@ -429,10 +426,10 @@ mod tests {
     fn where_nothing_is_verified_anything_opens_everything_that_exists() {
         let config = NamespaceConfig { signatures: SignaturePolicy::AcceptAny, ..config() };
         let namespace = Namespace::new(&config, UnixTime::default()).unwrap();
-        assert!(Claims::new(namespace.signatures()).allows("hub", Right::Manage, at(1)));
-        assert!(namespace.authorize_token("anything", "sb://wherever/hub", at(1)).is_ok());
+        assert!(Claims::new(namespace.signatures()).allows("hub", Right::Manage, now(1)));
+        assert!(namespace.authorize_token("anything", "sb://wherever/hub", now(1)).is_ok());
         assert!(namespace.authorize_key("anyone", "anything").is_ok());
-        let missing = namespace.authorize_token("anything", "sb://wherever/nothing", at(1));
+        let missing = namespace.authorize_token("anything", "sb://wherever/nothing", now(1));
         assert!(matches!(missing, Err(AuthorizationError::NotFound { .. })));
     }
 
@@ -445,11 +442,11 @@ mod tests {
             expires_at: Some(at(expiry)),
         };
         for number in 0..MAXIMUM_CLAIMS {
-            claims.add(&claim(number, 10), at(1)).unwrap();
+            claims.add(&claim(number, 10), now(1)).unwrap();
         }
-        assert_eq!(claims.add(&claim(MAXIMUM_CLAIMS, 10), at(9)), Err(AuthorizationError::TooManyClaims));
-        claims.add(&claim(0, 20), at(9)).unwrap();
-        claims.add(&claim(MAXIMUM_CLAIMS, 20), at(10)).unwrap();
+        assert_eq!(claims.add(&claim(MAXIMUM_CLAIMS, 10), now(9)), Err(AuthorizationError::TooManyClaims));
+        claims.add(&claim(0, 20), now(9)).unwrap();
+        claims.add(&claim(MAXIMUM_CLAIMS, 20), now(10)).unwrap();
         assert_eq!(claims.by_path.len(), 2);
     }
 }

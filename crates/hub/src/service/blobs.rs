@@ -112,7 +112,7 @@ pub(super) fn front(
         }
     };
     for name in &config.blob.containers {
-        match store.create_container(name, Vec::new(), namespace.clock().now()) {
+        match store.create_container(name, Vec::new(), namespace.clock().now().into()) {
             Ok(_) | Err(BlobError::ContainerAlreadyExists) => {}
             Err(source) => {
                 let name = name.clone();

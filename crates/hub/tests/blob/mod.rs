@@ -1,6 +1,6 @@
 //! Blobs over HTTP, byte by byte: what the official clients rely on, what hostile ones get, and faults on purpose.
 
-mod client;
+pub(crate) mod client;
 mod leases;
 mod protection;
 mod shaped;

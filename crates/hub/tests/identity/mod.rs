@@ -15,4 +15,4 @@ mod issuer;
 mod kafka;
 mod keys;
 mod messaging;
-mod request;
+pub(crate) mod request;

@@ -49,18 +49,24 @@ fn token_for(life: Duration) -> String {
     key.sign(AUDIENCE, SystemTime::now() + life)
 }
 
+/// The service has what was sent once it has answered something that came after it.
+async fn settle_down(client: &mut Client) {
+    let peek = [("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(1))];
+    client.request("orders", "peek-message", &peek).await;
+}
+
 fn milliseconds(instant: SystemTime) -> i64 {
     i64::try_from(instant.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// A message that comes at an instant and then lives for some time.
-fn scheduled(payload: &[u8], at: i64, time_to_live: Duration) -> Vec<u8> {
+/// A message that comes at an instant and then lives for some time, with these sections.
+fn scheduled(sections: &[u8], at: i64, time_to_live: Duration) -> Vec<u8> {
     let mut encoded = Vec::new();
     let time_to_live_ms = Some(time_to_live.as_millis() as u32);
     encoded.extend_from_slice(Header { time_to_live_ms, ..Header::default() }.encode().as_slice());
     let time = Symbol::from_static("x-opt-scheduled-enqueue-time");
     encode::message_annotations(&mut encoded, &[(time, Value::Timestamp(at))]);
-    encoded.extend(message(payload));
+    encoded.extend_from_slice(sections);
     encoded
 }
 
@@ -68,44 +74,80 @@ const AUDIENCE: &str = "sb://localhost/orders";
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_receiver_gets_each_delivery_at_the_instant_at_which_it_was_due() {
+async fn a_receiver_is_given_what_became_available_once_and_at_the_end() {
     let mut queue = QueueConfig::new("orders");
-    queue.options.maximum_delivery_count = 100;
     queue.options.lock_duration = MINUTE;
     let (service, control) = controlled(queue).await;
     let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
-    let due = milliseconds(control.now() + 10 * MINUTE);
-    let sent = scheduled(b"later", due, 10 * MINUTE);
-    assert_eq!(client.send_message(sender, FORMAT_AMQP, &sent).await, DeliveryState::Accepted);
     let receiver = client.receiver("orders", 100).await;
-    // The service has the credit once it has answered something that came after it.
-    client
-        .request(
-            "orders",
-            "peek-message",
-            &[("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(1))],
-        )
-        .await;
-    let happened = control.advance(60 * MINUTE).await.unwrap().happened;
-    let expected = Happened {
-        scheduled_messages_enqueued: 1,
-        message_locks_ended: 10,
-        messages_expired: 1,
-        ..Happened::default()
-    };
-    assert_eq!(happened, expected);
-    let received = client.receive(receiver, 10).await;
-    for (number, delivery) in received.iter().enumerate() {
-        let locked_until = due + (number as i64 + 1) * 60_000;
-        assert_eq!(delivery.annotation("x-opt-locked-until"), Some(Value::Timestamp(locked_until)));
-        assert_eq!(delivery.annotation("x-opt-enqueued-time"), Some(Value::Timestamp(due)));
-        assert_eq!(delivery.delivery_count() as usize, number);
+    settle_down(&mut client).await;
+    let mut due = Vec::new();
+    for minute in 1..=50 {
+        let at = milliseconds(control.now() + minute * MINUTE);
+        let sent = scheduled(&message(b"later"), at, 600 * MINUTE);
+        assert_eq!(client.send_message(sender, FORMAT_AMQP, &sent).await, DeliveryState::Accepted);
+        due.push(at);
     }
-    // Its lock was over before it could be settled.
-    let late = client.settle(&received[9], DeliveryState::Accepted).await;
-    assert_eq!(condition(&late), "com.microsoft:message-lock-lost");
+    let mortal = scheduled(&message(b"mortal"), due[9], 10 * MINUTE);
+    assert_eq!(client.send_message(sender, FORMAT_AMQP, &mortal).await, DeliveryState::Accepted);
+    let happened = control.advance(60 * MINUTE).await.unwrap().happened;
+    let expected = Happened { scheduled_messages_enqueued: 51, messages_expired: 1, ..Happened::default() };
+    assert_eq!(happened, expected, "nobody has lost a lock");
+    let received = client.receive(receiver, 50).await;
+    let now = SystemTime::now();
+    for (delivery, due) in received.iter().zip(due) {
+        assert_eq!(delivery.annotation("x-opt-enqueued-time"), Some(Value::Timestamp(due)));
+        assert_eq!(delivery.delivery_count(), 0);
+        // As long as a lock lasts, by the clock of the client.
+        let Some(Value::Timestamp(until)) = delivery.annotation("x-opt-locked-until") else { panic!() };
+        assert!((milliseconds(now)..=milliseconds(now + MINUTE)).contains(&until), "{until}");
+        assert_eq!(client.settle(delivery, DeliveryState::Accepted).await, DeliveryState::Accepted);
+    }
+    client.drain(receiver).await;
+    assert_eq!(client.waiting(receiver), 0, "each once");
     client.close().await;
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_waits_for_a_session_has_it_at_the_end() {
+    let mut queue = QueueConfig::new("orders");
+    queue.options.requires_session = true;
+    queue.options.lock_duration = MINUTE;
+    let (service, control) = controlled(queue).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let mut waiting = Client::connect(service.amqp_address()).await;
+    let asked = waiting.begin_to_receive("orders", session_filter(Value::Null));
+    settle_down(&mut waiting).await;
+    let at = milliseconds(control.now() + 10 * MINUTE);
+    let sent = scheduled(&message_of_session("one", b"later"), at, 600 * MINUTE);
+    assert_eq!(client.send_message(sender, FORMAT_AMQP, &sent).await, DeliveryState::Accepted);
+    let happened = control.advance(60 * MINUTE).await.unwrap().happened;
+    assert_eq!((happened.scheduled_messages_enqueued, happened.session_locks_ended), (1, 0));
+    let (receiver, _) = waiting.answer_to(asked).await.unwrap();
+    waiting.connection().set_credit(receiver, 1);
+    let received = waiting.receive(receiver, 1).await;
+    assert_eq!(waiting.settle(&received[0], DeliveryState::Accepted).await, DeliveryState::Accepted);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_lock_that_a_client_had_before_ends_at_its_instant() {
+    let mut queue = QueueConfig::new("orders");
+    queue.options.lock_duration = MINUTE;
+    let (service, control) = controlled(queue).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    assert_eq!(client.send(sender, b"held").await, DeliveryState::Accepted);
+    let receiver = client.receiver("orders", 10).await;
+    let held = client.receive(receiver, 1).await;
+    assert_eq!(control.advance(2 * MINUTE).await.unwrap().happened.message_locks_ended, 1);
+    let late = client.settle(&held[0], DeliveryState::Accepted).await;
+    assert_eq!(condition(&late), "com.microsoft:message-lock-lost");
+    let again = client.receive(receiver, 1).await;
+    assert_eq!(again[0].delivery_count(), 1);
     service.stop().await;
 }
 
@@ -131,6 +173,7 @@ async fn a_session_is_free_once_its_lock_has_ended() {
 #[tokio::test]
 async fn links_end_with_their_token_which_is_over_from_then_on_and_a_new_one_is_not() {
     let (service, control) = guarded().await;
+    let control = control.ending_tokens();
     let (mut client, mut other) =
         (Client::connect(service.amqp_address()).await, Client::connect(service.amqp_address()).await);
     // Too short for one that a client signs again.
@@ -157,6 +200,7 @@ async fn links_end_with_their_token_which_is_over_from_then_on_and_a_new_one_is_
 #[tokio::test]
 async fn who_signs_a_token_after_an_advance_goes_on() {
     let (service, control) = guarded().await;
+    let control = control.ending_tokens();
     // All within one second if the machine is as fast as usual: then each is the same text as the one before, which has ended.
     for _day in 0..3 {
         let mut client = Client::connect(service.amqp_address()).await;
@@ -168,22 +212,49 @@ async fn who_signs_a_token_after_an_advance_goes_on() {
     service.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_comes_in_the_middle_of_an_advance_is_served() {
+    let (service, control) = guarded().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    client.put_token(AUDIENCE, &token()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    // Each is an instant at which the clock stands.
+    let at = milliseconds(control.now());
+    for minute in 1..=300 {
+        let sent = scheduled(&message(b"later"), at + minute * 60_000, 600 * MINUTE);
+        assert_eq!(client.send_message(sender, FORMAT_AMQP, &sent).await, DeliveryState::Accepted);
+    }
+    let advancing = tokio::spawn(async move { control.advance(480 * MINUTE).await });
+    loop {
+        let mut other = Client::connect(service.amqp_address()).await;
+        other.put_token(AUDIENCE, &token()).await;
+        let (sender, _) = other.sender("orders").await.unwrap();
+        assert_eq!(other.send(sender, b"now").await, DeliveryState::Accepted);
+        if advancing.is_finished() {
+            break;
+        }
+    }
+    let advanced = advancing.await.unwrap().unwrap();
+    assert_eq!((advanced.happened.scheduled_messages_enqueued, advanced.happened.links_ended), (300, 0));
+    service.stop().await;
+}
+
 #[tokio::test]
-async fn links_stay_where_tokens_are_renewed() {
+async fn tokens_count_as_renewed_and_links_stay() {
     let (service, control) = guarded().await;
     let token = token();
     let mut client = Client::connect(service.amqp_address()).await;
     client.put_token(AUDIENCE, &token).await;
     let (sender, _) = client.sender("orders").await.unwrap();
-    let renewing = control.renewing_tokens();
     for _day in 0..3 {
-        assert_eq!(renewing.advance(24 * 60 * MINUTE).await.unwrap().happened.links_ended, 0);
+        assert_eq!(control.advance(24 * 60 * MINUTE).await.unwrap().happened.links_ended, 0);
         assert_eq!(client.send(sender, b"still there").await, DeliveryState::Accepted);
     }
     // The same token is good for as long as its claim.
     let mut other = Client::connect(service.amqp_address()).await;
     other.put_token(AUDIENCE, &token).await;
-    assert_eq!(control.advance(61 * MINUTE).await.unwrap().happened.links_ended, 1);
+    let ending = control.ending_tokens();
+    assert_eq!(ending.advance(61 * MINUTE).await.unwrap().happened.links_ended, 1);
     assert_eq!(client.detached(sender).await.condition.as_str(), "amqp:unauthorized-access");
     service.stop().await;
 }

@@ -26,7 +26,7 @@ pub(super) struct Control {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) target: Target,
-    pub(super) renew_tokens: bool,
+    pub(super) end_tokens: bool,
 }
 
 /// How far to advance.
@@ -101,7 +101,7 @@ impl Control {
             Target::By(by) => ("by", duration::text(by)),
             Target::To(to) => ("to", date::iso_instant(to)),
         };
-        let body = serde_json::json!({ name: value, "renew_tokens": step.renew_tokens });
+        let body = serde_json::json!({ name: value, "end_tokens": step.end_tokens });
         self.ask(Method::POST, ADVANCE_PATH, body.to_string()).await
     }
 

@@ -27,8 +27,8 @@ Examples:
   parshall time show --format json
 
 Everything that becomes due on the way has acted when `advance` ends, in the order of its instants:
-locks end, scheduled messages appear, messages expire, links end with their tokens, retention removes
-events.
+locks end, scheduled messages appear, messages expire, retention removes events. Connected receivers
+are given what is available at its end.
 
 Exit status:
   0  success
@@ -60,10 +60,10 @@ enum Action {
         #[arg(long, value_name = "INSTANT", value_parser = instant)]
         to: Option<SystemTime>,
 
-        /// Have the tokens of clients renewed meanwhile, as clients do while time passes. Without it, links end with their tokens, which
-        /// most clients sign for an hour or less
+        /// Have tokens end when their time is over, and links with them. Without it they count as renewed meanwhile, since clients renew
+        /// them by their own clock
         #[arg(long)]
-        renew_tokens: bool,
+        end_tokens: bool,
 
         #[command(flatten)]
         common: CommonArguments,
@@ -109,9 +109,9 @@ async fn run(action: Action) -> Result<String, CommandError> {
     let (common, step) = match action {
         Action::Show { common } => (common, None),
         // The command line has one of the two.
-        Action::Advance { by, to, renew_tokens, common } => {
+        Action::Advance { by, to, end_tokens, common } => {
             let target = by.map(Target::By).or_else(|| to.map(Target::To));
-            (common, target.map(|target| Step { target, renew_tokens }))
+            (common, target.map(|target| Step { target, end_tokens }))
         }
     };
     let control = Control::of(common.service)?;

@@ -27,7 +27,7 @@ fn what_is_removed_is_gone_and_what_is_locked_stays() {
     send(&queue, 0, &["locked", "a", "b"]);
     let locked = receive(&queue, 0, 1);
     let first = locked[0].number;
-    assert_eq!(queue.locks([first, first + 1, 99]), [Some(at(LOCK)), None, None]);
+    assert_eq!(queue.locks([first, first + 1, 99]), [Some(LockEnd::at(at(LOCK))), None, None]);
     let removed = queue.remove(at(0), &[first, first + 1, 99]).unwrap();
     assert_eq!((removed.count, removed.refused), (1, vec![first, 99]));
     assert_eq!(texts(&receive(&queue, 0, 9)), ["b"]);
@@ -93,7 +93,7 @@ fn sessions_are_described_as_they_stand_and_lose_messages_that_are_removed() {
     let mut received = Deliveries::new();
     queue.receive(at(0), &request, &mut received).unwrap();
     let locked = received.iter().next().unwrap().sequence_number;
-    assert_eq!(queue.locks([locked]), [Some(at(LOCK))]);
+    assert_eq!(queue.locks([locked]), [Some(LockEnd::at(at(LOCK)))]);
     let description = |id: &str, available, locked_until, state_bytes| SessionDescription {
         id: id.to_owned(),
         messages: 2,
@@ -101,7 +101,7 @@ fn sessions_are_described_as_they_stand_and_lose_messages_that_are_removed() {
         locked_until,
         state_bytes,
     };
-    let [a, b] = [description("a", 2, None, None), description("b", 1, Some(at(LOCK)), Some(5))];
+    let [a, b] = [description("a", 2, None, None), description("b", 1, Some(LockEnd::at(at(LOCK))), Some(5))];
     assert_eq!(queue.describe_sessions(0, 9), [a, b.clone()]);
     assert_eq!(queue.describe_sessions(1, 9), [b]);
     let purged = queue.purge(at(0), 0, u64::MAX, 9).unwrap();

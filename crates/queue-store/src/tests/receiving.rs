@@ -22,7 +22,7 @@ fn a_lock_has_an_expiry_and_a_token_of_its_own() {
     let request = request(ReceiveMode::PeekLock, 10);
     queue.receive(at(7), &request, &mut deliveries).unwrap();
     let locks: Vec<_> = deliveries.iter().filter_map(|delivery| delivery.lock).collect();
-    assert!(locks.iter().all(|lock| lock.until == at(7 + LOCK)));
+    assert!(locks.iter().all(|lock| lock.until == LockEnd::at(at(7 + LOCK))));
     assert_ne!(locks[0].token, locks[1].token);
     let first = seen(&deliveries);
     settle(&queue, 8, &first, &Settlement::Release);

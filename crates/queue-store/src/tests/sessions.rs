@@ -44,7 +44,7 @@ fn messages_come_session_by_session_in_their_order() {
 fn a_session_is_locked_by_one_receiver_until_released() {
     let (_store, queue) = sessions();
     let lock = accept(&queue, 0, Some("empty"));
-    assert_eq!(lock.locked_until(), at(LOCK));
+    assert_eq!(lock.locked_until(), LockEnd::at(at(LOCK)));
     let refused = queue.accept_session(at(0), Some("empty"));
     assert_eq!(refused.unwrap_err(), QueueError::SessionCannotBeLocked);
     send_to(&queue, 0, "empty", &["a"]);
@@ -67,9 +67,9 @@ fn the_end_of_a_session_lock_is_a_failed_delivery_of_what_was_locked() {
     let lock = accept(&queue, 0, None);
     let received = receive_in(&queue, 0, &lock, 1).unwrap();
     // Messages have no lock of their own.
-    assert_eq!(queue.renew_session_lock(at(LOCK - 1), "one"), Ok(at(2 * LOCK - 1)));
+    assert_eq!(queue.renew_session_lock(at(LOCK - 1), "one"), Ok(LockEnd::at(at(2 * LOCK - 1))));
     let renewed = queue.renew_locks(at(LOCK), &tokens(&received));
-    assert_eq!(renewed, [Ok(at(2 * LOCK - 1))]);
+    assert_eq!(renewed, [Ok(LockEnd::at(at(2 * LOCK - 1)))]);
     assert_eq!(store.advance(at(LOCK)), Some(at(2 * LOCK - 1)));
     let lost = queue.renew_locks(at(2 * LOCK - 1), &tokens(&received));
     assert_eq!(lost, [Err(QueueError::SessionLockLost)]);

@@ -148,7 +148,7 @@ fn a_renewed_lock_lasts_another_lock_duration() {
     for step in 1..4 {
         let now = step * (LOCK - 1);
         let renewed = queue.renew_locks(at(now), &tokens(&received));
-        assert_eq!(renewed, [Ok(at(now + LOCK))]);
+        assert_eq!(renewed, [Ok(LockEnd::at(at(now + LOCK)))]);
     }
     let end = 3 * (LOCK - 1) + LOCK;
     assert_eq!(receive(&queue, end - 1, 1), []);
@@ -165,7 +165,7 @@ fn time_that_goes_back_stands_still() {
     let request = request(ReceiveMode::PeekLock, 1);
     queue.receive(at(5), &request, &mut deliveries).unwrap();
     let lock = deliveries.iter().next().unwrap().lock.unwrap();
-    assert_eq!(lock.until, at(1000 + LOCK));
+    assert_eq!(lock.until, LockEnd::at(at(1000 + LOCK)));
 }
 
 #[test]

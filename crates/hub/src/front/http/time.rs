@@ -4,7 +4,7 @@
 //!  GET  /time                                  {"now":"2026-11-20T23:21:07.125Z","now_ms":…,"offset":"1 h","offset_ms":3600000}
 //!  POST /time/advance   1h                     the same, with "happened": what became due, and acted
 //!  POST /time/advance   2026-11-21T00:00:00Z
-//!  POST /time/advance   {"by":"1 h"}  or  {"to":"2026-11-21T00:00:00Z"}, and {…, "renew_tokens":true}
+//!  POST /time/advance   {"by":"1 h"}  or  {"to":"2026-11-21T00:00:00Z"}, and {…, "end_tokens":true}
 //! ```
 //!
 //! There is no key to it: the service is on loopback addresses, and any program that reaches those may do it. A page in a browser reaches them too, though it
@@ -37,7 +37,7 @@ pub(super) const ADVANCE_PATH: &str = "/time/advance";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     target: Target,
-    renews_tokens: bool,
+    ends_tokens: bool,
 }
 
 /// How far to advance.
@@ -54,7 +54,7 @@ struct WantedFields {
     by: Option<String>,
     to: Option<String>,
     #[serde(default)]
-    renew_tokens: bool,
+    end_tokens: bool,
 }
 
 /// The page that shows the time.
@@ -93,8 +93,8 @@ pub(super) async fn advance(
     };
     // What takes long is not cut off.
     client.prove();
-    let control = match wanted.renews_tokens {
-        true => &control.renewing_tokens(),
+    let control = match wanted.ends_tokens {
+        true => &control.ending_tokens(),
         false => control,
     };
     let advanced = match wanted.target {
@@ -148,7 +148,7 @@ fn wanted(body: &[u8]) -> Result<Wanted, String> {
             true => to(text).ok_or_else(|| no_instant(text))?,
             false => by(text).map_err(|error| error.to_string())?,
         };
-        return Ok(Wanted { target, renews_tokens: false });
+        return Ok(Wanted { target, ends_tokens: false });
     }
     let fields: WantedFields = serde_json::from_str(text).map_err(|error| format!("the body: {error}"))?;
     let target = match (fields.by, fields.to) {
@@ -156,7 +156,7 @@ fn wanted(body: &[u8]) -> Result<Wanted, String> {
         (None, Some(text)) => to(&text).ok_or_else(|| format!("to: {}", no_instant(&text)))?,
         _ => return Err("give either `by`, a duration, or `to`, an instant".to_owned()),
     };
-    Ok(Wanted { target, renews_tokens: fields.renew_tokens })
+    Ok(Wanted { target, ends_tokens: fields.end_tokens })
 }
 
 fn no_instant(text: &str) -> String {
@@ -207,14 +207,14 @@ mod tests {
 
     #[test]
     fn a_body_is_a_duration_or_an_instant_as_text_or_in_json() {
-        let end = |target| Wanted { target, renews_tokens: false };
+        let end = |target| Wanted { target, ends_tokens: false };
         let hour = end(Target::By(Duration::from_secs(3_600)));
         let to = end(Target::To(UNIX_EPOCH + Duration::from_millis(951_782_400_500)));
         for (body, expected) in [
             ("1h", hour),
             (" 60 min\n", hour),
             (r#"{"by": "1 h"}"#, hour),
-            (r#"{"by": "1 h", "renew_tokens": true}"#, Wanted { renews_tokens: true, ..hour }),
+            (r#"{"by": "1 h", "end_tokens": true}"#, Wanted { ends_tokens: true, ..hour }),
             ("2000-02-29T00:00:00.5Z", to),
             (r#"{"to":"2000-02-29T00:00:00.500Z"}"#, to),
         ] {

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use access::token::TokenError;
 use access::{ConnectionString, Credential, Resource, Right};
 
-use crate::clock::ServiceClock;
+use crate::clock::{ServiceClock, TokenNow};
 use crate::namespace::{AuthorizationError, Claims, Namespace, Principal};
 
 /// What a connection has shown of itself.
@@ -109,15 +109,15 @@ impl Session {
         self.refusal.take().map(LoginError::Refused)
     }
 
-    /// Whether the token that the client has shown is void at `now`.
-    pub(super) fn has_ended(&self, now: impl FnOnce() -> SystemTime) -> bool {
-        self.ends_at.is_some_and(|end| end <= now())
+    /// Whether the token that the client has shown is void.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ends_at.is_some_and(|end| end <= self.token_now().time())
     }
 
     /// Goes on without a login, if the namespace is open to anyone.
     pub(super) fn enter(&mut self, namespace: &Namespace) -> bool {
         let claim = namespace.open_claim();
-        let enters = claim.is_some_and(|claim| self.claims.add(&claim, self.clock.now()).is_ok());
+        let enters = claim.is_some_and(|claim| self.claims.add(&claim, self.token_now()).is_ok());
         if enters {
             self.state = State::Proven;
         }
@@ -139,7 +139,7 @@ impl Session {
 
     fn log_in_with_token(&mut self, namespace: &Namespace, message: &[u8]) -> Result<LoggedIn, LoginError> {
         let token = bearer_token(message).ok_or(LoginError::BearerForm)?;
-        let now = namespace.clock().now();
+        let now = self.token_now();
         let (principal, claims) = match namespace.authorize_bearer(token, now) {
             Ok(accepted) => accepted,
             Err(AuthorizationError::Bearer(TokenError::KeysPending)) => return Err(LoginError::NotYet),
@@ -185,16 +185,21 @@ impl Session {
             }
             name => (namespace.authorize_key(name, password)?, name.to_owned()),
         };
-        self.claims.add(&claim, self.clock.now())?;
+        self.claims.add(&claim, self.token_now())?;
         self.principal = namespace.principal_of_key(&name);
         self.ends_at = None;
         self.state = State::Proven;
         Ok(())
     }
 
+    /// The present for tokens.
+    pub(super) fn token_now(&self) -> TokenNow {
+        self.clock.token_now(self.clock.now())
+    }
+
     /// Whether it may use `right` on the hub of this name.
     pub(super) fn allows(&self, hub: &str, right: Right) -> bool {
-        self.claims.allows(hub, right, self.clock.now())
+        self.claims.allows(hub, right, self.token_now())
     }
 
     /// Whether it may know that there is a hub of this name: with any right.
@@ -226,11 +231,11 @@ impl Mechanism {
 
 impl LoggedIn {
     /// For how long the client may go on from `now` before it shows another token, in milliseconds; 0 for as long as it likes.
-    pub(super) fn lifetime_ms(&self, now: SystemTime) -> i64 {
+    pub(super) fn lifetime_ms(&self, now: TokenNow) -> i64 {
         let Self::Until(Some(end)) = self else {
             return 0;
         };
-        let left: Duration = end.duration_since(now).unwrap_or_default();
+        let left: Duration = end.duration_since(now.time()).unwrap_or_default();
         // 0 would mean no end.
         i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1)
     }

@@ -3,16 +3,17 @@
 //! ```text
 //!  now ──┬──────┬───────────────┬───────────▶ target        the clock stands at each of these instants:
 //!        │      │               │                           1. queues and transactions do what is due
-//!   a lock ends │        a token ends                       2. connections end links, and deliver what became available
+//!   a lock ends │        a token ends                       2. connections end links
 //!               a message expires                           3. both once more, for what that led to
 //!                                                           4. what all of it made due joins the plan
 //! ```
 //!
+//! Receivers are given what has become available once the clock goes on: a client has no time between two instants, and what it was given at one
+//! of them would be lost to it, and counted as a failed delivery, at the next.
+//!
 //! So effects have the order of their instants, and the instants are theirs to the millisecond, however far the clock is advanced. What needs no
 //! order acts once at the end: retention, groups of Kafka that are forgotten. What is computed when it is looked at, as
 //! leases of blobs, needs nothing.
-//!
-//! Peers have no time between two instants: a message that is delivered at one of them can't be completed before the next.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,7 +27,7 @@ use units::{date, duration};
 
 use super::queues::QueueTime;
 use super::{Coordinators, ServiceConfig, StartError};
-use crate::clock::ServiceClock;
+use crate::clock::{ServiceClock, StoppedClock, Tokens};
 use crate::namespace::Namespace;
 
 /// Advances the clock of a service. All that there are of it are one.
@@ -34,15 +35,6 @@ use crate::namespace::Namespace;
 pub struct TimeControl {
     controlled: Arc<Controlled>,
     tokens: Tokens,
-}
-
-/// What becomes of the tokens of clients while the clock is advanced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tokens {
-    /// They end when their time is over, and links with them.
-    End,
-    /// They end as much later: clients that had the time would renew them.
-    Renewed,
 }
 
 #[derive(Debug)]
@@ -121,14 +113,14 @@ impl TimeControl {
         coordinators: Option<Coordinators>,
     ) -> Self {
         let controlled = Controlled { namespace, queues, coordinators, turn: Mutex::default() };
-        Self { controlled: Arc::new(controlled), tokens: Tokens::End }
+        Self { controlled: Arc::new(controlled), tokens: Tokens::Renewed }
     }
 
-    /// The same control, with which tokens don't end. Clients sign tokens of an hour or less, and renew them while time passes; when it is
-    /// advanced they can't. So use this to advance further than that under clients that are to stay connected.
+    /// The same control, with which tokens end when their time is over. Otherwise they end as much later, as if clients had renewed them:
+    /// a client renews its token by its own clock, which has not moved.
     #[must_use]
-    pub fn renewing_tokens(&self) -> Self {
-        Self { controlled: Arc::clone(&self.controlled), tokens: Tokens::Renewed }
+    pub fn ending_tokens(&self) -> Self {
+        Self { controlled: Arc::clone(&self.controlled), tokens: Tokens::End }
     }
 
     /// The service's present time.
@@ -143,8 +135,8 @@ impl TimeControl {
         self.controlled.clock().offset()
     }
 
-    /// Advances the clock by some time. All that becomes due in it has acted when this returns, in the order of its instants. It goes on
-    /// to its end even if the result is not awaited. Must be called inside of a tokio runtime.
+    /// Advances the clock by some time. All that becomes due in it has acted when this returns, in the order of its instants, and connected
+    /// receivers have been given what is available at its end. It goes on to its end even if the result is not awaited. Must be called inside of a tokio runtime.
     ///
     /// # Errors
     /// There is no such date, and nothing has changed.
@@ -194,38 +186,37 @@ impl Controlled {
         let _turn = self.turn.lock().await;
         let clock = self.clock();
         target.check(clock.now())?;
-        let mut stopped = clock.stop();
+        let mut stopped = clock.stop(tokens);
         let target = target.after(stopped.stopped_at());
-        if tokens == Tokens::Renewed {
-            clock.renew_tokens(target.duration_since(stopped.stopped_at()).unwrap_or_default());
-        }
         let before = self.happened();
         self.queues.look_for_idle();
-        let mut next = self.act(stopped.now().into()).await;
+        let mut next = self.act(&stopped).await;
         while let Some(due) = next.map(system_time).filter(|due| *due <= target) {
             stopped.move_to(due);
-            next = self.act(stopped.now().into()).await;
+            next = self.act(&stopped).await;
         }
         stopped.move_to(target);
-        let now = stopped.now().into();
-        self.act(now).await;
-        self.act_at_the_end(now);
-        drop(stopped);
+        self.act(&stopped).await;
+        self.act_at_the_end(stopped.now().into());
         let happened = self.happened().since(&before);
+        drop(stopped);
+        // Receivers are given what is available now.
+        clock.attend_connections().await;
         let (now, offset) = (clock.now(), clock.offset());
         tracing::info!(now = date::iso_date(now), offset = duration::text(offset), "the clock was advanced");
         Ok(Advanced { now, offset, happened })
     }
 
-    /// Lets everything happen that is due at `now`, at which the clock stands. Returns when something is due next.
-    async fn act(&self, now: UnixTime) -> Option<UnixTime> {
+    /// Lets everything happen that is due where the clock stands. Returns when something is due next.
+    async fn act(&self, stopped: &StoppedClock) -> Option<UnixTime> {
+        let now = stopped.now().into();
         self.act_on_stores(now);
         self.clock().attend_connections().await;
         // What connections took or gave back may be forwarded, and delivered there.
         let transactions = self.act_on_stores(now);
         self.clock().attend_connections().await;
         let queues = self.queues.next_due();
-        let claims = self.clock().next_claim_end(now);
+        let claims = stopped.next_claim_end().map(UnixTime::from);
         let next = [transactions, queues, claims].into_iter().flatten().min()?;
         // What is due and stays so is looked at again when time has passed.
         Some(next.max(UnixTime::from_milliseconds(now.milliseconds().saturating_add(1))))

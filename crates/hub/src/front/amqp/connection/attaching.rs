@@ -11,6 +11,7 @@ use amqp::performative::{Attach, Error};
 use tokio::time::Sleep;
 
 use super::{ConnectionTask, full_credit};
+use crate::clock::TokenNow;
 use crate::front::amqp::links::{Admission, Admitted, LinkEntry};
 
 /// The next instant at which a claim expires.
@@ -90,14 +91,20 @@ impl ConnectionTask {
         self.driver.connection().detach_link(link, Some(error));
     }
 
+    /// The present for claims.
+    pub(super) fn token_now(&self) -> TokenNow {
+        let clock = self.namespace.clock();
+        clock.token_now(clock.now())
+    }
+
     /// Sets the alarm for the next claim that expires.
-    pub(super) fn set_expiry(&mut self, now: SystemTime) {
+    pub(super) fn set_expiry(&mut self, now: TokenNow) {
         let next = self.claims.next_expiry(now);
         if let Some(timed) = &self.timed {
             timed.note_claim_end(next);
         }
         self.expiry = next.map(|at| {
-            let left = at.duration_since(now).unwrap_or_default();
+            let left = at.duration_since(now.time()).unwrap_or_default();
             Expiry { at, alarm: Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM))) }
         });
     }
@@ -107,24 +114,15 @@ impl ConnectionTask {
         if let Some(expiry) = &mut self.expiry
             && expiry.alarm.as_mut().poll(cx).is_ready()
         {
-            let now = self.namespace.clock().now();
-            self.end_expired(now);
+            self.end_expired();
             // The next alarm wants to be polled too.
             cx.waker().wake_by_ref();
         }
     }
 
-    /// Has claims end later if their tokens count as renewed.
-    pub(super) fn renew_claims(&mut self) {
-        let renewed = self.namespace.clock().renewed_tokens();
-        if renewed > self.renewed {
-            self.claims.postpone(renewed.saturating_sub(self.renewed));
-            self.renewed = renewed;
-        }
-    }
-
     /// Detaches the links whose claim has expired.
-    pub(super) fn end_expired(&mut self, now: SystemTime) {
+    pub(super) fn end_expired(&mut self) {
+        let now = self.token_now();
         // What came before it, in good time.
         self.settle_gathered();
         let mut ended = 0;

@@ -72,8 +72,6 @@ pub(super) struct ConnectionTask {
     expiry: Option<Expiry>,
     /// Reports [`CLOCK_KEY`] when the time of day jumps or is advanced; `None` once the connection is over.
     timed: Option<TimedConnection>,
-    /// How much its claims end later because tokens were renewed.
-    renewed: Duration,
     /// Since the clock asked for it, if it has.
     attending: Option<Attending>,
     pending: Pending<ClientAnswer>,
@@ -120,7 +118,6 @@ impl ConnectionTask {
         let timer = shaper.as_ref().map_or_else(PreciseTimer::coarse, Shaper::timer);
         let pending = Pending::new(namespace.watch_commits(), timer);
         let subscriber = Subscriber::new();
-        let renewed = namespace.clock().renewed_tokens();
         let timed = Some(namespace.clock().watch(&subscriber, CLOCK_KEY));
         let transactions =
             Transactions::new(Arc::clone(namespace.transaction_counters()), namespace.memory());
@@ -135,7 +132,6 @@ impl ConnectionTask {
             proof,
             expiry: None,
             timed,
-            renewed,
             attending: None,
             pending,
             settlements: Settlements::default(),
@@ -238,10 +234,10 @@ impl ConnectionTask {
             for index in 0..self.reported.len() {
                 match self.reported[index] {
                     CLOCK_KEY => {
-                        self.renew_claims();
+                        self.end_expired();
                         let now = self.namespace.clock().now();
-                        self.end_expired(now);
                         self.end_overdue_transactions(now);
+                        self.resume_all_held();
                         self.attending = Some(Attending { polls_left: ATTENDING_POLLS });
                         // The next alarm has not been polled yet.
                         cx.waker().wake_by_ref();
@@ -343,7 +339,8 @@ impl ConnectionTask {
             && let Ok(claim) = self.namespace.authorize_key(username, password)
         {
             // A connection's first claim always finds room.
-            let _ = self.claims.add(&claim, self.namespace.clock().now());
+            let now = self.token_now();
+            let _ = self.claims.add(&claim, now);
             self.proof.show(&mut self.driver);
         }
         if self.namespace.signatures() == SignaturePolicy::AcceptAny {
@@ -359,8 +356,9 @@ impl ConnectionTask {
         slice: &mut TimeSlice,
     ) -> Option<usize> {
         let now = self.namespace.clock().now();
-        if self.expiry.as_ref().is_some_and(|expiry| expiry.at <= now) {
-            self.end_expired(now);
+        let token_now = self.namespace.clock().token_now(now).time();
+        if self.expiry.as_ref().is_some_and(|expiry| expiry.at <= token_now) {
+            self.end_expired();
         }
         let answer_at = client_quirks::answer_at(self.pause);
         let mut rest = &deliveries.items()[from..];
@@ -516,8 +514,11 @@ impl ConnectionTask {
     }
 
     /// Lets readers fill the output, each a share, until it is full or none has anything to send. True when they have to
-    /// wait for a service profile, which then wakes the task.
+    /// wait for a service profile, or for the clock to go on; either then wakes the task.
     fn deliver(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.namespace.clock().stands() {
+            return true;
+        }
         while !self.runnable.is_empty() && self.has_room_for_output() {
             if let Some(shaper) = &mut self.shaper
                 && shaper.poll_deliveries(cx).is_pending()
@@ -531,9 +532,9 @@ impl ConnectionTask {
                 continue;
             };
             let connection = self.driver.connection();
-            let now = || self.namespace.clock().now().into();
             let awaited = &mut self.settlements.awaited_outcomes;
-            let Some((stopped, delivered)) = entry.node.deliver(connection, now, awaited) else {
+            let clock = self.namespace.clock();
+            let Some((stopped, delivered)) = entry.node.deliver(connection, clock, awaited) else {
                 continue;
             };
             if let Some(shaper) = &self.shaper {

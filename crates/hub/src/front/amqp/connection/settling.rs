@@ -144,13 +144,18 @@ impl ConnectionTask {
 
     /// Looks whether a link that waits can be answered.
     pub(super) fn resume_held(&mut self, index: usize) {
+        let clock = self.namespace.clock();
+        if clock.stands() {
+            // All are looked at once it goes on.
+            return;
+        }
         let is_held = |entry: &mut LinkEntry| entry.node.is_held();
         let taken = self.links.get_mut(index).and_then(|entry| entry.take_if(is_held));
         let Some(LinkEntry { id, session, node, permit, .. }) = taken else {
             return;
         };
         let connection = self.driver.connection();
-        let node = match node.resume(id, session, self.namespace.clock().now().into()) {
+        let node = match node.resume(id, session, clock) {
             Resumed::Waiting { node, until } => {
                 if self.settlements.held_deadline.as_ref().is_none_or(|sleep| until < sleep.deadline()) {
                     self.settlements.held_deadline = Some(Box::pin(tokio::time::sleep_until(until)));
@@ -174,10 +179,15 @@ impl ConnectionTask {
         {
             self.settlements.held_deadline = None;
             // Each link that is still waiting sets the deadline again.
-            for index in 0..self.links.len() {
-                if self.links[index].as_ref().is_some_and(|entry| entry.node.is_held()) {
-                    self.resume_held(index);
-                }
+            self.resume_all_held();
+        }
+    }
+
+    /// Looks whether links that wait can be answered.
+    pub(super) fn resume_all_held(&mut self) {
+        for index in 0..self.links.len() {
+            if self.links[index].as_ref().is_some_and(|entry| entry.node.is_held()) {
+                self.resume_held(index);
             }
         }
     }

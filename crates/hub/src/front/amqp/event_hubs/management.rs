@@ -231,11 +231,12 @@ impl Request<'_> {
     /// Whether one of `rights` may be used on a hub, or on the whole namespace if `path` is empty; or on its node for
     /// requests alone.
     fn authorize(&self, path: &str, rights: &[Right]) -> Result<(), Answer> {
-        if self.claims.allows_requests(path, rights, self.now) {
+        let token_now = self.namespace.clock().token_now(self.now);
+        if self.claims.allows_requests(path, rights, token_now) {
             return Ok(());
         }
         if let Some(token) = &self.token
-            && let Ok(claim) = self.namespace.authorize_signature(token, path, self.now)
+            && let Ok(claim) = self.namespace.authorize_signature(token, path, token_now)
             && rights.iter().any(|right| claim.rights.contains(*right))
         {
             return Ok(());

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::outcomes::{AwaitedOutcomes, OutcomeAnswer, Proposal, Token};
 use super::requests::RequestNode;
+use crate::clock::ServiceClock;
 use crate::front::amqp::event_hubs::burst::Burst;
 use crate::front::amqp::event_hubs::deliver::DeliverLink;
 use crate::front::amqp::event_hubs::publish::PublishLink;
@@ -216,11 +217,11 @@ impl Node {
     }
 
     /// Looks whether a link that waits can be answered.
-    pub(crate) fn resume(self, link: LinkId, session: SessionId, now: UnixTime) -> Resumed {
+    pub(crate) fn resume(self, link: LinkId, session: SessionId, clock: &ServiceClock) -> Resumed {
         let Self::Held(held) = self else {
             return Resumed::Granted { node: self, acceptance: Box::default() };
         };
-        match held.look(now) {
+        match held.look(clock.unix_time(), clock.of_clients()) {
             Held::Waiting(held) => {
                 let until = held.deadline();
                 Resumed::Waiting { node: Self::Held(Box::new(held)), until }
@@ -302,16 +303,16 @@ impl Node {
     pub(crate) fn deliver(
         &mut self,
         connection: &mut Connection,
-        now: impl Fn() -> UnixTime,
+        clock: &ServiceClock,
         awaited: &mut AwaitedOutcomes,
     ) -> Option<(Stopped, Delivered)> {
         match self {
             Self::Deliver(link) => {
-                let stopped = link.deliver(connection, now);
+                let stopped = link.deliver(connection, || clock.unix_time());
                 Some((stopped, link.take_delivered()))
             }
             Self::Receive(link) => {
-                let stopped = link.deliver(connection, now(), awaited);
+                let stopped = link.deliver(connection, (clock.unix_time(), clock.of_clients()), awaited);
                 Some((stopped, link.take_delivered()))
             }
             _ => None,

@@ -249,9 +249,10 @@ fn put_token(
     let Some(token) = body.as_ref().and_then(Value::as_text) else {
         return Ok(Answer::error(400, "The body is not a token."));
     };
+    let token_now = namespace.clock().token_now(now);
     let granted = namespace
-        .authorize_token(token, &audience, now)
-        .and_then(|proven| proven.iter().try_for_each(|claim| claims.add(claim, now)));
+        .authorize_token(token, &audience, token_now)
+        .and_then(|proven| proven.iter().try_for_each(|claim| claims.add(claim, token_now)));
     Ok(match granted {
         Ok(()) => Answer::granted(202, Value::Null),
         Err(error) => Answer::error(status_of(&error), description_of(&error)),

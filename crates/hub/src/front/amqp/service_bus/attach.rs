@@ -136,7 +136,7 @@ impl EntityAdmission<'_> {
             Some(WantedSession::Named(session)) => {
                 let lock = sessions::accept_named(queue, session, self.now)
                     .map_err(|error| conditions::session_refused(&error, session))?;
-                let acceptance = sessions::acceptance(&source, &lock);
+                let acceptance = sessions::acceptance(&source, &lock, self.namespace.clock().of_clients());
                 (Some(lock), acceptance)
             }
             Some(WantedSession::Next) => {

@@ -15,6 +15,7 @@ use amqp::performative::Error;
 
 use super::conditions;
 use super::outgoing::{self, Outgoing, USUAL_HEAD_LENGTH, put_usual_head};
+use crate::clock::ClientClock;
 use crate::front::amqp::links::node::{Delivered, Stopped};
 use crate::front::amqp::links::outcomes::{AwaitedOutcomes, LockedDelivery};
 use partition_log::UnixTime;
@@ -101,11 +102,12 @@ impl ReceiveLink {
     pub(crate) fn deliver(
         &mut self,
         connection: &mut Connection,
-        now: UnixTime,
+        (now, clock): (UnixTime, ClientClock),
         awaited: &mut AwaitedOutcomes,
     ) -> Stopped {
         self.queued = false;
-        let stopped = BURST.with_borrow_mut(|burst| self.deliver_bursts(connection, now, awaited, burst));
+        let stopped =
+            BURST.with_borrow_mut(|burst| self.deliver_bursts(connection, (now, clock), awaited, burst));
         // The answer to a client that drains does not wait for credit or the window.
         if self.is_draining
             && stopped != Stopped::ShareToWrite
@@ -120,7 +122,7 @@ impl ReceiveLink {
     fn deliver_bursts(
         &mut self,
         connection: &mut Connection,
-        now: UnixTime,
+        (now, clock): (UnixTime, ClientClock),
         awaited: &mut AwaitedOutcomes,
         burst: &mut Burst,
     ) -> Stopped {
@@ -166,7 +168,7 @@ impl ReceiveLink {
                     Found::Nothing => return Stopped::AtEnd,
                 }
             }
-            if !self.send(connection, now, awaited, burst) {
+            if !self.send(connection, (now, clock), awaited, burst) {
                 return Stopped::Blocked;
             }
             if connection.output_len() >= limit {
@@ -202,7 +204,7 @@ impl ReceiveLink {
     fn send(
         &mut self,
         connection: &mut Connection,
-        now: UnixTime,
+        (now, clock): (UnixTime, ClientClock),
         awaited: &mut AwaitedOutcomes,
         burst: &mut Burst,
     ) -> bool {
@@ -222,7 +224,7 @@ impl ReceiveLink {
                         };
                         locked.push(run.next_id(), LockedDelivery { link, token: lock.token });
                         run.send(outgoing::delivery_tag(lock.token), |output| {
-                            put_usual_head(&message, lock, output);
+                            put_usual_head(&message, lock, clock, output);
                             write::bytes(output, message.sections);
                         });
                         self.delivered.events += 1;
@@ -234,7 +236,7 @@ impl ReceiveLink {
             let Some(message) = other else {
                 break None;
             };
-            let Some(id) = self.send_one(connection, &message) else {
+            let Some(id) = self.send_one(connection, &message, clock) else {
                 break Some(message);
             };
             self.delivered.events += 1;
@@ -249,7 +251,7 @@ impl ReceiveLink {
         // A long message took more of the window than was foreseen.
         let left = std::iter::once(first).chain(messages);
         if self.mode == ReceiveMode::ReceiveAndDelete {
-            self.unsent.extend(left.map(|message| Outgoing::new(&message).encode()));
+            self.unsent.extend(left.map(|message| Outgoing::new(&message, clock).encode()));
             return false;
         }
         tokens.clear();
@@ -285,7 +287,12 @@ impl ReceiveLink {
 
     /// Sends a message; gives its delivery id, or `None` if it can't be sent now.
     #[inline]
-    fn send_one(&self, connection: &mut Connection, message: &Delivery<'_>) -> Option<u32> {
+    fn send_one(
+        &self,
+        connection: &mut Connection,
+        message: &Delivery<'_>,
+        clock: ClientClock,
+    ) -> Option<u32> {
         let tag = match &message.lock {
             Some(lock) => outgoing::delivery_tag(lock.token),
             // Nobody settles it, but tags are to differ.
@@ -295,7 +302,7 @@ impl ReceiveLink {
             NewDelivery { tag: &tag, format: amqp::message::FORMAT_AMQP, settled: message.lock.is_none() };
         let mut sender = connection.sender(self.link)?;
         let mut writer = sender.begin(&delivery).ok()?;
-        let outgoing = Outgoing::new(message);
+        let outgoing = Outgoing::new(message, clock);
         writer.put_encoded(outgoing.head_length_max(), |output| {
             outgoing.put_head(output);
         });

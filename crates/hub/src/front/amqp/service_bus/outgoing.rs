@@ -21,6 +21,7 @@
 use amqp::codec::{code, write};
 use amqp::message::{EncodedHeader, Header};
 
+use crate::clock::ClientClock;
 use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
 use queue_store::{Delivery, Lock, LockToken, MessageState};
 
@@ -28,14 +29,15 @@ use queue_store::{Delivery, Lock, LockToken, MessageState};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     message: &'a Delivery<'a>,
+    clock: ClientClock,
     /// The header and the delivery annotations that the sender gave it.
     leading: Option<Leading<'a>>,
 }
 
 impl<'a> Outgoing<'a> {
     #[inline]
-    pub(super) fn new(message: &'a Delivery<'a>) -> Self {
-        Self { message, leading: Leading::of(message.sections) }
+    pub(super) fn new(message: &'a Delivery<'a>, clock: ClientClock) -> Self {
+        Self { message, clock, leading: Leading::of(message.sections) }
     }
 
     /// The lock of a message whose head is [usual](put_usual_head), as nearly all are.
@@ -64,7 +66,7 @@ impl<'a> Outgoing<'a> {
             }
             Some(leading) => self.put_delivery_annotations(leading, out),
         }
-        message_annotations(self.message, out);
+        message_annotations(self.message, self.clock, out);
     }
 
     /// More bytes than [`put_head`](Self::put_head) ever appends, or as many.
@@ -130,7 +132,7 @@ impl<'a> Outgoing<'a> {
 /// Appends the head of a message that has its [usual lock](Outgoing::usual_lock): a copy of what is always the same, with the
 /// token and the numbers filled in.
 #[inline]
-pub(super) fn put_usual_head(message: &Delivery<'_>, lock: &Lock, out: &mut Vec<u8>) {
+pub(super) fn put_usual_head(message: &Delivery<'_>, lock: &Lock, clock: ClientClock, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&USUAL_HEAD);
     let Some(head) = out[start..].first_chunk_mut::<USUAL_HEAD_LENGTH>() else {
@@ -142,7 +144,7 @@ pub(super) fn put_usual_head(message: &Delivery<'_>, lock: &Lock, out: &mut Vec<
     };
     patch(SEQUENCE_AT, message.sequence_number);
     patch(ENQUEUED_AT, message.enqueued_time.milliseconds().cast_unsigned());
-    patch(LOCKED_AT, lock.until.milliseconds().cast_unsigned());
+    patch(LOCKED_AT, clock.lock_end(lock.until).milliseconds().cast_unsigned());
 }
 
 #[cold]
@@ -163,7 +165,7 @@ pub(super) fn delivery_tag(token: LockToken) -> [u8; 16] {
 }
 
 #[inline]
-fn message_annotations(message: &Delivery<'_>, out: &mut Vec<u8>) {
+fn message_annotations(message: &Delivery<'_>, clock: ClientClock, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&TEMPLATE);
     let mut patch = |at: usize, number: u64| {
@@ -173,7 +175,7 @@ fn message_annotations(message: &Delivery<'_>, out: &mut Vec<u8>) {
     patch(ENQUEUED_AT, message.enqueued_time.milliseconds().cast_unsigned());
     let mut entries = 3;
     match &message.lock {
-        Some(Lock { until, .. }) => patch(LOCKED_AT, until.milliseconds().cast_unsigned()),
+        Some(lock) => patch(LOCKED_AT, clock.lock_end(lock.until).milliseconds().cast_unsigned()),
         None => {
             out.truncate(start + UNLOCKED_LENGTH);
             entries -= 1;
@@ -284,6 +286,7 @@ mod tests {
 
     use super::*;
     use partition_log::UnixTime;
+    use queue_store::LockEnd;
     use std::time::Duration;
 
     fn message() -> Delivery<'static> {
@@ -294,7 +297,10 @@ mod tests {
             time_to_live: None,
             delivery_count: 0,
             state: MessageState::Active,
-            lock: Some(Lock { token: TOKEN, until: UnixTime::from_milliseconds(1_700_000_060_003) }),
+            lock: Some(Lock {
+                token: TOKEN,
+                until: LockEnd::at(UnixTime::from_milliseconds(1_700_000_060_003)),
+            }),
             dead_letter_source: None,
             annotation_count: 0,
             annotations: &[],
@@ -335,7 +341,7 @@ mod tests {
 
     fn head(message: &Delivery<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let outgoing = Outgoing::new(message);
+        let outgoing = Outgoing::new(message, ClientClock::default());
         outgoing.put_head(&mut bytes);
         assert!(bytes.len() <= outgoing.head_length_max());
         bytes
@@ -362,7 +368,7 @@ mod tests {
         let usual = message();
         let lock = Outgoing::usual_lock(&usual).expect("a usual message");
         let mut bytes = vec![7; 3];
-        put_usual_head(&usual, lock, &mut bytes);
+        put_usual_head(&usual, lock, ClientClock::default(), &mut bytes);
         assert_eq!(bytes[3..], head(&usual));
         let own = [0xa3, 1, b'a', 0x41];
         for unusual in [
@@ -456,8 +462,11 @@ mod tests {
                 expected.extend(lock.map(|_| token));
                 expected.extend(has_annotations.then_some(own));
                 assert_eq!(delivery_annotations(&bytes), expected);
-                assert_eq!(Outgoing::new(&delivery).sections(), body);
-                assert_eq!(Outgoing::new(&delivery).encode(), [&bytes[..], &body].concat());
+                assert_eq!(Outgoing::new(&delivery, ClientClock::default()).sections(), body);
+                assert_eq!(
+                    Outgoing::new(&delivery, ClientClock::default()).encode(),
+                    [&bytes[..], &body].concat()
+                );
             }
         }
     }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::conditions;
 use super::incoming::SESSION_ID_MAX;
+use crate::clock::ClientClock;
 use partition_log::UnixTime;
 use queue_store::{Awaited, Found, Queue, QueueError, ReceiveMode, SessionLock, Waiter};
 
@@ -64,13 +65,13 @@ impl HeldAttach {
     }
 
     /// Looks for a session; otherwise the waiter's key is reported when there is one.
-    pub(crate) fn look(mut self, now: UnixTime) -> Held {
+    pub(crate) fn look(mut self, now: UnixTime, clock: ClientClock) -> Held {
         loop {
             match self.waiter.queue().accept_session(now, None) {
                 Err(error) => return Held::Refused(conditions::error_of(&error)),
                 Ok(Some(lock)) => {
                     return Held::Granted {
-                        acceptance: acceptance(&self.source, &lock),
+                        acceptance: acceptance(&self.source, &lock, clock),
                         waiter: self.waiter,
                         mode: self.mode,
                         lock,
@@ -125,7 +126,7 @@ pub(super) fn accept_named(queue: &Queue, session: &str, now: UnixTime) -> Resul
 }
 
 /// What a client is answered that gets this session.
-pub(super) fn acceptance(source: &Source, lock: &SessionLock) -> LinkAcceptance {
+pub(super) fn acceptance(source: &Source, lock: &SessionLock, clock: ClientClock) -> LinkAcceptance {
     let mut source = source.clone();
     for (_, value) in source.filter.iter_mut().filter(|(name, _)| *name == SESSION_FILTER) {
         let id = Value::from(lock.id());
@@ -134,7 +135,7 @@ pub(super) fn acceptance(source: &Source, lock: &SessionLock) -> LinkAcceptance 
             value => *value = id,
         }
     }
-    let locked_until = Value::Long(ticks(lock.locked_until()));
+    let locked_until = Value::Long(ticks(clock.lock_end(lock.locked_until())));
     LinkAcceptance {
         properties: vec![(Symbol::from_static(LOCKED_UNTIL), locked_until)],
         source: Some(source),

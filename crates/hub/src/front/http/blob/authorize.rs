@@ -63,8 +63,9 @@ impl Granted {
             is_encrypted: request.peer.security == TransportSecurity::Tls,
         };
         let time = clock.time_of_token(signature_text(request).as_bytes());
-        let rights =
-            signature.verify(key, resource, time.of_client(clock.now())).map_err(HttpError::Signature)?;
+        let rights = signature
+            .verify(key, resource, time.of_client(clock.token_now(clock.now())))
+            .map_err(HttpError::Signature)?;
         Ok(Self { rights, overrides: signature.overrides(), signature: Some(signature) })
     }
 
@@ -110,7 +111,7 @@ fn bearer_rights(
     token: &str,
     clock: &ServiceClock,
 ) -> Result<StorageRights, HttpError> {
-    let now = clock.time_of_token(token.as_bytes()).of_client(clock.now());
+    let now = clock.time_of_token(token.as_bytes()).of_client(clock.token_now(clock.now()));
     let verified = identity.verify(token, TokenService::Storage, now).map_err(HttpError::Token)?;
     let container = request.target.container.as_deref().unwrap_or_default();
     let here = verified.roles.iter().filter(|(_, scope)| scope.is_empty() || scope == container);

@@ -1,7 +1,5 @@
 //! Whole blobs: written, read, described, deleted.
 
-use std::time::SystemTime;
-
 use access::storage::{StorageLevel, StorageRight};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -15,7 +13,7 @@ use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wan
 use super::http_error::HttpError;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
-use blob_store::{BlobError, BlobKind, ContentReader, Description, PutRequest, crc64};
+use blob_store::{BlobError, BlobKind, ContentReader, Description, Now, PutRequest, crc64};
 use units::md5::md5;
 
 impl BlobFront {
@@ -24,7 +22,7 @@ impl BlobFront {
         request: &Request,
         body: Incoming,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         let replacing = granted.writing()?;
         let kind = match request.header("x-ms-blob-type") {
@@ -67,7 +65,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let container = self.store.container(request.container()?)?;
@@ -87,7 +85,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let container = self.store.container(request.container()?)?;
@@ -172,7 +170,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
@@ -187,7 +185,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
@@ -202,7 +200,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Delete])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());

@@ -1,7 +1,5 @@
 //! Blobs in pieces: of blocks, and by appending.
 
-use std::time::SystemTime;
-
 use access::storage::{StorageLevel, StorageRight};
 use hyper::StatusCode;
 use hyper::body::Incoming;
@@ -15,7 +13,7 @@ use super::http_error::HttpError;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml;
-use blob_store::{AppendRequest, BlobLimits};
+use blob_store::{AppendRequest, BlobLimits, Now};
 
 impl BlobFront {
     pub(super) async fn put_block(
@@ -23,7 +21,7 @@ impl BlobFront {
         request: &Request,
         body: Incoming,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.writing()?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
@@ -51,7 +49,7 @@ impl BlobFront {
         request: &Request,
         body: Incoming,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         let replacing = granted.writing()?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
@@ -85,7 +83,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let kind = request.parameter("blocklisttype").unwrap_or("committed");
@@ -119,7 +117,7 @@ impl BlobFront {
         request: &Request,
         body: Incoming,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Add, StorageRight::Write])?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());

@@ -1,7 +1,5 @@
 //! Containers, and what is in them.
 
-use std::time::SystemTime;
-
 use access::TransportSecurity;
 use access::storage::{StorageLevel, StorageRight};
 use base64::Engine as _;
@@ -14,14 +12,14 @@ use super::http_error::HttpError;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml::{self, BlobPage, ContainerPage};
-use blob_store::ListRequest;
+use blob_store::{ListRequest, Now};
 
 impl BlobFront {
     pub(super) async fn create_container(
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Create, StorageRight::Write])?;
         let name = request.container()?.to_owned();
@@ -37,7 +35,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Read])?;
         let container = self.store.container(request.container()?)?.properties();
@@ -56,7 +54,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Delete])?;
         let name = request.container()?.to_owned();
@@ -69,7 +67,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Write])?;
         let container = request.container()?;
@@ -88,7 +86,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Service, &[StorageRight::List])?;
         let prefix = request.parameter("prefix").unwrap_or_default();
@@ -105,7 +103,7 @@ impl BlobFront {
             maximum,
             next: next.as_deref().unwrap_or_default(),
             with_metadata: includes_metadata(request)?,
-            now,
+            now: now.lease_time,
         };
         let endpoint = self.endpoint(request);
         Ok(reply::document(xml::containers(&endpoint, &page, &containers)))
@@ -115,7 +113,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::List])?;
         let name = request.container()?.to_owned();
@@ -145,7 +143,7 @@ impl BlobFront {
                 marker: &marker,
                 next: next.as_deref().unwrap_or_default(),
                 with_metadata,
-                now,
+                now: now.lease_time,
             };
             Ok(xml::blobs(&page, &listed, &listing))
         });

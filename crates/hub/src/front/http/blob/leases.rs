@@ -1,7 +1,5 @@
 //! Leases on blobs and containers.
 
-use std::time::SystemTime;
-
 use access::storage::{StorageLevel, StorageRight};
 use hyper::StatusCode;
 
@@ -10,14 +8,14 @@ use super::authorize::Granted;
 use super::http_error::HttpError;
 use super::reply::{self, Reply};
 use super::request::Request;
-use blob_store::{Conditions, LeaseAction, LeaseDuration, LeaseId, LeaseOutcome, Version};
+use blob_store::{Conditions, LeaseAction, LeaseDuration, LeaseId, LeaseOutcome, Now, Version};
 
 impl BlobFront {
     pub(super) async fn lease_blob(
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         let asked = Asked::of(request)?;
         granted.need(StorageLevel::Object, asked.rights())?;
@@ -33,7 +31,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
-        now: SystemTime,
+        now: Now,
     ) -> Result<Reply, HttpError> {
         let asked = Asked::of(request)?;
         granted.need(StorageLevel::Container, asked.rights())?;

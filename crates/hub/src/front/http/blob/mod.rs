@@ -47,7 +47,7 @@ use crate::identity::Identity;
 use crate::namespace::SignaturePolicy;
 use crate::profile::{Fate, ProfileSwitch, Traffic};
 use authorize::Granted;
-use blob_store::{BlobError, BlobStore, Container};
+use blob_store::{BlobError, BlobStore, Container, Now};
 use body::{Arrived, BodyMemory, ReplyBody};
 use checksums::{Checksums, Expected, Md5, STRUCTURED};
 use http_error::HttpError;
@@ -140,7 +140,7 @@ impl BlobFront {
         body: Incoming,
         client: &Client<'_>,
     ) -> Result<Reply, HttpError> {
-        let now = self.clock.now();
+        let now = Now { time_of_day: self.clock.client_time(), lease_time: self.clock.now() };
         let identity = self.identity.as_deref();
         let granted = &Granted::to(request, &self.key, identity, self.policy, &self.clock)?;
         client.prove();

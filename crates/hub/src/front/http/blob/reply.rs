@@ -1,7 +1,6 @@
 //! The headers that all replies have, the headers that describe a blob, and error replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use access::storage::ResponseOverrides;
 use base64::Engine as _;
@@ -13,7 +12,7 @@ use units::date::http_date;
 use super::body::ReplyBody;
 use super::http_error::HttpError;
 use super::xml::{self, LeaseWords};
-use blob_store::{Blob, BlobError, BlobKind, Lease, Version};
+use blob_store::{Blob, BlobError, BlobKind, Lease, Now, Version};
 use units::md5::Md5;
 
 /// A reply.
@@ -104,8 +103,8 @@ pub(super) fn set_metadata(headers: &mut HeaderMap, metadata: &[(String, String)
 }
 
 /// Tells the state of a lease.
-pub(super) fn set_lease(headers: &mut HeaderMap, lease: Option<&Lease>, now: SystemTime) {
-    let told = LeaseWords::of(lease, now);
+pub(super) fn set_lease(headers: &mut HeaderMap, lease: Option<&Lease>, now: Now) {
+    let told = LeaseWords::of(lease, now.lease_time);
     set(headers, "x-ms-lease-status", told.status);
     set(headers, "x-ms-lease-state", told.state);
     if let Some(duration) = told.duration {
@@ -118,7 +117,7 @@ pub(super) fn set_blob(
     headers: &mut HeaderMap,
     blob: &Blob,
     overrides: &ResponseOverrides,
-    now: SystemTime,
+    now: Now,
     part: bool,
 ) {
     set_version(headers, blob.version());

@@ -73,7 +73,7 @@ impl ExplorerFront {
                 let mut row = message_of(&delivery).row();
                 add_delivery(&mut row, &delivery);
                 if let Some(until) = lock {
-                    row.insert("locked_until_ms".to_owned(), until.milliseconds().into());
+                    row.insert("locked_until_ms".to_owned(), until.queue_time().milliseconds().into());
                 }
                 if queue.dead_letters().is_none()
                     && let Some(reason) = message_of(&delivery).property("DeadLetterReason")
@@ -104,7 +104,10 @@ impl ExplorerFront {
         add_delivery(&mut details, &delivery);
         details.insert("enqueue_sequence_number".to_owned(), delivery.enqueue_sequence_number.into());
         let until = found.queue.locks([number]).pop().flatten();
-        details.insert("locked_until_ms".to_owned(), until.map(|until| until.milliseconds()).into());
+        details.insert(
+            "locked_until_ms".to_owned(),
+            until.map(|until| until.queue_time().milliseconds()).into(),
+        );
         if let Some(time_to_live) = delivery.time_to_live {
             details.insert("time_to_live_ms".to_owned(), message::milliseconds(time_to_live).into());
         }
@@ -131,7 +134,7 @@ impl ExplorerFront {
                 id: it.id,
                 messages: it.messages,
                 available: it.available,
-                locked_until_ms: it.locked_until.map(|until| until.milliseconds()),
+                locked_until_ms: it.locked_until.map(|until| until.queue_time().milliseconds()),
                 state_bytes: it.state_bytes,
             })
             .collect();

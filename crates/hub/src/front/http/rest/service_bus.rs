@@ -27,6 +27,7 @@ use super::refusal::Refusal;
 use super::reply::Reply;
 use super::session::{Session, after};
 use super::{Request, Step};
+use crate::clock::ClientClock;
 use crate::front::amqp::{SendLink, Stored};
 use crate::front::pending::Until;
 
@@ -149,6 +150,7 @@ impl Receiving {
         let mut waiter = None;
         loop {
             session.until_delivery().await;
+            session.front.namespace.clock().goes().await;
             let now = session.front.namespace.clock().now().into();
             let mut deliveries = Deliveries::new();
             let request = ReceiveRequest { mode: self.mode, session: None, messages: 1, bytes: usize::MAX };
@@ -157,7 +159,7 @@ impl Receiving {
                 Err(error) => return session.refused_at(&self.path, Refusal::queue(&error)),
             };
             if let Some(message) = deliveries.iter().next() {
-                let reply = self.reply(&message);
+                let reply = self.reply(&message, session.front.namespace.clock().of_clients());
                 session.delivered(message.sections.len());
                 return match session.committed(commit).await {
                     Ok(()) => reply,
@@ -176,7 +178,7 @@ impl Receiving {
         }
     }
 
-    fn reply(&self, message: &Delivery<'_>) -> Reply {
+    fn reply(&self, message: &Delivery<'_>, clock: ClientClock) -> Reply {
         let mut received = ReceivedProperties {
             delivery_count: u64::from(message.delivery_count) + 1,
             enqueued_sequence_number: message.enqueue_sequence_number,
@@ -196,7 +198,7 @@ impl Receiving {
         let mut reply = Reply::empty(200);
         if let Some(lock) = &message.lock {
             let token = uuid_text(lock.token.to_bytes());
-            received.locked_until_utc = Some(http_date(lock.until.milliseconds()));
+            received.locked_until_utc = Some(http_date(clock.lock_end(lock.until).milliseconds()));
             let location = format!("{}/messages/{}/{token}", self.url, message.sequence_number);
             if property::is_field_value(&location) {
                 reply.fields.push(("Location".into(), location));

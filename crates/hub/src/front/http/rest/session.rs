@@ -21,6 +21,7 @@ use super::refusal::Refusal;
 use super::reply::Reply;
 use super::route::{Asked, Route};
 use super::{Request, RestFront, Step};
+use crate::clock::TokenNow;
 use crate::front::pending::Until;
 use crate::namespace::SignaturePolicy;
 use crate::profile::{Fate, PreciseTimer, Shaped, Shaper};
@@ -107,7 +108,8 @@ impl Session {
     /// # Errors
     /// The reply to a request of which no body is wanted.
     pub(super) fn admit(&self, request: &Request<'_>) -> Result<usize, (Operation, Reply)> {
-        let admitted = self.admitted(request, self.front.namespace.clock().now());
+        let clock = self.front.namespace.clock();
+        let admitted = self.admitted(request, clock.token_now(clock.now()));
         match admitted.route {
             Err(refusal) => Err((admitted.operation, self.refused(request, refusal))),
             Ok(route) if admitted.operation == Operation::Send => Ok(self.front.longest_body(&route)),
@@ -117,8 +119,9 @@ impl Session {
 
     /// Carries out a request that is complete.
     pub(super) fn start(&self, request: &Request<'_>, body: &[u8]) -> (Operation, Step) {
-        let now = self.front.namespace.clock().now();
-        let Admitted { operation, route } = self.admitted(request, now);
+        let clock = self.front.namespace.clock();
+        let now = clock.now();
+        let Admitted { operation, route } = self.admitted(request, clock.token_now(now));
         let step = route.and_then(|route| match route {
             Route::Events(route) => self.send_events(&route, request, body, now.into()),
             Route::Entity(link) => self.send_messages(&link, request, body, now.into()),
@@ -263,7 +266,7 @@ impl Session {
         format!("{scheme}://{host}/{path}")
     }
 
-    fn admitted(&self, request: &Request<'_>, now: SystemTime) -> Admitted {
+    fn admitted(&self, request: &Request<'_>, now: TokenNow) -> Admitted {
         let token = request.field("authorization").unwrap_or_default();
         if let Some(route) = self.known(request, token, now) {
             return Admitted { operation: Operation::Send, route: Ok(route) };
@@ -274,13 +277,13 @@ impl Session {
     }
 
     #[inline]
-    fn known(&self, request: &Request<'_>, token: &[u8], now: SystemTime) -> Option<Route> {
+    fn known(&self, request: &Request<'_>, token: &[u8], now: TokenNow) -> Option<Route> {
         let known = lock(&self.known);
         let known = known.as_ref().filter(|known| {
             *known.target == *request.target
                 && request.method == "POST"
                 && *known.token == *token
-                && known.expires_at.is_none_or(|expiry| now < expiry)
+                && known.expires_at.is_none_or(|expiry| now.time() < expiry)
                 && !known.route.is_stale()
         })?;
         Some(known.route.clone())
@@ -291,7 +294,7 @@ impl Session {
         &self,
         request: &Request<'_>,
         token: &[u8],
-        now: SystemTime,
+        now: TokenNow,
         operation: &mut Operation,
     ) -> Result<Route, Refusal> {
         let target = Target::parse(request.target)
@@ -314,7 +317,7 @@ impl Session {
         token: &[u8],
         path: &str,
         asked: &Asked<'_>,
-        now: SystemTime,
+        now: TokenNow,
     ) -> Result<Allowed, Refusal> {
         let namespace = &self.front.namespace;
         if namespace.signatures() == SignaturePolicy::AcceptAny {

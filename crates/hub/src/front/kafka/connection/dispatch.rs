@@ -53,7 +53,7 @@ impl ConnectionTask<'_> {
             return self.refuse_version(&header).map(|()| Turn::Next);
         };
         // Whose token ends has to show another one.
-        if !is_open(key) && self.session.has_ended(|| self.front.namespace.clock().now()) {
+        if !is_open(key) && self.session.has_ended() {
             return Err(Ended::TokenExpired);
         }
         if !is_open(key) && self.session.state() != State::Proven {
@@ -348,7 +348,7 @@ impl ConnectionTask<'_> {
             }
         };
         let lifetime =
-            outcome.as_ref().map_or(0, |logged_in| logged_in.lifetime_ms(self.front.namespace.clock().now()));
+            outcome.as_ref().map_or(0, |logged_in| logged_in.lifetime_ms(self.session.token_now()));
         let text;
         let result = match &outcome {
             Ok(LoggedIn::Until(_)) => Ok(&[][..]),

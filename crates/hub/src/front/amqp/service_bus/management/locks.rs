@@ -12,9 +12,10 @@ impl Request<'_> {
         let queue = self.listened_queue()?;
         let tokens = arguments.lock_tokens()?;
         let renewed = queue.renew_locks(self.unix_time(), &tokens);
+        let clock = self.client_clock();
         let expirations: Result<Vec<Value>, QueueError> = renewed
             .into_iter()
-            .map(|until| until.map(|until| Value::Timestamp(until.milliseconds())))
+            .map(|until| until.map(|until| Value::Timestamp(clock.lock_end(until).milliseconds())))
             .collect();
         let expirations = expirations.map_err(|error| refusal(&error))?;
         Ok(Answer::granted(200, single("expirations", Value::Array(expirations))))

@@ -5,6 +5,7 @@ use amqp::Value;
 use super::super::outgoing::Outgoing;
 use super::arguments::{Arguments, mistyped};
 use super::{Answer, LockedSession, Outcome, Request, nothing, refusal, single};
+use crate::clock::ClientClock;
 use queue_store::{Deliveries, Delivery, QueueError, ReceiveMode, ReceiveRequest};
 
 impl Request<'_> {
@@ -20,7 +21,7 @@ impl Request<'_> {
             return Ok(nothing());
         }
         let messages = deliveries.iter().map(|message| {
-            let encoded = Outgoing::new(&message).encode();
+            let encoded = Outgoing::new(&message, self.client_clock()).encode();
             single("message", Value::Binary(encoded))
         });
         let body = single("messages", Value::List(messages.collect()));
@@ -54,15 +55,15 @@ impl Request<'_> {
         let commit = queue
             .receive_deferred(self.unix_time(), &numbers, &request, &mut deliveries)
             .map_err(|error| refusal(&error))?;
-        let messages = deliveries.iter().map(|message| deferred(&message));
+        let messages = deliveries.iter().map(|message| deferred(&message, self.client_clock()));
         let body = single("messages", Value::List(messages.collect()));
         Ok(Answer::granted(200, body).after(commit))
     }
 }
 
 /// A message with its lock, told twice: clients differ in where they look.
-fn deferred(message: &Delivery<'_>) -> Value {
-    let encoded = Outgoing::new(message).encode();
+fn deferred(message: &Delivery<'_>, clock: ClientClock) -> Value {
+    let encoded = Outgoing::new(message, clock).encode();
     let mut entries = vec![(Value::from("message"), Value::Binary(encoded))];
     if let Some(lock) = &message.lock {
         let token = Value::Uuid(lock.token.to_bytes());

@@ -30,6 +30,7 @@ use amqp::{DecodeError, Value};
 
 use super::conditions;
 use super::transaction::TransactionWork;
+use crate::clock::ClientClock;
 use crate::front::amqp::links::requests::{Answer, claims_required, text_property};
 use crate::namespace::{Claims, Namespace};
 use arguments::Arguments;
@@ -144,6 +145,11 @@ impl Request<'_> {
         self.now.into()
     }
 
+    /// For what tells the client how long it still has.
+    fn client_clock(&self) -> ClientClock {
+        self.namespace.clock().of_clients()
+    }
+
     /// The queue, if the client may receive from it.
     fn listened_queue(&self) -> Result<&Arc<Queue>, Answer> {
         self.authorize(&[Right::Listen])?;
@@ -153,7 +159,7 @@ impl Request<'_> {
     /// Whether one of `rights` may be used on the entity, or on this node of it alone.
     fn authorize(&self, rights: &[Right]) -> Result<(), Answer> {
         let name = self.entity.name();
-        if self.claims.allows_requests(name, rights, self.now) {
+        if self.claims.allows_requests(name, rights, self.namespace.clock().token_now(self.now)) {
             return Ok(());
         }
         Err(Answer::failed(

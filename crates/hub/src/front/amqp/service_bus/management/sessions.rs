@@ -12,7 +12,7 @@ impl Request<'_> {
         let queue = self.listened_queue()?;
         let session = arguments.text("session-id")?;
         let until = queue.renew_session_lock(self.unix_time(), session).map_err(|error| refusal(&error))?;
-        let expiration = Value::Timestamp(until.milliseconds());
+        let expiration = Value::Timestamp(self.client_clock().lock_end(until).milliseconds());
         Ok(Answer::granted(200, single("expiration", expiration)))
     }
 
