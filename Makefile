@@ -8,13 +8,13 @@ JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
 SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
 SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 # In the order in which they run.
-CLIENT_SUITES = test-java test-python test-javascript test-azurite test-prometheus test-otel test-explorer
+CLIENT_SUITES = test-java test-python test-javascript test-go test-dotnet test-azurite test-prometheus test-otel test-explorer
 # Of the packages that carry the program; the one for Rust is of the workspace, and tested with it.
 PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 
 # In the order in which they begin: the first needs a quiet machine, the next mostly wait.
-LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-otel-collector test-go
+LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-otel-collector
 # What `make test` and `make test-long` may take from scratch on two idle cores.
 TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
@@ -110,9 +110,6 @@ test-otel-collector:
 
 test-sdk-administration:
 	MAKEFLAGS= compat/step sdk-administration compat/sdk-administration/run
-
-test-go: ## the suite of the official Go client, part of `test-long` (needs go)
-	MAKEFLAGS= compat/step go compat/go/run
 
 test-sdk-suites: ## the official SDKs' own test suites, part of `test-long` (half an hour, needs go)
 	MAKEFLAGS= compat/step sdk-suites-go compat/sdk-suites/go/run

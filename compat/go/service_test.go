@@ -40,6 +40,8 @@ type service struct {
 	address          string
 	process          *exec.Cmd
 	connectionString string
+	// The address for operators.
+	http string
 }
 
 var (
@@ -127,6 +129,8 @@ func (s *service) start() error {
 			s.connectionString = words[len(words)-1]
 		case len(words) == 2 && words[0] == "AMQP":
 			s.address = words[1]
+		case len(words) == 2 && words[0] == "Health":
+			s.http = strings.TrimSuffix(words[1], "/health")
 		}
 	}
 	return fmt.Errorf("it did not start: %s", log.String())

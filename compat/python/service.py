@@ -113,9 +113,9 @@ class Service:
             now = json.load(response)["now_ms"]
         return datetime.datetime.fromtimestamp(now / 1000, datetime.timezone.utc)
 
-    def advance(self, by: str, renew_tokens: bool = False) -> dict[str, int]:
+    def advance(self, by: str, end_tokens: bool = False) -> dict[str, int]:
         """Advances that time, and gives what happened."""
-        body = json.dumps({"by": by, "renew_tokens": renew_tokens}).encode()
+        body = json.dumps({"by": by, "end_tokens": end_tokens}).encode()
         with urllib.request.urlopen(self._time + "/advance", body, timeout=60) as response:
             return json.load(response)["happened"]
 

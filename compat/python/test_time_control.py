@@ -2,15 +2,24 @@
 
 import datetime
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.eventhub.extensions.checkpointstoreblob import BlobCheckpointStore
+from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
+    AutoLockRenewer,
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSubQueue,
+)
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError, SessionLockLostError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, generate_blob_sas
 
 from blobs import refused
-from queues import SILENCE_S, receive, send, texts
+from queues import PATIENCE_S, SILENCE_S, receive, send, texts, wait_until
 from service import Service, connect
 from test_kafka import settings
 from test_refusals import token
@@ -25,6 +34,8 @@ queues:
   - {name: talks, requires_session: true, lock_duration: 1 min}
   - {name: once, duplicate_detection: 10 min}
   - {name: guarded}
+  - {name: worked-on, lock_duration: 5 s}
+  - {name: conversations, lock_duration: 5 s, requires_session: true}
 """
 
 
@@ -33,6 +44,11 @@ def service(tmp_path_factory):
     running = Service(tmp_path_factory.mktemp("time"), 2, SETTINGS, arguments=ARGUMENTS)
     yield running
     assert running.stop() == 0
+
+
+def now() -> datetime.datetime:
+    """By the clock of clients."""
+    return datetime.datetime.now(datetime.timezone.utc)
 
 
 @pytest.fixture
@@ -54,14 +70,57 @@ def test_a_lock_ends(service, client):
         receiver.complete_message(again)
 
 
+@pytest.mark.parametrize("queue", ["worked-on", "conversations"])
+def test_a_client_goes_on_and_keeps_its_lock_by_its_own_clock(service, client, queue):
+    session = "one" if queue == "conversations" else None
+    due = service.now() + datetime.timedelta(hours=7)
+    with client.get_queue_sender(queue) as sender:
+        sender.schedule_messages(ServiceBusMessage("hello", session_id=session), due)
+    options = {"session_id": NEXT_AVAILABLE_SESSION, "max_wait_time": PATIENCE_S} if session else {}
+    with ThreadPoolExecutor() as pool, AutoLockRenewer() as renewer:
+        receiver = client.get_queue_receiver(queue, prefetch_count=10, **options)
+        # Of a session this waits until there is one, otherwise it opens the link, which has credit from then on.
+        opened = pool.submit(lambda: receiver.receive_messages(max_wait_time=PATIENCE_S if session else SILENCE_S))
+        if not session:
+            assert opened.result() == []
+        happened = service.advance("8 h")
+        assert (happened["scheduled_messages_enqueued"], happened["message_locks_ended"], happened["links_ended"]) == (1, 0, 0)
+        [message] = opened.result() if session else receive(receiver)
+        assert message.delivery_count == 0
+        held = receiver.session if session else message
+        lock = held.locked_until_utc
+        assert datetime.timedelta() < lock - now() < datetime.timedelta(seconds=5)
+        renewer.register(receiver, held, max_lock_renewal_duration=60)
+        # Longer than the lock lasts by itself.
+        wait_until(lambda: now() > lock)
+        receiver.complete_message(message)
+        receiver.close()
+    # The client has what it has signed before the advance.
+    send(client, queue, "another", session_id=session)
+
+
+def test_a_claim_on_a_partition_is_as_old_as_the_clock_of_its_reader_says(service):
+    with BlobServiceClient.from_connection_string(service.storage_connection_string) as account:
+        container = account.create_container(f"claims-{uuid.uuid4()}")
+    string = service.storage_connection_string
+    with BlobCheckpointStore.from_connection_string(string, container.container_name) as store:
+        service.advance("8 h")
+        claim = {"fully_qualified_namespace": "localhost", "eventhub_name": "hub", "consumer_group": "$Default"}
+        store.claim_ownership([{**claim, "partition_id": "0", "owner_id": "dead", "etag": None}])
+        [claimed] = store.list_ownership(*claim.values())
+        age = now().timestamp() - claimed["last_modified_time"]
+        # In whole seconds.
+        assert -1 < age < PATIENCE_S
+
+
 def test_a_scheduled_message_appears(service, client):
     due = service.now() + datetime.timedelta(hours=10)
     with client.get_queue_sender("later") as sender:
         sender.schedule_messages(ServiceBusMessage("hello"), due)
     with client.get_queue_receiver("later", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
-        service.advance("9 h", renew_tokens=True)
+        service.advance("9 h")
         assert receiver.receive_messages(max_wait_time=SILENCE_S) == []
-        assert service.advance("1 h", renew_tokens=True)["scheduled_messages_enqueued"] == 1
+        assert service.advance("1 h")["scheduled_messages_enqueued"] == 1
         [message] = receive(receiver)
     # To the millisecond, as AMQP has times.
     assert abs(message.enqueued_time_utc - due) < datetime.timedelta(milliseconds=2)
@@ -107,9 +166,9 @@ def test_a_link_ends_with_its_token(service):
     with ServiceBusClient.from_connection_string(string, retry_total=0) as client:
         with client.get_queue_sender("guarded") as sender:
             sender.send_messages(ServiceBusMessage("in time"))
-            assert service.advance("3 min")["links_ended"] == 0
+            assert service.advance("3 min", end_tokens=True)["links_ended"] == 0
             sender.send_messages(ServiceBusMessage("in time"))
-            assert service.advance("2 min")["links_ended"] == 1
+            assert service.advance("2 min", end_tokens=True)["links_ended"] == 1
             with pytest.raises(ServiceBusError):
                 sender.send_messages(ServiceBusMessage("too late"))
     # A client with the key signs another one, by its own clock.
@@ -123,9 +182,9 @@ def test_retention_removes_events(service):
     with connect(EventHubProducerClient, service.connection_string, hub) as producer:
         producer.send_batch([EventData("hello"), EventData("hello")])
     with connect(EventHubConsumerClient, service.connection_string, hub) as consumer:
-        service.advance("23 h", renew_tokens=True)
+        service.advance("23 h")
         assert not consumer.get_partition_properties("0")["is_empty"]
-        assert service.advance("1 d", renew_tokens=True)["events_removed"] == 2
+        assert service.advance("1 d")["events_removed"] == 2
         properties = consumer.get_partition_properties("0")
         assert (properties["is_empty"], properties["last_enqueued_sequence_number"]) == (True, 1)
 
@@ -150,7 +209,7 @@ def test_a_lease_ends_and_so_does_a_signature(service):
         )
         signed = type(blob).from_blob_url(blob.url, credential=signature)
         assert signed.download_blob().readall() == b"content"
-        service.advance("61 min")
+        service.advance("61 min", end_tokens=True)
         refused(lambda: signed.download_blob().readall(), 403, "AuthenticationFailed")
 
 

@@ -9,6 +9,7 @@ import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -170,6 +171,27 @@ final class Service implements AutoCloseable {
     /** The variables that it tells a program to have. */
     Map<String, String> variables() {
         return Map.copyOf(variables);
+    }
+
+    /** Advances the time of a service whose time is under control, and gives its answer. */
+    String advance(String by) throws IOException, InterruptedException {
+        HttpRequest.BodyPublisher body = HttpRequest.BodyPublishers.ofString(by);
+        return ask(HttpRequest.newBuilder(URI.create(told.get("Time") + "/advance")).POST(body));
+    }
+
+    /** That time. */
+    Instant now() throws IOException, InterruptedException {
+        String shown = ask(HttpRequest.newBuilder(URI.create(told.get("Time"))));
+        return Instant.parse(shown.replaceFirst("(?s).*\"now\":\"", "").replaceFirst("(?s)\".*", ""));
+    }
+
+    private static String ask(HttpRequest.Builder request) throws IOException, InterruptedException {
+        HttpResponse.BodyHandler<String> text = HttpResponse.BodyHandlers.ofString();
+        HttpResponse<String> answer = HttpClient.newHttpClient().send(request.timeout(Duration.ofSeconds(20)).build(), text);
+        if (answer.statusCode() != 200) {
+            throw new IOException(answer.body());
+        }
+        return answer.body();
     }
 
     /** The sum of a metric over all its labels. */
