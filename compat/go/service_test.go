@@ -42,6 +42,10 @@ type service struct {
 	connectionString string
 	// The address for operators.
 	http string
+	// Where it was told to have one, its address for AMQP with TLS.
+	tlsAddress string
+	// What a program needs for a token, where it was told to issue some.
+	identity map[string]string
 }
 
 var (
@@ -118,11 +122,17 @@ func (s *service) start() error {
 	if err := s.process.Start(); err != nil {
 		return err
 	}
+	s.identity = map[string]string{}
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		line := lines.Text()
 		words := strings.Fields(line)
+		name, value, isAssignment := strings.Cut(strings.TrimSpace(line), "=")
 		switch {
+		case isAssignment && (strings.HasPrefix(name, "IDENTITY_") || strings.HasPrefix(name, "AZURE_")):
+			s.identity[name] = value
+		case strings.HasPrefix(line, "AMQP over TLS "):
+			s.tlsAddress = words[len(words)-1]
 		case line == "Ready.":
 			return nil
 		case strings.HasSuffix(line, "UseDevelopmentEmulator=true") && !strings.Contains(line, "EntityPath"):

@@ -100,17 +100,22 @@ impl DevelopmentIssuer {
             && own.iter().zip(secret.bytes()).fold(0, |all, (own, other)| all | (own ^ other)) == 0
     }
 
-    /// A token for `audience` that is valid from `now` on.
+    /// A token of `principal` for `audience` that is valid from `now` on.
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub(crate) fn grant(&self, audience: &str, now: SystemTime) -> Result<Grant, NoRandomness> {
+    pub(crate) fn grant(
+        &self,
+        audience: &str,
+        principal: &str,
+        now: SystemTime,
+    ) -> Result<Grant, NoRandomness> {
         let until = now + self.lifetime;
         let claims = DevelopmentClaims {
             issuer: ISSUER,
             audience,
             tenant: TENANT,
-            principal: CLIENT,
+            principal,
             roles: &ROLES,
             from: now,
             until,

@@ -25,9 +25,19 @@ async fn an_application_gets_a_token_for_its_secret_and_the_service_accepts_it()
     let (client, secret) = (variables.client, variables.secret.reveal());
     let form = |secret: &str, rest: &str| format!("client_id={client}&client_secret={secret}&{rest}");
     let credentials = "grant_type=client_credentials&scope=https%3A%2F%2Feventhubs.azure.net%2F%2F.default";
-    for path in ["/adfs/oauth2/token", "/a-tenant/oauth2/v2.0/token"] {
-        let reply = ask(identity, "POST", path, &[], &form(secret, credentials)).await;
-        assert_eq!(reply.status, 200, "{}", reply.body);
+    // As the clients for C++ ask an authority of AD FS, and as older clients ask any.
+    let bare = "grant_type=client_credentials&scope=openid+https%3A%2F%2Feventhubs.azure.net";
+    let resource = "grant_type=client_credentials&resource=https%3A%2F%2Feventhubs.azure.net";
+    for (path, rest) in [
+        ("/adfs/oauth2/token", credentials),
+        ("/adfs/oauth2/token", bare),
+        ("/adfs/oauth2/token", resource),
+        ("/a-tenant/oauth2/v2.0/token", credentials),
+        ("/dstsv2/a-tenant/oauth2/v2.0/token", credentials),
+        ("/dstsv2/adfs/oauth2/token", bare),
+    ] {
+        let reply = ask(identity, "POST", path, &[], &form(secret, rest)).await;
+        assert_eq!(reply.status, 200, "{path} {rest}: {}", reply.body);
         let answer = reply.json();
         assert_eq!((&answer["token_type"], &answer["expires_in"]), (&"Bearer".into(), &60.into()));
         let bearer = format!("Authorization: Bearer {}", answer["access_token"].as_str().unwrap());
@@ -64,6 +74,15 @@ async fn a_managed_identity_gets_a_token_for_the_header() {
     let sent = ask(service.amqp_address(), "POST", "/events/messages", &[&bearer], "event").await;
     assert_eq!(sent.status, 401);
     assert!(sent.body.contains("InvalidAudience"), "{}", sent.body);
+    // Whatever ids an identity has in the cloud that a deployment names.
+    let id = "01234567-89ab-cdef-0123-456789abcdef";
+    for name in ["client_id", "object_id", "mi_res_id"] {
+        let answer = ask(identity, "GET", &format!("{target}&{name}={id}"), &[&header], "").await.json();
+        let known = if name == "client_id" { id } else { service.development_identity().unwrap().client };
+        assert_eq!(answer["client_id"], known, "{answer}");
+    }
+    let refused = ask(identity, "GET", &format!("{target}&client_id=mine"), &[&header], "").await;
+    assert_eq!(refused.status, 400, "{}", refused.body);
     for headers in [&[][..], &["X-IDENTITY-HEADER: guess"]] {
         assert_eq!(ask(identity, "GET", target, headers, "").await.status, 401);
     }
@@ -77,6 +96,8 @@ async fn an_authority_says_where_its_endpoints_are() {
     for (path, endpoint) in [
         ("/adfs/.well-known/openid-configuration", "/adfs/oauth2/token"),
         ("/t/v2.0/.well-known/openid-configuration", "/t/oauth2/v2.0/token"),
+        ("/dstsv2/t/.well-known/openid-configuration", "/dstsv2/t/oauth2/token"),
+        ("/dstsv2/t/v2.0/.well-known/openid-configuration", "/dstsv2/t/oauth2/v2.0/token"),
     ] {
         let configuration = ask(identity, "GET", path, &[], "").await.json();
         assert_eq!(configuration["token_endpoint"], format!("http://{identity}{endpoint}"));
@@ -94,6 +115,10 @@ async fn an_authority_says_where_its_endpoints_are() {
     .json();
     let discovery = format!("http://{identity}/t/v2.0/.well-known/openid-configuration");
     assert_eq!(instance["tenant_discovery_endpoint"], discovery);
+    let realm = "http://schemas.microsoft.com/rel/trusted-realm";
+    let target = format!("/.well-known/webfinger?rel={realm}&resource=https://localhost:1/adfs");
+    let finger = ask(identity, "GET", &target, &[], "").await.json();
+    assert_eq!(finger["links"][0], serde_json::json!({"rel": realm, "href": "https://localhost:1/adfs"}));
     service.stop().await;
 }
 

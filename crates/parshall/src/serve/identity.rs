@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hub::identity::DevelopmentIdentityConfig;
 
 use super::ANY_PORT;
@@ -39,6 +39,17 @@ pub(super) struct IdentityArguments {
     )]
     pub(super) dev_identity_tls: Option<SocketAddr>,
 
+    /// The form of AZURE_AUTHORITY_HOST: which one a library takes depends on how it validates an authority
+    ///
+    /// Example: --dev-identity-authority adfs
+    #[arg(
+        long,
+        value_enum, value_name = "FORM",
+        default_value_t = AuthorityForm::Dsts,
+        help_heading = "Identity"
+    )]
+    pub(super) dev_identity_authority: AuthorityForm,
+
     /// How long these tokens are valid, from 1 s to 1 day: short ones show whether a program renews them
     ///
     /// Example: --dev-token-lifetime '30 s'
@@ -56,6 +67,25 @@ impl IdentityArguments {
     pub(super) fn config(&self) -> Option<DevelopmentIdentityConfig> {
         let address = self.dev_identity.or(self.dev_identity_tls);
         address.map(|_| DevelopmentIdentityConfig { token_lifetime: self.dev_token_lifetime })
+    }
+}
+
+/// How an authority is written, by which libraries decide whether and how they validate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum AuthorityForm {
+    /// https://HOST:PORT/dstsv2, for .NET, Python, JavaScript, Java, Rust and C++
+    Dsts,
+    /// https://HOST:PORT, for Go, Python, JavaScript, Java, Rust and C++
+    Adfs,
+}
+
+impl AuthorityForm {
+    /// The authority at this address.
+    pub(super) fn at(self, address: SocketAddr) -> String {
+        match self {
+            Self::Dsts => format!("https://{address}/dstsv2"),
+            Self::Adfs => format!("https://{address}"),
+        }
     }
 }
 

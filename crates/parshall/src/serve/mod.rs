@@ -458,7 +458,9 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     })?;
     let capturing = captures.start(&service);
     let telemetry = OpenTelemetry::start("parshall-service", &METRICS_ALONE, Page(service.metrics()))?;
-    let announcement = Announcement::of(&service, authority.as_deref(), source.config().storage.as_ref());
+    let storage = source.config().storage.as_ref();
+    let announcement =
+        Announcement::of(&service, authority.as_deref(), storage, identity.dev_identity_authority);
     let text = announcement.render(arguments.format);
     // Before it is announced, so that whoever has read the announcement finds the file.
     let ready = ready_file.map(|file| file.write(&text)).transpose()?;

@@ -47,7 +47,8 @@ fn the_command_finds_the_service_in_its_environment_and_has_standard_output_to_i
 fn the_command_finds_the_identity_of_a_machine_and_with_tls_that_of_an_application() {
     let directory = tempfile::tempdir().unwrap();
     let tls = directory.path().join("tls").display().to_string();
-    let script = "echo ${IDENTITY_ENDPOINT%/*/*} ${IDENTITY_HEADER:+header} ${AZURE_AUTHORITY_HOST%:*} $AZURE_TENANT_ID \
+    let script = "echo ${IDENTITY_ENDPOINT%/*/*} ${IDENTITY_HEADER:+header} ${AZURE_AUTHORITY_HOST%:*} \
+                  $(echo $AZURE_AUTHORITY_HOST | sed -n s,.*/dstsv2,/dstsv2,p) $AZURE_TENANT_ID \
                   ${AZURE_CLIENT_ID:+client} ${AZURE_CLIENT_SECRET:+secret}";
     let found = |arguments: &[&str]| {
         let all = [&["--hub", "orders:2"], arguments, &["--", "/bin/sh", "-c", script]].concat();
@@ -58,6 +59,10 @@ fn the_command_finds_the_identity_of_a_machine_and_with_tls_that_of_an_applicati
     let machine = found(&["--dev-identity"]);
     assert!(machine.starts_with("http://127.0.0.1:") && machine.ends_with(" header\n"), "{machine}");
     let application = found(&["--dev-identity-tls", "127.0.0.1:0", "--tls-directory", &tls]);
+    assert_eq!(application, "https://127.0.0.1 /dstsv2 adfs client secret\n");
+    let form = ["--dev-identity-authority", "adfs"];
+    let application =
+        found(&[&["--dev-identity-tls", "127.0.0.1:0", "--tls-directory", &tls][..], &form].concat());
     assert_eq!(application, "https://127.0.0.1 adfs client secret\n");
 }
 

@@ -17,6 +17,7 @@ use hub::namespace::StorageConfig;
 use hub::service::{Protocol, Service, WEB_SOCKET_PATH};
 use serde::Serialize;
 
+use super::identity::AuthorityForm;
 pub(super) use environment::Variable;
 
 /// Forms of the announcement.
@@ -144,7 +145,12 @@ enum Kind {
 impl Announcement {
     /// What there is to say of `service`. `authority` is the file with the authority of its certificate, where that was
     /// generated.
-    pub(super) fn of(service: &Service, authority: Option<&Path>, storage: Option<&StorageConfig>) -> Self {
+    pub(super) fn of(
+        service: &Service,
+        authority: Option<&Path>,
+        storage: Option<&StorageConfig>,
+        identity: AuthorityForm,
+    ) -> Self {
         let operations =
             |path| service.address(Protocol::Operations).map(|address| format!("http://{address}/{path}"));
         Self {
@@ -164,7 +170,7 @@ impl Announcement {
             storage_tls_connection_string: service
                 .storage_tls_connection_string()
                 .map(|string| string.reveal()),
-            identity: Identity::of(service),
+            identity: Identity::of(service, identity),
             entities: entities(service),
         }
     }
@@ -187,7 +193,7 @@ impl Announcement {
 }
 
 impl Identity {
-    fn of(service: &Service) -> Option<Self> {
+    fn of(service: &Service, form: AuthorityForm) -> Option<Self> {
         let variables = service.development_identity()?;
         let secret = variables.secret.reveal().to_owned();
         let endpoint = service.address(Protocol::Identity);
@@ -196,7 +202,7 @@ impl Identity {
                 endpoint: format!("http://{address}/msi/token"),
                 header: secret.clone(),
             }),
-            authority: service.tls_address(Protocol::Identity).map(|address| format!("https://{address}")),
+            authority: service.tls_address(Protocol::Identity).map(|address| form.at(address)),
             tenant: variables.tenant,
             client: variables.client,
             secret,

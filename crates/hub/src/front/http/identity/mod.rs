@@ -1,12 +1,16 @@
 //! The token endpoints of a development issuer, as the official clients ask for them.
 //!
 //! ```text
-//!   POST /{tenant}/oauth2/v2.0/token        a client id and a secret (EnvironmentCredential, ClientSecretCredential)
+//!   POST {authority}/oauth2/v2.0/token      a client id and a secret (EnvironmentCredential, ClientSecretCredential)
 //!                                           or a federated token (WorkloadIdentityCredential)
-//!   POST /{tenant}/oauth2/token             the same, as older clients and those of AD FS have it
+//!   POST {authority}/oauth2/token           the same, as older clients and those of AD FS have it
 //!   GET  /msi/token                         a managed identity: IDENTITY_ENDPOINT, with the secret in a header
-//!   GET  /{tenant}[/v2.0]/.well-known/openid-configuration, /{tenant}/discovery[/v2.0]/keys, /common/discovery/instance
+//!   GET  {authority}[/v2.0]/.well-known/openid-configuration, {authority}/discovery[/v2.0]/keys, /common/discovery/instance
+//!   GET  /.well-known/webfinger             that an authority of AD FS is one, for MSAL.NET
 //! ```
+//!
+//! An authority is `/{tenant}`, or `/dstsv2/{tenant}`, which is the form that MSAL.NET takes on trust: each library decides by the path how
+//! it is to be validated. So any path is one.
 //!
 //! Errors have the shape and the numbers of Entra ID, which clients show.
 
@@ -66,7 +70,7 @@ impl IdentityFront {
         let (head, body) = request.into_parts();
         let path: Vec<&str> = head.uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
         match (&head.method, path.as_slice()) {
-            (&Method::POST, [_tenant, "oauth2", "token"] | [_tenant, "oauth2", "v2.0", "token"]) => {
+            (&Method::POST, [_, .., "oauth2", "token"] | [_, .., "oauth2", "v2.0", "token"]) => {
                 let body = Limited::new(body, LONGEST_FORM).collect().await.map_err(|_cause| UNREADABLE)?;
                 self.grant_to_client(&Form::parse(&body.to_bytes()))
             }
@@ -74,16 +78,17 @@ impl IdentityFront {
                 let form = Form::parse(head.uri.query().unwrap_or_default().as_bytes());
                 self.grant_to_machine(&head.headers, &form)
             }
-            (&Method::GET, [tenant, ".well-known", "openid-configuration"]) => {
-                Ok(configuration(authority, tenant, "/oauth2"))
-            }
-            (&Method::GET, [tenant, "v2.0", ".well-known", "openid-configuration"]) => {
+            (&Method::GET, [tenant @ .., "v2.0", ".well-known", "openid-configuration"]) => {
                 Ok(configuration(authority, tenant, "/oauth2/v2.0"))
             }
-            (&Method::GET, [_tenant, "discovery", "keys"] | [_tenant, "discovery", "v2.0", "keys"]) => {
+            (&Method::GET, [tenant @ .., ".well-known", "openid-configuration"]) => {
+                Ok(configuration(authority, tenant, "/oauth2"))
+            }
+            (&Method::GET, [_, .., "discovery", "keys"] | [_, .., "discovery", "v2.0", "keys"]) => {
                 Ok(self.issuer.published_keys())
             }
             (&Method::GET, ["common", "discovery", "instance"]) => Ok(instance(authority, &head.uri)),
+            (&Method::GET, [".well-known", "webfinger"]) => Ok(web_finger(&head.uri)),
             _ => Err(NOT_FOUND),
         }
     }
@@ -105,12 +110,9 @@ impl IdentityFront {
         if !secret.is_some_and(|secret| self.issuer.is_secret(secret)) {
             return Err(WRONG_SECRET);
         }
-        let scope = form.get("scope").and_then(|scope| {
-            // Some clients add scopes of OpenID, which make no difference here.
-            scope.split(' ').find_map(|scope| scope.strip_suffix("/.default"))
-        });
-        let audience = scope.or_else(|| form.get("resource")).filter(|audience| !audience.is_empty());
-        let Grant { token, lifetime, .. } = self.grant(audience.ok_or(WRONG_SCOPE)?)?;
+        let audience = form.get("scope").and_then(resource_of_scopes).or_else(|| form.get("resource"));
+        let audience = audience.filter(|audience| !audience.is_empty()).ok_or(WRONG_SCOPE)?;
+        let Grant { token, lifetime, .. } = self.grant(audience, self.issuer.variables().client)?;
         let seconds = lifetime.as_secs();
         Ok(json!({
             "token_type": "Bearer", "expires_in": seconds, "ext_expires_in": seconds, "access_token": token,
@@ -123,28 +125,47 @@ impl IdentityFront {
         if !header.is_some_and(|header| self.issuer.is_secret(header)) {
             return Err(WRONG_HEADER);
         }
-        if form.get("client_id").is_some_and(|client| !self.issuer.is_client(client)) {
-            return Err(WRONG_CLIENT);
-        }
+        // A deployment names the identities that users have assigned to it, by whatever ids they have in the cloud.
+        let client = match form.get("client_id") {
+            None => self.issuer.variables().client,
+            Some(client) if is_uuid(client) => client,
+            Some(_) => return Err(NO_CLIENT),
+        };
         let resource = form.get("resource").filter(|resource| !resource.is_empty()).ok_or(WRONG_SCOPE)?;
-        let Grant { token, until, .. } = self.grant(resource)?;
+        let Grant { token, until, .. } = self.grant(resource, client)?;
         let until = until.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Ok(json!({
             "token_type": "Bearer", "expires_on": until.to_string(), "resource": resource, "access_token": token,
-            "client_id": self.issuer.variables().client,
+            "client_id": client,
         }))
     }
 
-    fn grant(&self, audience: &str) -> Result<Grant, Refusal> {
-        let grant = self.issuer.grant(audience, SystemTime::now()).map_err(|_none| BROKEN)?;
+    fn grant(&self, audience: &str, principal: &str) -> Result<Grant, Refusal> {
+        let grant = self.issuer.grant(audience, principal, SystemTime::now()).map_err(|_none| BROKEN)?;
         self.issued.fetch_add(1, Ordering::Relaxed);
         Ok(grant)
     }
 }
 
+/// The resource that a client asks for by its scopes: all that it grants there, or, as the clients for C++ ask AD FS, the resource alone. Some
+/// add scopes of OpenID, which make no difference here.
+fn resource_of_scopes(scopes: &str) -> Option<&str> {
+    let mut all = scopes.split(' ').filter_map(|scope| scope.strip_suffix("/.default"));
+    all.next().or_else(|| scopes.split(' ').find(|scope| scope.contains("://")))
+}
+
+/// Whether this is a UUID, in the form of ids of applications.
+fn is_uuid(text: &str) -> bool {
+    let is_right = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(is_right)
+}
+
 /// What a client needs to know of an authority, in the words of OpenID Connect.
-fn configuration(authority: &str, tenant: &str, version: &str) -> Value {
-    let issuer = format!("{authority}/{tenant}");
+fn configuration(authority: &str, tenant: &[&str], version: &str) -> Value {
+    let issuer = format!("{authority}/{}", tenant.join("/"));
     json!({
         "issuer": issuer,
         "authorization_endpoint": format!("{issuer}{version}/authorize"),
@@ -162,15 +183,22 @@ fn instance(authority: &str, asked: &hyper::Uri) -> Value {
     let form = Form::parse(asked.query().unwrap_or_default().as_bytes());
     let tenant = form
         .get("authorization_endpoint")
-        .and_then(|endpoint| endpoint.split_once("://"))
-        .and_then(|(_, rest)| rest.split('/').nth(1))
-        .unwrap_or("common");
+        .and_then(|endpoint| endpoint.split_once("://")?.1.split_once('/'))
+        .map_or("common", |(_, path)| path.split_once("/oauth2").map_or(path, |(tenant, _)| tenant));
     let host = authority.split_once("://").map_or(authority, |(_, host)| host);
     json!({
         "tenant_discovery_endpoint": format!("{authority}/{tenant}/v2.0/.well-known/openid-configuration"),
         "api-version": "1.1",
         "metadata": [{"preferred_network": host, "preferred_cache": host, "aliases": [host]}],
     })
+}
+
+/// That whoever is asked about is an authority that is trusted ([MS-OAPX] 3.2.5.1, RFC 7033).
+fn web_finger(asked: &hyper::Uri) -> Value {
+    let form = Form::parse(asked.query().unwrap_or_default().as_bytes());
+    let (relation, resource) =
+        (form.get("rel").unwrap_or(TRUSTED_REALM), form.get("resource").unwrap_or_default());
+    json!({"subject": resource, "links": [{"rel": relation, "href": resource}]})
 }
 
 impl Front for IdentityFront {
@@ -256,14 +284,16 @@ const ASSERTION_TYPE: Refusal = Refusal::bad(
     "invalid_request",
     "The development issuer supports assertions of the type jwt-bearer alone.",
 );
-const WRONG_SCOPE: Refusal = Refusal::bad(
-    70011,
-    "invalid_scope",
-    "The request names neither a scope that ends in /.default nor a resource.",
-);
+const WRONG_SCOPE: Refusal =
+    Refusal::bad(70011, "invalid_scope", "The request names neither a resource nor a scope of one.");
 const WRONG_CLIENT: Refusal = Refusal::unauthorized(
     700016,
     "The application is not the one of the development issuer. Use the client id in AZURE_CLIENT_ID.",
+);
+const NO_CLIENT: Refusal = Refusal::bad(
+    700016,
+    "invalid_request",
+    "The client id of a managed identity is no UUID. Any one is taken, and none has to be named.",
 );
 const WRONG_SECRET: Refusal = Refusal::unauthorized(
     7000215,
@@ -287,6 +317,9 @@ const BROKEN: Refusal = Refusal {
     number: 90033,
     text: "The system has no random numbers.",
 };
+
+/// The relation of an authority to those who trust it.
+const TRUSTED_REALM: &str = "http://schemas.microsoft.com/rel/trusted-realm";
 
 /// In bytes. Secrets and scopes are short.
 const LONGEST_FORM: usize = 64 * 1024;
