@@ -39,9 +39,9 @@ const GROUP_REFUSED: i16 = 30;
 
 /// A key of these names, on the namespace or on one of its hubs.
 #[derive(Clone, Copy, Debug)]
-struct Key {
-    name: &'static str,
-    hub: Option<&'static str>,
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) hub: Option<&'static str>,
 }
 
 const ROOT: Key = Key { name: "root", hub: None };
@@ -54,7 +54,7 @@ const STRANGERS: [Key; 4] = [
     Key { name: "root", hub: Some("events") },
 ];
 
-async fn service() -> Service {
+pub(crate) async fn service() -> Service {
     let rule = |name: &str, rights: Vec<RightConfig>| RuleConfig {
         name: name.into(),
         key: format!("secret of {name}").into(),
@@ -70,7 +70,7 @@ async fn service() -> Service {
     start(namespace).await
 }
 
-async fn log_in(service: &Service, Key { name, hub }: Key) -> Peer {
+pub(crate) async fn log_in(service: &Service, Key { name, hub }: Key) -> Peer {
     let mut peer = Peer::new(service).await;
     let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("PLAIN"));
     let _: SaslHandshakeResponse = peer.ask(ApiKey::SaslHandshake, 1, &request).await;

@@ -19,9 +19,11 @@ mod kafka_memory;
 mod kafka_offsets;
 mod kafka_peer;
 mod kafka_rights;
+mod kafka_rights_table;
 mod kafka_topic_settings;
 mod kafka_transactions;
 mod rest;
+mod rights_table;
 mod service_bus;
 mod tls_client;
 

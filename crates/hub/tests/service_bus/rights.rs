@@ -9,7 +9,7 @@ use amqp::performative::DeliveryState;
 use hub::namespace::{NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig};
 use hub::service::{Service, ServiceConfig};
 
-use crate::service_bus::client::{Client, map, message, service, session_filter};
+use crate::service_bus::client::{Client, service, session_filter};
 
 /// A service with the queue `orders`, the queue of sessions `talks` and the topic `news`, and a key for each right.
 async fn guarded() -> Service {
@@ -71,44 +71,6 @@ async fn links_take_the_right_to_send_or_to_listen() {
         let asked = session_filter(session);
         let refusal = sender.ask_to_receive("talks", asked).await.unwrap_err();
         assert_eq!(refusal.condition.as_str(), "amqp:unauthorized-access");
-    }
-}
-
-#[tokio::test]
-async fn each_request_takes_its_right_whatever_else_is_wrong_with_it() {
-    let service = guarded().await;
-    let rule = map(&[("true-filter", map(&[]))]);
-    let rule = [("rule-name", Value::from("r")), ("rule-description", rule)];
-    let messages = [("message", Value::Binary(message(b"later")))];
-    let messages = [("messages", Value::List(vec![map(&messages)]))];
-    for (entity, operation, body, allowed) in [
-        ("orders", "peek-message", &[][..], &["listener"][..]),
-        ("orders/$DeadLetterQueue", "peek-message", &[], &["listener"]),
-        ("news/Subscriptions/all", "peek-message", &[], &["listener"]),
-        ("orders", "renew-lock", &[], &["listener"]),
-        ("orders", "update-disposition", &[], &["listener"]),
-        ("orders", "receive-by-sequence-number", &[], &["listener"]),
-        ("talks", "renew-session-lock", &[], &["listener"]),
-        ("talks", "get-session-state", &[], &["listener"]),
-        ("talks", "set-session-state", &[], &["listener"]),
-        ("talks", "get-message-sessions", &[], &["listener"]),
-        ("orders", "schedule-message", &messages, &["sender"]),
-        ("news", "schedule-message", &messages, &["sender"]),
-        ("orders", "cancel-scheduled-message", &[], &["sender"]),
-        ("news/Subscriptions/all", "add-rule", &rule, &["listener"]),
-        ("news/Subscriptions/all", "remove-rule", &[], &["listener"]),
-        ("news/Subscriptions/all", "enumerate-rules", &[], &["listener"]),
-    ] {
-        for name in ["sender", "listener", "manager"] {
-            let mut client = with_key(&service, name).await;
-            let answer = client.request(entity, operation, body).await;
-            let is_allowed = name == "manager" || allowed.contains(&name);
-            assert_eq!(answer.status != 401, is_allowed, "{name}: {operation}");
-        }
-        let mut nobody = Client::connect(service.amqp_address()).await;
-        let answer = nobody.request(entity, operation, body).await;
-        let condition = answer.condition.as_deref();
-        assert_eq!(condition, Some("amqp:unauthorized-access"), "{operation}");
     }
 }
 
