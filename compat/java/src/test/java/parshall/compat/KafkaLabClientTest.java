@@ -6,9 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.file.Path;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** kafka-clients as the client of load and sink in a run of the lab: {@code peers/kafka-clients}, with this version. */
+@Timeout(180)
 class KafkaLabClientTest {
     @TempDir
     Path directory;

@@ -6,9 +6,11 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The official producer as the producer of a load in a run of the lab: {@code peers/java-producer}. */
+/** The official producer as the producer of a load in a run of the lab, which takes half a minute: {@code peers/java-producer}. */
+@Timeout(180)
 class LabProducerTest {
     @TempDir
     Path directory;
