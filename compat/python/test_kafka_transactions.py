@@ -111,7 +111,8 @@ def test_a_move_between_topics_through_crashes_loses_nothing_and_does_nothing_tw
     has_begun = processes.Event()
     mover = processes.Process(target=move, args=(settings(service), source, target, has_begun))
     mover.start()
-    mover.join(4 * PATIENCE)
+    # Eight thousand transactions, which take half a minute alone.
+    mover.join(15 * PATIENCE)
     assert mover.exitcode == 0
     assert decided(service, target) == values
     assert committed(service, "movers", source) == len(values)
