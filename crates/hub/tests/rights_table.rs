@@ -7,14 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use access::{Right, SharedAccessKey};
 use amqp::Value;
-use hub::namespace::{
-    HubConfig, NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig,
-};
-use hub::service::{Protocol, Service, ServiceConfig};
 use test_peer::queue_client::{QueueClient, map, message};
 
 use crate::identity::request::ask;
 use crate::rest::client::Client as RestClient;
+use crate::service_bus::rights::{guarded, with_key};
 
 /// What is needed: one of these rights.
 type Needs = &'static [Right];
@@ -113,28 +110,6 @@ const HTTP: &[(&str, &str, Needs)] = &[
 /// A key for each right. That to manage has the others as well, as in the service.
 const KEYS: [(&str, Needs); 3] = [("sender", SEND), ("listener", LISTEN), ("manager", ANY)];
 
-async fn guarded() -> Service {
-    let key = |name: &str, right| RuleConfig {
-        name: name.to_owned(),
-        key: format!("{name} value").into(),
-        rights: vec![right],
-    };
-    let mut talks = QueueConfig::new("talks");
-    talks.options.requires_session = true;
-    let mut namespace = NamespaceConfig {
-        signatures: SignaturePolicy::Verify,
-        queues: vec![QueueConfig::new("orders"), talks],
-        topics: vec![TopicConfig::new("news", ["all"])],
-        ..NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1)])
-    };
-    namespace.authorization_rules.extend([
-        key("sender", RightConfig::Send),
-        key("listener", RightConfig::Listen),
-        key("manager", RightConfig::Manage),
-    ]);
-    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
-}
-
 fn is_enough(holds: Needs, needs: Needs) -> bool {
     needs.iter().any(|right| holds.contains(right))
 }
@@ -144,8 +119,7 @@ async fn links_are_for_the_keys_of_the_table() {
     let service = guarded().await;
     let mut clients = Vec::new();
     for (name, holds) in KEYS {
-        let key = format!("{name} value");
-        clients.push((QueueClient::connect_with_key(service.amqp_address(), name, &key).await, holds));
+        clients.push((with_key(&service, name).await, holds));
     }
     clients.push((QueueClient::connect(service.amqp_address()).await, &[]));
     for (way, address, needs) in LINKS {
@@ -174,8 +148,7 @@ async fn requests_to_a_node_are_for_the_keys_of_the_table_whatever_else_is_wrong
     ];
     for (entity, operation, needs) in REQUESTS {
         for (name, holds) in KEYS {
-            let key = format!("{name} value");
-            let mut client = QueueClient::connect_with_key(service.amqp_address(), name, &key).await;
+            let mut client = with_key(&service, name).await;
             let answer = client.request(entity, operation, &body).await;
             assert_eq!(answer.status != 401, is_enough(holds, needs), "{name}: {operation} of {entity}");
         }
@@ -193,10 +166,7 @@ async fn requests_about_hubs_are_for_the_keys_of_the_table() {
         for (name, holds) in KEYS.into_iter().chain([("nobody", &[][..])]) {
             let mut client = match name {
                 "nobody" => QueueClient::connect(service.amqp_address()).await,
-                _ => {
-                    let key = format!("{name} value");
-                    QueueClient::connect_with_key(service.amqp_address(), name, &key).await
-                }
+                _ => with_key(&service, name).await,
             };
             let fields = [
                 ("operation", Value::from(*operation)),
@@ -230,15 +200,6 @@ async fn requests_over_http_are_for_the_keys_of_the_table() {
         assert_eq!(reply.status, 401, "{method} {target} without a token");
         service.stop().await;
     }
-}
-
-#[tokio::test]
-async fn what_needs_no_key_is_not_reached_from_elsewhere() {
-    let everywhere = std::net::SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, 0));
-    let mut config = ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1)]));
-    config.namespace.authorization_rules[0].key = "private".into();
-    config.listeners.push(hub::service::Listener::plain(Protocol::Explorer, everywhere));
-    assert!(Service::start(config).await.is_err());
 }
 
 fn one_of(needs: Needs) -> String {

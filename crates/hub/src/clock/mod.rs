@@ -130,6 +130,9 @@ impl ServiceClock {
 
     /// Waits while it stands.
     pub(crate) async fn goes(&self) {
+        if !self.stands() {
+            return;
+        }
         let mut moved = self.moved.subscribe();
         while self.stands() {
             // The sender is the clock itself.
@@ -149,9 +152,15 @@ impl ServiceClock {
         self.connections.add(subscriber, key)
     }
 
+    /// The present time for tokens.
+    #[inline]
+    pub(crate) fn token_now(&self) -> TokenNow {
+        self.token_now_at(self.now())
+    }
+
     /// The present time for tokens, when this clock shows `now`.
     #[inline]
-    pub(crate) fn token_now(&self, now: SystemTime) -> TokenNow {
+    pub(crate) fn token_now_at(&self, now: SystemTime) -> TokenNow {
         TokenNow::at(match self.kind {
             ClockKind::Machine => now,
             ClockKind::Controlled => self.token_time.now(),
@@ -189,7 +198,7 @@ impl ServiceClock {
 
     /// When the first claim of a connection ends after `now`, if any does.
     fn next_claim_end(&self, now: SystemTime) -> Option<SystemTime> {
-        let token_now = self.token_now(now).time();
+        let token_now = self.token_now_at(now).time();
         let end = self.connections.next_claim_end(token_now.into())?;
         let left = end.milliseconds().saturating_sub(UnixTime::from(token_now).milliseconds());
         now.checked_add(Duration::from_millis(u64::try_from(left).unwrap_or(0)))

@@ -26,7 +26,7 @@ mod durable;
 mod faults;
 mod links;
 mod management;
-mod rights;
+pub(crate) mod rights;
 mod sections;
 mod sending;
 mod sessions;

@@ -6,13 +6,15 @@ use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
 use amqp::Value;
 use amqp::connection::Event;
 use amqp::performative::DeliveryState;
-use hub::namespace::{NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig};
+use hub::namespace::{
+    HubConfig, NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig,
+};
 use hub::service::{Service, ServiceConfig};
 
 use crate::service_bus::client::{Client, service, session_filter};
 
-/// A service with the queue `orders`, the queue of sessions `talks` and the topic `news`, and a key for each right.
-async fn guarded() -> Service {
+/// A service with the hub `events`, the queue `orders`, the queue of sessions `talks` and the topic `news`, and a key for each right.
+pub(crate) async fn guarded() -> Service {
     let key = |name: &str, right| RuleConfig {
         name: name.to_owned(),
         key: format!("{name} value").into(),
@@ -24,7 +26,7 @@ async fn guarded() -> Service {
         signatures: SignaturePolicy::Verify,
         queues: vec![QueueConfig::new("orders"), talks],
         topics: vec![TopicConfig::new("news", ["all"])],
-        ..NamespaceConfig::with_hubs(Vec::new())
+        ..NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1)])
     };
     namespace.authorization_rules.extend([
         key("sender", RightConfig::Send),
@@ -34,7 +36,8 @@ async fn guarded() -> Service {
     Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
 }
 
-async fn with_key(service: &Service, name: &str) -> Client {
+/// A client with the token of the key `name` of [`guarded`].
+pub(crate) async fn with_key(service: &Service, name: &str) -> Client {
     Client::connect_with_key(service.amqp_address(), name, &format!("{name} value")).await
 }
 

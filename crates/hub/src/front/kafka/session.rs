@@ -111,13 +111,13 @@ impl Session {
 
     /// Whether the token that the client has shown is void.
     pub(super) fn has_ended(&self) -> bool {
-        self.ends_at.is_some_and(|end| end <= self.token_now().time())
+        self.ends_at.is_some_and(|end| end <= self.clock.token_now().time())
     }
 
     /// Goes on without a login, if the namespace is open to anyone.
     pub(super) fn enter(&mut self, namespace: &Namespace) -> bool {
         let claim = namespace.open_claim();
-        let enters = claim.is_some_and(|claim| self.claims.add(&claim, self.token_now()).is_ok());
+        let enters = claim.is_some_and(|claim| self.claims.add(&claim, self.clock.token_now()).is_ok());
         if enters {
             self.state = State::Proven;
         }
@@ -139,7 +139,7 @@ impl Session {
 
     fn log_in_with_token(&mut self, namespace: &Namespace, message: &[u8]) -> Result<LoggedIn, LoginError> {
         let token = bearer_token(message).ok_or(LoginError::BearerForm)?;
-        let now = self.token_now();
+        let now = self.clock.token_now();
         let (principal, claims) = match namespace.authorize_bearer(token, now) {
             Ok(accepted) => accepted,
             Err(AuthorizationError::Bearer(TokenError::KeysPending)) => return Err(LoginError::NotYet),
@@ -185,21 +185,16 @@ impl Session {
             }
             name => (namespace.authorize_key(name, password)?, name.to_owned()),
         };
-        self.claims.add(&claim, self.token_now())?;
+        self.claims.add(&claim, self.clock.token_now())?;
         self.principal = namespace.principal_of_key(&name);
         self.ends_at = None;
         self.state = State::Proven;
         Ok(())
     }
 
-    /// The present for tokens.
-    pub(super) fn token_now(&self) -> TokenNow {
-        self.clock.token_now(self.clock.now())
-    }
-
     /// Whether it may use `right` on the hub of this name.
     pub(super) fn allows(&self, hub: &str, right: Right) -> bool {
-        self.claims.allows(hub, right, self.token_now())
+        self.claims.allows(hub, right, self.clock.token_now())
     }
 
     /// Whether it may know that there is a hub of this name: with any right.

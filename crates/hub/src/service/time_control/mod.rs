@@ -214,7 +214,6 @@ impl Controlled {
         self.clock().attend_connections().await;
         // What connections took or gave back may be forwarded, and delivered there.
         let transactions = self.act_on_stores(now);
-        self.clock().attend_connections().await;
         let queues = self.queues.next_due();
         let claims = stopped.next_claim_end().map(UnixTime::from);
         let next = [transactions, queues, claims].into_iter().flatten().min()?;

@@ -63,7 +63,7 @@ impl ConnectionTask {
             Err(error) => tracing::debug!(%error, "a request cannot be read"),
         }
         if *node == RequestNode::Cbs {
-            self.set_expiry(self.namespace.clock().token_now(now));
+            self.set_expiry(self.namespace.clock().token_now_at(now));
             if !self.claims.is_empty() {
                 self.proof.show(&mut self.driver);
             }

@@ -91,12 +91,6 @@ impl ConnectionTask {
         self.driver.connection().detach_link(link, Some(error));
     }
 
-    /// The present for claims.
-    pub(super) fn token_now(&self) -> TokenNow {
-        let clock = self.namespace.clock();
-        clock.token_now(clock.now())
-    }
-
     /// Sets the alarm for the next claim that expires.
     pub(super) fn set_expiry(&mut self, now: TokenNow) {
         let next = self.claims.next_expiry(now);
@@ -122,7 +116,7 @@ impl ConnectionTask {
 
     /// Detaches the links whose claim has expired.
     pub(super) fn end_expired(&mut self) {
-        let now = self.token_now();
+        let now = self.namespace.clock().token_now();
         // What came before it, in good time.
         self.settle_gathered();
         let mut ended = 0;

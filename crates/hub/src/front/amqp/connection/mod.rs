@@ -339,7 +339,7 @@ impl ConnectionTask {
             && let Ok(claim) = self.namespace.authorize_key(username, password)
         {
             // A connection's first claim always finds room.
-            let now = self.token_now();
+            let now = self.namespace.clock().token_now();
             let _ = self.claims.add(&claim, now);
             self.proof.show(&mut self.driver);
         }
@@ -356,7 +356,7 @@ impl ConnectionTask {
         slice: &mut TimeSlice,
     ) -> Option<usize> {
         let now = self.namespace.clock().now();
-        let token_now = self.namespace.clock().token_now(now).time();
+        let token_now = self.namespace.clock().token_now_at(now).time();
         if self.expiry.as_ref().is_some_and(|expiry| expiry.at <= token_now) {
             self.end_expired();
         }

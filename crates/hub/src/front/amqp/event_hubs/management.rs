@@ -231,7 +231,7 @@ impl Request<'_> {
     /// Whether one of `rights` may be used on a hub, or on the whole namespace if `path` is empty; or on its node for
     /// requests alone.
     fn authorize(&self, path: &str, rights: &[Right]) -> Result<(), Answer> {
-        let token_now = self.namespace.clock().token_now(self.now);
+        let token_now = self.namespace.clock().token_now_at(self.now);
         if self.claims.allows_requests(path, rights, token_now) {
             return Ok(());
         }

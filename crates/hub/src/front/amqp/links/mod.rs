@@ -251,7 +251,7 @@ impl Admission<'_> {
 
     fn permit(self, address: &str, right: Right) -> Result<Permit, Error> {
         let permit = Permit { address: address.to_owned(), right };
-        if self.claims.allows(address, right, self.namespace.clock().token_now(self.now)) {
+        if self.claims.allows(address, right, self.namespace.clock().token_now_at(self.now)) {
             Ok(permit)
         } else {
             Err(permit.missing(self.namespace))

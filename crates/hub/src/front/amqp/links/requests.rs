@@ -249,7 +249,7 @@ fn put_token(
     let Some(token) = body.as_ref().and_then(Value::as_text) else {
         return Ok(Answer::error(400, "The body is not a token."));
     };
-    let token_now = namespace.clock().token_now(now);
+    let token_now = namespace.clock().token_now_at(now);
     let granted = namespace
         .authorize_token(token, &audience, token_now)
         .and_then(|proven| proven.iter().try_for_each(|claim| claims.add(claim, token_now)));

@@ -64,7 +64,7 @@ impl Granted {
         };
         let time = clock.time_of_token(signature_text(request).as_bytes());
         let rights = signature
-            .verify(key, resource, time.of_client(clock.token_now(clock.now())))
+            .verify(key, resource, time.of_client(clock.token_now()))
             .map_err(HttpError::Signature)?;
         Ok(Self { rights, overrides: signature.overrides(), signature: Some(signature) })
     }
@@ -111,7 +111,7 @@ fn bearer_rights(
     token: &str,
     clock: &ServiceClock,
 ) -> Result<StorageRights, HttpError> {
-    let now = clock.time_of_token(token.as_bytes()).of_client(clock.token_now(clock.now()));
+    let now = clock.time_of_token(token.as_bytes()).of_client(clock.token_now());
     let verified = identity.verify(token, TokenService::Storage, now).map_err(HttpError::Token)?;
     let container = request.target.container.as_deref().unwrap_or_default();
     let here = verified.roles.iter().filter(|(_, scope)| scope.is_empty() || scope == container);

@@ -108,8 +108,7 @@ impl Session {
     /// # Errors
     /// The reply to a request of which no body is wanted.
     pub(super) fn admit(&self, request: &Request<'_>) -> Result<usize, (Operation, Reply)> {
-        let clock = self.front.namespace.clock();
-        let admitted = self.admitted(request, clock.token_now(clock.now()));
+        let admitted = self.admitted(request, self.front.namespace.clock().token_now());
         match admitted.route {
             Err(refusal) => Err((admitted.operation, self.refused(request, refusal))),
             Ok(route) if admitted.operation == Operation::Send => Ok(self.front.longest_body(&route)),
@@ -121,7 +120,7 @@ impl Session {
     pub(super) fn start(&self, request: &Request<'_>, body: &[u8]) -> (Operation, Step) {
         let clock = self.front.namespace.clock();
         let now = clock.now();
-        let Admitted { operation, route } = self.admitted(request, clock.token_now(now));
+        let Admitted { operation, route } = self.admitted(request, clock.token_now_at(now));
         let step = route.and_then(|route| match route {
             Route::Events(route) => self.send_events(&route, request, body, now.into()),
             Route::Entity(link) => self.send_messages(&link, request, body, now.into()),

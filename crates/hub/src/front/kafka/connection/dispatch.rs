@@ -347,8 +347,8 @@ impl ConnectionTask<'_> {
                 return Ok(());
             }
         };
-        let lifetime =
-            outcome.as_ref().map_or(0, |logged_in| logged_in.lifetime_ms(self.session.token_now()));
+        let now = self.front.namespace.clock().token_now();
+        let lifetime = outcome.as_ref().map_or(0, |logged_in| logged_in.lifetime_ms(now));
         let text;
         let result = match &outcome {
             Ok(LoggedIn::Until(_)) => Ok(&[][..]),

@@ -20,8 +20,9 @@ impl Request<'_> {
         if deliveries.is_empty() {
             return Ok(nothing());
         }
+        let clock = self.client_clock();
         let messages = deliveries.iter().map(|message| {
-            let encoded = Outgoing::new(&message, self.client_clock()).encode();
+            let encoded = Outgoing::new(&message, clock).encode();
             single("message", Value::Binary(encoded))
         });
         let body = single("messages", Value::List(messages.collect()));
@@ -55,7 +56,8 @@ impl Request<'_> {
         let commit = queue
             .receive_deferred(self.unix_time(), &numbers, &request, &mut deliveries)
             .map_err(|error| refusal(&error))?;
-        let messages = deliveries.iter().map(|message| deferred(&message, self.client_clock()));
+        let clock = self.client_clock();
+        let messages = deliveries.iter().map(|message| deferred(&message, clock));
         let body = single("messages", Value::List(messages.collect()));
         Ok(Answer::granted(200, body).after(commit))
     }

@@ -159,7 +159,7 @@ impl Request<'_> {
     /// Whether one of `rights` may be used on the entity, or on this node of it alone.
     fn authorize(&self, rights: &[Right]) -> Result<(), Answer> {
         let name = self.entity.name();
-        if self.claims.allows_requests(name, rights, self.namespace.clock().token_now(self.now)) {
+        if self.claims.allows_requests(name, rights, self.namespace.clock().token_now_at(self.now)) {
             return Ok(());
         }
         Err(Answer::failed(
