@@ -1,8 +1,6 @@
 //! Which right each link and request over AMQP needs, and each request over HTTP: the tables of `docs/rights.md`, which these are, walked
 //! with a key for each right.
 
-#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
-
 use std::time::{Duration, SystemTime};
 
 use access::{Right, SharedAccessKey};
