@@ -14,7 +14,7 @@ PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 
 # In the order in which they begin: the first needs a quiet machine, the next mostly wait.
-LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-otel-collector
+LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-dotnet-long test-otel-collector
 # What `make test` and `make test-long` may take from scratch on two idle cores.
 TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
@@ -104,6 +104,9 @@ test-fuzz:
 
 test-java-older:
 	MAKEFLAGS= compat/step java-older compat/java/run older
+
+test-dotnet-long:
+	MAKEFLAGS= compat/step dotnet-long compat/dotnet/run long
 
 test-otel-collector:
 	MAKEFLAGS= compat/step otel-collector compat/otel/run --collector

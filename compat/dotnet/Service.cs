@@ -9,39 +9,58 @@ public sealed class Service : IAsyncDisposable
     /// <summary>What must come comes within this.</summary>
     public static readonly TimeSpan Patience = TimeSpan.FromSeconds(20);
 
+    /// <summary>The argument for a listener at a free port.</summary>
+    private const string Free = "127.0.0.1:0";
+
     private static readonly HttpClient Http = new();
 
-    private readonly DirectoryInfo directory;
-    private readonly Process process;
-    private readonly JsonElement told;
+    private readonly DirectoryInfo directory = Directory.CreateTempSubdirectory("compat-dotnet-");
+    private readonly string[] command;
+    private Process process = null!;
+    private JsonElement told;
 
-    private Service(DirectoryInfo directory, Process process, JsonElement told)
+    private Service(string[] arguments)
     {
-        this.directory = directory;
-        this.process = process;
-        this.told = told;
+        string[] all = ["serve", "--config", "{directory}/namespace.yaml", "--amqp", Free, "--http", Free, "--format", "json", .. arguments];
+        command = [.. all.Select(argument => argument.Replace("{directory}", directory.FullName))];
     }
 
     /// <summary>Starts one with this namespace, in YAML. In an argument <c>{directory}</c> is a folder of its own.</summary>
     public static async Task<Service> StartAsync(string configuration, params string[] arguments)
     {
-        var directory = Directory.CreateTempSubdirectory("compat-dotnet-");
-        var file = Path.Combine(directory.FullName, "namespace.yaml");
-        await File.WriteAllTextAsync(file, configuration);
+        var service = new Service(arguments);
+        await File.WriteAllTextAsync(Path.Combine(service.directory.FullName, "namespace.yaml"), configuration);
+        await service.LaunchAsync();
+        return service;
+    }
+
+    /// <summary>Kills it and starts it again at the same addresses; what <c>--data-dir</c> keeps is there.</summary>
+    public async Task KillAndStartAsync()
+    {
+        foreach (var protocol in new[] { "amqp", "kafka", "blob" }.Where(it => command.Contains($"--{it}")))
+        {
+            command[Array.IndexOf(command, $"--{protocol}") + 1] = Address(protocol, tls: false);
+        }
+        process.Kill();
+        await process.WaitForExitAsync();
+        process.Dispose();
+        await LaunchAsync();
+    }
+
+    private async Task LaunchAsync()
+    {
         var binary = Environment.GetEnvironmentVariable("PARSHALL_BINARY")
             ?? throw new InvalidOperationException("PARSHALL_BINARY does not say which program to test; compat/dotnet/run does");
         var start = new ProcessStartInfo(binary) { RedirectStandardOutput = true, RedirectStandardError = true };
-        string[] all = ["serve", "--config", file, "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--format", "json", .. arguments];
-        foreach (var argument in all)
+        foreach (var argument in command)
         {
-            start.ArgumentList.Add(argument.Replace("{directory}", directory.FullName));
+            start.ArgumentList.Add(argument);
         }
-        var process = Process.Start(start)!;
+        process = Process.Start(start)!;
         var log = process.StandardError.ReadToEndAsync();
-        var line = await process.StandardOutput.ReadLineAsync();
-        return line is null
-            ? throw new InvalidOperationException($"it did not start: {await log}")
-            : new Service(directory, process, JsonDocument.Parse(line).RootElement);
+        var line = await process.StandardOutput.ReadLineAsync()
+            ?? throw new InvalidOperationException($"it did not start: {await log}");
+        told = JsonDocument.Parse(line).RootElement;
     }
 
     /// <summary>For clients over plain TCP.</summary>

@@ -132,7 +132,7 @@ public sealed class TimeTests : IAsyncLifetime
     {
         var container = new BlobContainerClient(service.StorageConnectionString, "claims");
         await container.CreateAsync();
-        var store = new BlobClaims(container);
+        var store = new BlobCheckpoints(container);
         await service.AdvanceAsync("8 h");
         var dead = new EventProcessorPartitionOwnership
         {
@@ -156,7 +156,7 @@ public sealed class TimeTests : IAsyncLifetime
     }
 
     /// <summary>Takes the partitions of who has not renewed its claims for some seconds.</summary>
-    private sealed class Processor(BlobClaims store, string connectionString)
+    private sealed class Processor(BlobCheckpoints store, string connectionString)
         : PluggableCheckpointStoreEventProcessor<EventProcessorPartition>(store, 10, "$Default", connectionString, "events",
             new EventProcessorOptions
             {

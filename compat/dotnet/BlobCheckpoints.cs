@@ -1,4 +1,6 @@
+using System.Globalization;
 using Azure;
+using Azure.Messaging.EventHubs.Consumer;
 using Azure.Messaging.EventHubs.Primitives;
 using Azure.Messaging.EventHubs.Processor;
 using Azure.Storage.Blobs;
@@ -6,8 +8,8 @@ using Azure.Storage.Blobs.Models;
 
 namespace Parshall.Compat;
 
-/// <summary>Claims of processors in blobs, laid out and judged as by Azure.Messaging.EventHubs.Processor; no checkpoints.</summary>
-public sealed class BlobClaims(BlobContainerClient container) : CheckpointStore
+/// <summary>Claims and checkpoints of processors in blobs, laid out and judged as by Azure.Messaging.EventHubs.Processor.</summary>
+public sealed class BlobCheckpoints(BlobContainerClient container) : CheckpointStore
 {
     private const string Owner = "ownerid";
 
@@ -64,14 +66,50 @@ public sealed class BlobClaims(BlobContainerClient container) : CheckpointStore
         return claimed;
     }
 
-    public override Task<EventProcessorCheckpoint> GetCheckpointAsync(
-        string fullyQualifiedNamespace, string eventHubName, string consumerGroup, string partitionId,
-        CancellationToken cancellation) => Task.FromResult<EventProcessorCheckpoint>(null!);
+    public override async Task<EventProcessorCheckpoint> GetCheckpointAsync(
+        string fullyQualifiedNamespace, string eventHubName, string consumerGroup, string partitionId, CancellationToken cancellation)
+    {
+        var name = Prefix(fullyQualifiedNamespace, eventHubName, consumerGroup, "checkpoint") + partitionId;
+        try
+        {
+            BlobProperties found = await container.GetBlobClient(name).GetPropertiesAsync(cancellationToken: cancellation);
+            return new EventProcessorCheckpoint
+            {
+                FullyQualifiedNamespace = fullyQualifiedNamespace,
+                EventHubName = eventHubName,
+                ConsumerGroup = consumerGroup,
+                PartitionId = partitionId,
+                StartingPosition = EventPosition.FromOffset(found.Metadata["offset"], isInclusive: false),
+            };
+        }
+        catch (RequestFailedException missing) when (missing.Status is 404)
+        {
+            return null!;
+        }
+    }
 
-    public override Task UpdateCheckpointAsync(
+    public override async Task UpdateCheckpointAsync(
         string fullyQualifiedNamespace, string eventHubName, string consumerGroup, string partitionId, string clientIdentifier,
-        CheckpointPosition position, CancellationToken cancellation) => Task.CompletedTask;
+        CheckpointPosition position, CancellationToken cancellation)
+    {
+        var name = Prefix(fullyQualifiedNamespace, eventHubName, consumerGroup, "checkpoint") + partitionId;
+        var metadata = new Dictionary<string, string>
+        {
+            ["offset"] = position.OffsetString,
+            ["sequencenumber"] = position.SequenceNumber.ToString(CultureInfo.InvariantCulture),
+            ["clientidentifier"] = clientIdentifier,
+        };
+        var blob = container.GetBlobClient(name);
+        try
+        {
+            await blob.SetMetadataAsync(metadata, cancellationToken: cancellation);
+        }
+        catch (RequestFailedException missing) when (missing.Status is 404)
+        {
+            await blob.UploadAsync(new BinaryData(""), new BlobUploadOptions { Metadata = metadata }, cancellation);
+        }
+    }
 
-    private static string Prefix(string fullyQualifiedNamespace, string eventHubName, string consumerGroup) =>
-        $"{fullyQualifiedNamespace}/{eventHubName}/{consumerGroup}/ownership/".ToLowerInvariant();
+    private static string Prefix(string fullyQualifiedNamespace, string eventHubName, string consumerGroup, string kind = "ownership") =>
+        $"{fullyQualifiedNamespace}/{eventHubName}/{consumerGroup}/{kind}/".ToLowerInvariant();
 }
