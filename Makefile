@@ -14,7 +14,7 @@ PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 
 # In the order in which they begin: the first needs a quiet machine, the next mostly wait.
-LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-dotnet-long test-otel-collector
+LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-older test-dotnet-long test-otel-collector
 # What `make test` and `make test-long` may take from scratch on two idle cores.
 TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
@@ -104,6 +104,14 @@ test-fuzz:
 
 test-java-older:
 	MAKEFLAGS= compat/step java-older compat/java/run older
+
+# Versions of the last three years, in compat/older/versions; Java's are those of test-java-older.
+test-older:
+	status=0; \
+	for language in python javascript go; do \
+		MAKEFLAGS= compat/step older-$$language compat/older/$$language/run || status=1; \
+	done; \
+	exit $$status
 
 test-dotnet-long:
 	MAKEFLAGS= compat/step dotnet-long compat/dotnet/run long

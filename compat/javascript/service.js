@@ -76,6 +76,8 @@ class Service {
     this.http = new URL(this.told.Health).origin;
     const isOfNamespace = (string) => string.endsWith("UseDevelopmentEmulator=true") && !string.includes("EntityPath");
     this.connectionString = strings.find(isOfNamespace);
+    // With --blob among the options.
+    this.storageConnectionString = strings.find((string) => string.includes("BlobEndpoint=http:"));
     if (!this.connectionString) {
       throw new Error(`it did not start: ${fs.readFileSync(path.join(this.directory, "service.log"))}`);
     }

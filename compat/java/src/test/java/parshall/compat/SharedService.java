@@ -33,9 +33,9 @@ final class SharedService implements BeforeAllCallback, AfterAllCallback {
         this(false, settings, arguments);
     }
 
-    /** That is a storage account as well. */
-    static SharedService withBlobs() {
-        return new SharedService(true, "");
+    /** That is a storage account as well, with these arguments besides. */
+    static SharedService withBlobs(String... arguments) {
+        return new SharedService(true, "", arguments);
     }
 
     @Override
