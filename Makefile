@@ -14,7 +14,7 @@ PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 
 # In the order in which they begin: the first needs a quiet machine, the next mostly wait.
-LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-older test-dotnet-long test-otel-collector
+LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-older test-dotnet-long test-outside test-otel-collector
 # What `make test` and `make test-long` may take from scratch on two idle cores.
 TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
@@ -115,6 +115,10 @@ test-older:
 
 test-dotnet-long:
 	MAKEFLAGS= compat/step dotnet-long compat/dotnet/run long
+
+# Suites and clients that others wrote for these services.
+test-outside:
+	MAKEFLAGS= compat/step outside compat/outside/run
 
 test-otel-collector:
 	MAKEFLAGS= compat/step otel-collector compat/otel/run --collector

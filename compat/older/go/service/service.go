@@ -24,6 +24,10 @@ type Service struct {
 	ConnectionString string
 	// StorageConnectionString is that of the storage account, which some versions use over TLS alone.
 	StorageConnectionString string
+	// Authority is the file of the authority that TLS trusts.
+	Authority string
+	// Kafka is the address of Kafka.
+	Kafka string
 	// TLS trusts the authority of the service, for its name without the port.
 	TLS *tls.Config
 }
@@ -35,7 +39,7 @@ func Start(t *testing.T) Service {
 	config := filepath.Join(directory, "namespace.yaml")
 	succeeds(t, os.WriteFile(config, []byte(configuration), 0o600))
 	process := exec.Command(os.Getenv("PARSHALL_BINARY"), "serve", "--config", config, "--format", "json",
-		"--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--blob-tls", "127.0.0.1:0",
+		"--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--blob-tls", "127.0.0.1:0", "--kafka", "127.0.0.1:0",
 		"--amqps", "127.0.0.1:0", "--tls-directory", filepath.Join(directory, "tls"))
 	process.Stderr = os.Stderr
 	output, err := process.StdoutPipe()
@@ -60,9 +64,13 @@ func Start(t *testing.T) Service {
 	authorities.AppendCertsFromPEM(authority)
 	started := Service{
 		StorageConnectionString: told.StorageConnectionString,
+		Authority:               told.CertificateAuthority,
 		TLS:                     &tls.Config{RootCAs: authorities, ServerName: "localhost"},
 	}
 	for _, listener := range told.Listeners {
+		if listener.Protocol == "kafka" {
+			started.Kafka = listener.Address
+		}
 		if listener.Protocol == "amqp" && listener.TLS {
 			port := listener.Address[strings.LastIndex(listener.Address, ":")+1:]
 			started.ConnectionString = "Endpoint=sb://localhost:" + port +
