@@ -15,7 +15,8 @@ public abstract class EventHubsTest(string configuration, params string[] argume
 
     public async Task DisposeAsync() => await Service.DisposeAsync();
 
-    protected EventHubProducerClient NewProducer(string hub = "events") => new(Service.ConnectionString, hub);
+    protected EventHubProducerClient NewProducer(string hub = "events", string? connectionString = null) =>
+        new(connectionString ?? Service.ConnectionString, hub, new EventHubProducerClientOptions { RetryOptions = { MaximumRetries = 0 } });
 
     protected EventHubConsumerClient NewConsumer(string group = Group, string hub = "events") =>
         new(group, Service.ConnectionString, hub, new EventHubConsumerClientOptions { RetryOptions = { MaximumRetries = 0 } });

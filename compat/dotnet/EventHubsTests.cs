@@ -190,7 +190,7 @@ public sealed class EventHubsTests() : EventHubsTest("hubs: [{name: events, part
         await FailsAsync(EventHubsException.FailureReason.ConsumerDisconnected, () => third.ReceiveBatchAsync(1, Service.Patience));
     }
 
-    private PartitionReceiver NewReceiver(long ownerLevel) => new(Group, "0", EventPosition.Earliest, Service.ConnectionString, "events",
+    private PartitionReceiver NewReceiver(long? ownerLevel, string group = Group) => new(group, "0", EventPosition.Earliest, Service.ConnectionString, "events",
         new PartitionReceiverOptions { OwnerLevel = ownerLevel, RetryOptions = { MaximumRetries = 0 } });
 
     [Fact]
@@ -199,13 +199,13 @@ public sealed class EventHubsTests() : EventHubsTest("hubs: [{name: events, part
         await using var nowhere = NewProducer("nowhere");
         await FailsAsync(EventHubsException.FailureReason.ResourceNotFound, () => nowhere.GetEventHubPropertiesAsync());
         await FailsAsync(EventHubsException.FailureReason.ResourceNotFound, () => nowhere.SendAsync(Numbered(1)));
-        await using var group = new PartitionReceiver("nobody", "0", EventPosition.Earliest, Service.ConnectionString, "events");
+        await using var group = NewReceiver(null, "nobody");
         await FailsAsync(EventHubsException.FailureReason.ResourceNotFound, () => group.ReceiveBatchAsync(1, Service.Patience));
         await using var producer = NewProducer();
         await Assert.ThrowsAnyAsync<Exception>(() => producer.SendAsync(Numbered(1), new SendEventOptions { PartitionId = "9" }));
         await Assert.ThrowsAnyAsync<Exception>(() => producer.GetPartitionPropertiesAsync("9"));
         var properties = EventHubsConnectionStringProperties.Parse(Service.ConnectionString);
-        await using var stranger = new EventHubProducerClient(Service.ConnectionString.Replace(properties.SharedAccessKey, "wrong"), "events");
+        await using var stranger = NewProducer(connectionString: Service.ConnectionString.Replace(properties.SharedAccessKey, "wrong"));
         await Assert.ThrowsAsync<UnauthorizedAccessException>(() => stranger.SendAsync(Numbered(1)));
     }
 

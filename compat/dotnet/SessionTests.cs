@@ -7,7 +7,7 @@ namespace Parshall.Compat;
 public sealed class SessionTests() : ServiceBusTest("""
     queues:
       - {name: orders, requires_session: true}
-      - {name: brief, requires_session: true, lock_duration: 1 s}
+      - {name: brief, requires_session: true, lock_duration: 3 s}
     """)
 {
     private static ServiceBusMessage Of(string session, string body) => new(body) { SessionId = session };
@@ -63,7 +63,7 @@ public sealed class SessionTests() : ServiceBusTest("""
         var message = await ReceiveAsync(session);
         for (var round = 0; round < 4; round++)
         {
-            await Task.Delay(TimeSpan.FromMilliseconds(400));
+            await Task.Delay(TimeSpan.FromSeconds(1));
             var until = session.SessionLockedUntil;
             await session.RenewSessionLockAsync();
             Assert.True(session.SessionLockedUntil > until);
@@ -86,7 +86,7 @@ public sealed class SessionTests() : ServiceBusTest("""
         var deferred = await session.ReceiveDeferredMessageAsync(message.SequenceNumber);
         for (var round = 0; round < 4; round++)
         {
-            await Task.Delay(TimeSpan.FromMilliseconds(400));
+            await Task.Delay(TimeSpan.FromSeconds(1));
             await session.RenewSessionLockAsync();
         }
         await session.CompleteMessageAsync(deferred);

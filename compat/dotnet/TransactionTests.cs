@@ -8,7 +8,7 @@ public sealed class TransactionTests() : ServiceBusTest("""
     queues:
       - {name: first, lock_duration: 5 min}
       - {name: second}
-      - {name: brief, lock_duration: 3 s}
+      - {name: brief, lock_duration: 10 s}
       - {name: sessions, requires_session: true}
     topics:
       - {name: news, subscriptions: [{name: all}]}
