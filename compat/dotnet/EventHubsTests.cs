@@ -26,6 +26,17 @@ public sealed class EventHubsTests() : EventHubsTest("hubs: [{name: events, part
         Assert.InRange(filled.LastEnqueuedTime, DateTimeOffset.UtcNow.AddMinutes(-1), DateTimeOffset.UtcNow.AddSeconds(2));
     }
 
+    /// <summary>A container is known by a name of its own, and the token of a request names it.</summary>
+    [Fact]
+    public async Task A_hub_tells_its_properties_at_another_host_than_that_of_the_namespace()
+    {
+        var elsewhere = Service.ConnectionString.Replace("localhost", "127.0.0.1");
+        await using var producer = NewProducer(connectionString: elsewhere);
+        Assert.Equal(4, (await producer.GetPartitionIdsAsync()).Length);
+        await producer.SendAsync(Numbered(1), new SendEventOptions { PartitionId = "0" });
+        Assert.Equal(0, (await producer.GetPartitionPropertiesAsync("0")).LastEnqueuedSequenceNumber);
+    }
+
     [Fact]
     public async Task An_event_arrives_as_it_was_sent()
     {

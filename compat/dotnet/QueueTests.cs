@@ -1,3 +1,4 @@
+using System.Reflection;
 using Azure.Core.Amqp;
 using Azure.Messaging.ServiceBus;
 
@@ -340,6 +341,25 @@ public sealed class QueueTests() : ServiceBusTest("""
         var wrong = Service.ConnectionString.Replace(properties.SharedAccessKey, "wrong");
         await using var stranger = new ServiceBusClient(wrong, withoutRetries);
         await Assert.ThrowsAsync<UnauthorizedAccessException>(() => stranger.CreateSender("jobs").SendMessageAsync(message));
+    }
+
+    /// <summary>The request <c>com.microsoft:batch-delete-messages</c>, whose method isn't public in this version.</summary>
+    [Fact]
+    public async Task Messages_are_deleted_in_one_request()
+    {
+        var delete = typeof(ServiceBusReceiver).GetMethod("DeleteMessagesAsync", BindingFlags.Instance | BindingFlags.NonPublic)!;
+        await using var receiver = Client.CreateReceiver("jobs");
+        Task<int> DeleteAsync(int count, DateTimeOffset? before) => (Task<int>)delete.Invoke(receiver, [count, before, default(CancellationToken)])!;
+        await SendAsync("jobs", "1", "2", "3", "4", "5");
+        await Task.Delay(Silence);
+        var between = DateTimeOffset.UtcNow;
+        await Task.Delay(Silence);
+        await SendAsync("jobs", "6", "7");
+        Assert.Equal(2, await DeleteAsync(2, between));
+        Assert.Equal(["3", "4", "5", "6", "7"], Bodies(await receiver.PeekMessagesAsync(10)));
+        Assert.Equal(3, await DeleteAsync(100, between));
+        Assert.Equal(0, await DeleteAsync(100, between));
+        Assert.Equal(["6", "7"], Bodies(await receiver.PeekMessagesAsync(10, fromSequenceNumber: 0)));
     }
 
     [Fact]
