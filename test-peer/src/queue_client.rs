@@ -100,12 +100,6 @@ impl QueueClient {
         self.outcome(id).await
     }
 
-    /// Sends a message, and gives the reason for which the service ends the link.
-    pub async fn send_in_vain(&mut self, link: LinkId, message: &[u8]) -> Error {
-        self.begin_message(link, FORMAT_AMQP, message).await;
-        self.detached(link).await
-    }
-
     /// The next `count` messages of a link, which must have the credit for them.
     pub async fn receive(&mut self, link: LinkId, count: usize) -> Vec<Received> {
         self.received(link, count).await

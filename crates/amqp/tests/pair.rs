@@ -75,6 +75,7 @@ pub(crate) enum Happening {
     DrainRequested(LinkId),
     Drained(LinkId),
     Message(Message),
+    DeliveryRefused(Error),
     Outcome(u32, u32, Option<DeliveryState>),
     /// Whether the deliveries are known comes last.
     OutcomeProposed(u32, u32, DeliveryState, bool),
@@ -302,6 +303,7 @@ impl End {
             Event::SettledBySender { first, last, state, .. } => {
                 Happening::SettledBySender(first, last, state)
             }
+            Event::DeliveryRefused { error, .. } => Happening::DeliveryRefused(*error),
             Event::Closed(error) => Happening::Closed(error),
             Event::Deliveries(deliveries) => {
                 for (place, delivery) in deliveries.items().iter().enumerate() {

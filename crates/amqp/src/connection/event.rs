@@ -55,6 +55,14 @@ pub enum Event {
     Drained(LinkId),
     /// Messages arrived.
     Deliveries(Deliveries),
+    /// A message was refused here, before the application saw it: it is larger than its link takes, or there is no room for
+    /// it. The sender has been told.
+    DeliveryRefused {
+        /// The receiving link.
+        link: LinkId,
+        /// What the sender was told.
+        error: Box<Error>,
+    },
     /// The receiver gave the outcome of deliveries that we sent. They are settled.
     Outcome {
         /// The session that numbers the deliveries.

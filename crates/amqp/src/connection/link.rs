@@ -40,18 +40,21 @@ pub struct LinkOptions {
     pub properties: Vec<(Symbol, Value)>,
 }
 
-/// What we answer when we accept a link. The rest is echoed from the request, as clients check.
+/// What we answer when we accept a link. The rest is echoed from the request, as clients check: the link properties stand
+/// beside ours, as in Microsoft's own AMQP library.
 #[derive(Debug, Clone, Default)]
 pub struct LinkAcceptance {
     /// Largest message that the link carries, in bytes. Without it a message of many frames may take up to 2 GiB.
     pub max_message_size: Option<u64>,
     /// Extensions that the link has.
     pub offered_capabilities: Vec<Symbol>,
-    /// Link properties.
+    /// Link properties that are ours; they take the place of the peer's of the same name.
     pub properties: Vec<(Symbol, Value)>,
     /// Where messages come from, if that is to be answered otherwise than it was asked for: with the filter that the
     /// link really has, say.
     pub source: Option<Source>,
+    /// Where messages go to, likewise.
+    pub target: Option<Target>,
 }
 
 /// Where a link is in its life.

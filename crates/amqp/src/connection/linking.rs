@@ -3,7 +3,8 @@
 use super::error::SessionViolation;
 use super::link::{Link, LinkAcceptance, LinkId, LinkOptions, LinkState};
 use super::{Connection, ConnectionError, Event, SessionId};
-use crate::codec::Reader;
+use crate::codec::{Reader, Symbol, Value};
+use crate::frame::HEADER_SIZE;
 use crate::performative::{Attach, Detach, Error, ErrorCondition, Role};
 
 impl Connection {
@@ -33,6 +34,7 @@ impl Connection {
         if state.role == Role::Receiver {
             state.max_message_size = acceptance.max_message_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
         }
+        let request = *request;
         let reply = Attach {
             handle: state.handle,
             role: state.role,
@@ -41,11 +43,12 @@ impl Connection {
             offered_capabilities: acceptance.offered_capabilities,
             desired_capabilities: Vec::new(),
             properties: acceptance.properties,
-            source: acceptance.source.or_else(|| request.source.clone()),
-            ..*request
+            source: acceptance.source.or(request.source),
+            target: acceptance.target.or(request.target),
+            ..request
         };
         let (channel, credit) = (state.channel, state.credit);
-        self.write_on(channel, |out| reply.encode(out));
+        self.write_attach_reply(channel, reply, request.properties);
         if credit > 0 {
             // Credit granted before was not announced: the peer did not know the link yet.
             self.owe_link_flow(link.index);
@@ -96,9 +99,10 @@ impl Connection {
         let Some(state) = self.links[index as usize].as_mut() else {
             return;
         };
-        let Some(request) = state.request.take() else {
+        let Some(mut request) = state.request.take() else {
             return;
         };
+        let asked = std::mem::take(&mut request.properties);
         let reply = Attach {
             handle: state.handle,
             role: state.role,
@@ -111,6 +115,21 @@ impl Connection {
             ..*request
         };
         let channel = state.channel;
+        self.write_attach_reply(channel, reply, asked);
+    }
+
+    /// Writes the answer to an attach, with the link properties that were `asked` for beside those that it has, if they fit
+    /// into a frame of the peer.
+    fn write_attach_reply(&mut self, channel: u16, mut reply: Attach, asked: Vec<(Symbol, Value)>) {
+        let own = reply.properties.len();
+        let echoed = asked.into_iter().filter(|(name, _)| reply.property(name.as_str()).is_none());
+        let echoed: Vec<_> = echoed.collect();
+        reply.properties.extend(echoed);
+        let mut performative = Vec::new();
+        reply.encode(&mut performative);
+        if performative.len() + HEADER_SIZE > self.remote_max_frame_size as usize {
+            reply.properties.truncate(own);
+        }
         self.write_on(channel, |out| reply.encode(out));
     }
 

@@ -33,9 +33,18 @@ pub(super) struct PartialDelivery {
     pub(super) bytes: BytesMut,
     /// Bytes of the message that have come.
     pub(super) size: u64,
-    /// Whether there was no room for it, so that the rest is only counted.
-    pub(super) is_refused: bool,
+    /// Why it will be refused at its end; until then the rest is only counted.
+    pub(super) refusal: Option<Refusal>,
     charge: Charge,
+}
+
+/// Why a message is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It is larger than the link takes.
+    TooLarge,
+    /// The shared bound had no room for it.
+    NoRoom,
 }
 
 /// What one message holds of its connection's bound and of the shared one.
@@ -88,19 +97,23 @@ impl PartialDelivery {
             tag_length,
             bytes: BytesMut::from(tag),
             size: 0,
-            is_refused: false,
+            refusal: None,
             charge: Charge { own: Arc::clone(own), shared: shared.map(Arc::clone), bytes: 0 },
         }
     }
 
-    /// Adds what a frame brought. Where the shared bound has no room for it, the message is refused and what it held is
-    /// free.
+    /// Adds what a frame brought. Where the message exceeds `maximum` bytes, or the shared bound has no room for it, it is
+    /// refused and what it held is free.
     ///
     /// # Errors
     /// The connection's own bound has no room.
-    pub(super) fn extend(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
+    pub(super) fn extend(&mut self, payload: &[u8], maximum: u64) -> Result<(), ConnectionError> {
         self.size += payload.len() as u64;
-        if self.is_refused {
+        if self.size > maximum {
+            // Whether there would have been room is of no interest any more: it never can be taken.
+            self.refuse(Refusal::TooLarge);
+        }
+        if self.refusal.is_some() {
             return Ok(());
         }
         let Charge { own, shared, bytes } = &mut self.charge;
@@ -114,13 +127,17 @@ impl PartialDelivery {
             shared.refused.fetch_add(1, Ordering::Relaxed);
             own.give_back(payload.len());
             *bytes -= payload.len();
-            self.is_refused = true;
-            self.bytes = BytesMut::new();
-            self.charge.free();
+            self.refuse(Refusal::NoRoom);
             return Ok(());
         }
         self.bytes.put_slice(payload);
         Ok(())
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        self.refusal = Some(refusal);
+        self.bytes = BytesMut::new();
+        self.charge.free();
     }
 }
 

@@ -1,18 +1,21 @@
 //! Transfers in and their outcomes out. Hot path.
 //!
 //! A message that comes in one frame is reported as a range of the input buffer;
-//! only one that spans frames is put together in a buffer of its own. It is
-//! refused as soon as it exceeds the link's maximum message size.
+//! only one that spans frames is put together in a buffer of its own. One that
+//! exceeds the link's maximum message size is read to its end without being
+//! held, and rejected.
 
 use bytes::Bytes;
 
 use super::error::SessionViolation;
 use super::link::LinkId;
-use super::partial::PartialDelivery;
+use super::partial::{PartialDelivery, Refusal};
 use super::{Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId, Stage};
 use crate::TransactionId;
 use crate::codec::{DecodeError, Reader};
-use crate::performative::{DeliveryState, Error, ErrorCondition, FrameShape, Role, Transfer, WholeTransfer};
+use crate::performative::{
+    DeliveryState, Error, ErrorCondition, FrameShape, Role, TAG_MAX, Transfer, WholeTransfer,
+};
 
 impl Connection {
     /// Sets the credit of a receiving link: how many deliveries may come from now on. It is announced with the
@@ -282,19 +285,7 @@ impl Connection {
         };
         partial.settled |= transfer.settled.unwrap_or(false);
         partial.transaction = transfer.transaction.or(partial.transaction);
-        let size = partial.size + payload.len() as u64;
-        if size > link.max_message_size.min(u64::from(u32::MAX / 2)) {
-            let (id, settled) = (partial.id, partial.settled);
-            link.partial = None;
-            // One that goes on might never end.
-            if transfer.more {
-                self.detach_too_large(index, id, size);
-            } else {
-                self.reject_too_large(local, index, id, size, settled);
-            }
-            return Ok(());
-        }
-        partial.extend(payload)?;
+        partial.extend(payload, link.max_message_size.min(u64::from(u32::MAX / 2)))?;
         if transfer.more {
             return Ok(());
         }
@@ -302,9 +293,17 @@ impl Connection {
             return Ok(());
         };
         let link = LinkId { index, generation: link.generation };
-        if partial.is_refused {
-            self.reject_for_want_of_room(local, link, &partial);
-            return Ok(());
+        match partial.refusal {
+            None => {}
+            Some(Refusal::TooLarge) => {
+                self.reject_too_large(local, index, partial.id, partial.size, partial.settled);
+                return Ok(());
+            }
+            Some(Refusal::NoRoom) => {
+                let error = Error::new(ErrorCondition::SERVER_BUSY, NO_ROOM);
+                self.refuse_delivery(local, link, partial.id, partial.settled, error);
+                return Ok(());
+            }
         }
         self.finish_deliveries();
         let length = partial.bytes.len() as u32;
@@ -329,46 +328,30 @@ impl Connection {
         self.events.push_back(Event::Deliveries(Deliveries { chunk, items, transactions }));
     }
 
-    /// Refuses a message that has come completely. The link stays usable, unless the sender wants no outcome: it would
-    /// not learn otherwise that the message is gone.
     #[cold]
     fn reject_too_large(&mut self, local: u16, index: u32, id: u32, size: u64, settled: bool) {
-        if settled {
-            return self.detach_too_large(index, id, size);
-        }
-        if let Some(error) = self.too_large(index, id, size) {
-            let rejected = DeliveryState::Rejected(Some(error));
-            self.settle(SessionId(local), id, id, rejected);
-        }
-    }
-
-    #[cold]
-    fn detach_too_large(&mut self, index: u32, id: u32, size: u64) {
-        let error = self.too_large(index, id, size);
-        if let Some(link) = self.links[index as usize].as_ref() {
-            let generation = link.generation;
-            self.detach_link(LinkId { index, generation }, error);
-        }
-    }
-
-    fn too_large(&self, index: u32, id: u32, size: u64) -> Option<Error> {
-        let limit = self.links[index as usize].as_ref()?.max_message_size;
+        let Some(link) = self.links[index as usize].as_ref() else {
+            return;
+        };
+        let limit = link.max_message_size;
         let text = format!(
             "The received message (delivery-id:{id}, size:{size} bytes) exceeds the limit ({limit} bytes) currently \
              allowed on the link."
         );
-        Some(Error::new(ErrorCondition::MESSAGE_SIZE_EXCEEDED, text))
+        let error = Error::new(ErrorCondition::MESSAGE_SIZE_EXCEEDED, text);
+        let link = LinkId { index, generation: link.generation };
+        self.refuse_delivery(local, link, id, settled, error);
     }
 
-    /// Refuses a message that the shared bound had no room for.
+    /// Refuses a message that has come completely. The link stays usable, unless the sender wants no outcome: it would
+    /// not learn otherwise that the message is gone.
     #[cold]
-    fn reject_for_want_of_room(&mut self, local: u16, link: LinkId, partial: &PartialDelivery) {
-        let error = Error::new(ErrorCondition::SERVER_BUSY, NO_ROOM);
-        if partial.settled {
+    fn refuse_delivery(&mut self, local: u16, link: LinkId, id: u32, settled: bool, error: Error) {
+        self.push(Event::DeliveryRefused { link, error: Box::new(error.clone()) });
+        if settled {
             return self.detach_link(link, Some(error));
         }
-        let rejected = DeliveryState::Rejected(Some(error));
-        self.settle(SessionId(local), partial.id, partial.id, rejected);
+        self.settle(SessionId(local), id, id, DeliveryState::Rejected(Some(error)));
     }
 
     #[cold]
@@ -389,14 +372,19 @@ fn offset_in(whole: &[u8], part: &[u8]) -> u32 {
     (part.as_ptr() as usize - whole.as_ptr() as usize) as u32
 }
 
+/// The length of a tag of at most [`TAG_MAX`] bytes.
 #[inline]
 fn tag_length(tag: &[u8]) -> Result<u8, ConnectionError> {
     match u8::try_from(tag.len()) {
-        Ok(length) if length <= 32 => Ok(length),
-        _ => Err(DecodeError::InvalidValue { field: "delivery-tag length", value: tag.len() as u64 }.into()),
+        Ok(length) => Ok(length),
+        Err(_) => {
+            Err(DecodeError::InvalidValue { field: "delivery-tag length", value: tag.len() as u64 }.into())
+        }
     }
 }
 
 /// In the words by which clients know that they are to wait.
 const NO_ROOM: &str = "Incomplete messages of all connections have reached their memory limit. Please wait 4 seconds and \
                        try again. Error code : 50002.";
+
+const _: () = assert!(TAG_MAX == u8::MAX as usize, "the length of a tag has one byte");

@@ -31,7 +31,7 @@ pub use flow::Flow;
 pub use open::Open;
 pub use sasl::{SaslCode, SaslInit, SaslMechanisms, SaslOutcome};
 pub use terminus::{Source, Target};
-pub(crate) use transfer::{FrameShape, TransferTemplate, WholeTransfer};
+pub(crate) use transfer::{FrameShape, TAG_MAX, TransferTemplate, WholeTransfer};
 pub use transfer::{Transfer, TransferHeader};
 
 use crate::codec::DecodeError;

@@ -86,7 +86,7 @@ pub(crate) struct WholeTransfer<'a> {
     pub(crate) handle: u32,
     /// The delivery.
     pub(crate) delivery_id: u32,
-    /// The sender's name for the delivery, at most 32 bytes.
+    /// The sender's name for the delivery, at most [`TAG_MAX`] bytes.
     pub(crate) delivery_tag: &'a [u8],
     /// Message format.
     pub(crate) message_format: u32,
@@ -114,7 +114,7 @@ impl<'a> WholeTransfer<'a> {
         let (fields, payload) = frame.split_at_checked(usize::from(list_size).checked_sub(1)?)?;
         let (handle, fields) = short_uint(fields)?;
         let (delivery_id, fields) = short_uint(fields)?;
-        let [code::BINARY_8, length @ ..=32, fields @ ..] = fields else {
+        let [code::BINARY_8, length, fields @ ..] = fields else {
             return None;
         };
         let (delivery_tag, fields) = fields.split_at_checked(usize::from(*length))?;
@@ -241,7 +241,12 @@ pub struct TransferHeader<'a> {
     pub aborted: bool,
 }
 
-/// Most bytes that the frame header and the performative of a transfer take: tags are at most 32 bytes long.
+/// Longest delivery tag that is received, in bytes: what the one-byte form of a binary holds. The specification allows 32
+/// (section 2.8.7), but the service takes longer ones, and the first Java clients of Event Hubs send 32 hexadecimal digits
+/// with a counter behind them.
+pub(crate) const TAG_MAX: usize = u8::MAX as usize;
+
+/// Most bytes that the frame header and the performative of a transfer take: our tags are at most 32 bytes long.
 pub(crate) const TRANSFER_OVERHEAD_MAX: usize = 8 + 3 + 3 + 5 + 5 + (2 + 32) + 5 + 2 + 5;
 
 impl TransferHeader<'_> {

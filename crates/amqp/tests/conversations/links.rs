@@ -1,14 +1,15 @@
 //! Attaching, refusing, detaching, stealing.
 
 use amqp::Value;
-use amqp::connection::{Config, LinkAcceptance, LinkOptions};
+use amqp::codec::Symbol;
+use amqp::connection::{Config, LinkAcceptance, LinkId, LinkOptions};
 use amqp::performative::{
-    Attach, Detach, Error, ErrorCondition, ReceiverSettleMode, Role, SenderSettleMode, Source,
+    Attach, Detach, Error, ErrorCondition, Open, ReceiverSettleMode, Role, SenderSettleMode, Source,
 };
 
 use crate::list::Meaning;
 use crate::pair::{Happening, Setup, converse, options};
-use crate::wire::{Wire, attach};
+use crate::wire::{Wire, attach, first_begin};
 
 #[test]
 fn an_accepted_link_echoes_what_was_asked_for() {
@@ -37,6 +38,7 @@ fn an_accepted_link_echoes_what_was_asked_for() {
                 offered_capabilities: vec!["extra".into()],
                 properties: vec![("tracking".into(), Value::from("x"))],
                 source: None,
+                target: None,
             },
         );
         pair.talk();
@@ -56,11 +58,60 @@ fn an_accepted_link_echoes_what_was_asked_for() {
                 max_message_size: Some(1 << 20),
                 offered_capabilities: vec!["extra".into()],
                 desired_capabilities: Vec::new(),
-                properties: vec![("tracking".into(), Value::from("x"))],
+                properties: vec![("tracking".into(), Value::from("x")), ("epoch".into(), Value::Long(3)),],
             }
         );
         assert!(pair.client.connection.is_attached(link) && pair.server.connection.is_attached(theirs));
     });
+}
+
+/// Asks for a link with these properties.
+fn asking(wire: &mut Wire, properties: Vec<(Symbol, Value)>) -> LinkId {
+    let Meaning::Attach(request) = attach("link", 0, Role::Sender) else { panic!("it is an attach") };
+    wire.say(0, &Meaning::Attach(Box::new(Attach { properties, ..*request })));
+    wire.server.requested().0
+}
+
+/// The properties of the attach that comes first in the reply.
+fn answered_properties(wire: &mut Wire) -> Vec<(Symbol, Value)> {
+    match wire.reply().into_iter().next() {
+        Some((0, Meaning::Attach(answer))) => answer.properties,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_has_the_properties_of_its_request_beside_and_behind_its_own() {
+    let asked: Vec<(Symbol, Value)> =
+        vec![("timeout".into(), Value::Uint(7)), ("producer-id".into(), Value::Null)];
+    let mut wire = Wire::begin(Config::default(), 100);
+    let link = asking(&mut wire, asked.clone());
+    let own = vec![("producer-id".into(), Value::Long(42))];
+    wire.server.connection.accept_link(link, LinkAcceptance { properties: own, ..LinkAcceptance::default() });
+    let expected = [("producer-id".into(), Value::Long(42)), ("timeout".into(), Value::Uint(7))];
+    assert_eq!(answered_properties(&mut wire), expected);
+    // One that is refused has them, too.
+    let mut wire = Wire::begin(Config::default(), 100);
+    let link = asking(&mut wire, asked.clone());
+    wire.server.connection.refuse_link(link, Error::new(ErrorCondition::NOT_FOUND, "It is not there."));
+    assert_eq!(answered_properties(&mut wire), asked);
+}
+
+#[test]
+fn properties_that_would_not_fit_into_a_frame_of_the_peer_are_left_out_of_the_answer() {
+    let mut wire = Wire::new(Config::default());
+    wire.say_bytes(b"AMQP\x00\x01\x00\x00");
+    let open = Open { container_id: "hand".to_owned(), max_frame_size: 512, ..Open::default() };
+    wire.say(0, &Meaning::Open(open));
+    wire.say(0, &first_begin(100));
+    wire.server.all();
+    wire.raw_reply();
+    let link = asking(&mut wire, vec![("long".into(), Value::from(&*"x".repeat(1_000)))]);
+    let own: Vec<(Symbol, Value)> = vec![("own".into(), Value::Null)];
+    wire.server
+        .connection
+        .accept_link(link, LinkAcceptance { properties: own.clone(), ..LinkAcceptance::default() });
+    assert_eq!(answered_properties(&mut wire), own);
 }
 
 #[test]

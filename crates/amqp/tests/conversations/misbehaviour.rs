@@ -266,14 +266,28 @@ fn a_delivery_without_an_id_ends_the_session() {
 }
 
 #[test]
-fn a_delivery_tag_that_is_too_long_closes_the_connection() {
-    for (length, closed) in [(32, false), (33, true)] {
-        let (mut wire, _) = attached(Role::Sender);
-        let tag = "07 ".repeat(length);
-        wire.say_notation(0, &format!("00 53 14 c0 < 05 43 43 a0 < {tag} > 43 42 >"));
-        assert_eq!(wire.server.connection.is_closed(), closed);
-        if !closed {
-            assert_eq!(wire.server.messages()[0].tag, vec![7; 32]);
+fn a_delivery_tag_may_have_as_many_bytes_as_its_length_can_say_in_one() {
+    for (length, closed) in [(32, false), (34, false), (200, false), (255, false), (256, true)] {
+        for more in [false, true] {
+            let (mut wire, _) = attached(Role::Sender);
+            let tag = "07 ".repeat(length);
+            let tag = if length < 256 { format!("a0 < {tag} >") } else { format!("b0 << {tag} >>") };
+            let fields = format!("43 43 {tag} 43 42 {}", if more { "41" } else { "42" });
+            wire.say_notation(
+                0,
+                &match length {
+                    ..=200 => format!("00 53 14 c0 < 06 {fields} >"),
+                    _ => format!("00 53 14 d0 << 00 00 00 06 {fields} >>"),
+                },
+            );
+            assert_eq!(wire.server.connection.is_closed(), closed, "{length}");
+            if closed {
+                continue;
+            }
+            if more {
+                wire.say_body(0, &transfer(0, None, false, b"the end"));
+            }
+            assert_eq!(wire.server.messages()[0].tag, vec![7; length]);
         }
     }
 }

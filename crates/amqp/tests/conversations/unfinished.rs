@@ -6,6 +6,7 @@ use amqp::connection::{Config, LinkAcceptance, PartialBytes};
 use amqp::performative::{DeliveryState, ErrorCondition, Role};
 
 use crate::list::Meaning;
+use crate::pair::Happening;
 use crate::wire::{Wire, attach, transfer};
 
 #[test]
@@ -43,26 +44,29 @@ fn take_link(wire: &mut Wire, handle: u32) {
 }
 
 #[test]
-fn a_message_that_goes_on_beyond_the_limit_of_its_link_ends_the_link_at_once() {
+fn a_message_that_goes_on_beyond_the_limit_of_its_link_is_read_to_its_end_and_rejected() {
     let total = PartialBytes::new(1 << 20);
     let mut wire = taking(Config { partial_bytes: Some(Arc::clone(&total)), ..Config::default() });
     wire.say_body(0, &transfer(0, Some(0), true, &[1; 1_000]));
-    assert!(wire.reply().is_empty(), "at the limit it may still end");
     assert_eq!(total.held(), 1_000);
-    wire.say_body(0, &transfer(0, None, true, &[1; 1]));
+    for _ in 0..10 {
+        wire.say_body(0, &transfer(0, None, true, &[1; 1_000]));
+        assert!(wire.reply().is_empty(), "it may go on");
+        assert_eq!(total.held(), 0, "what it held is free, and nothing more is held");
+    }
+    wire.say_body(0, &transfer(0, None, false, &[1; 1]));
     let reply = wire.reply();
-    let [(0, Meaning::Detach(detach))] = &reply[..] else { panic!("{reply:?}") };
-    let error = detach.error.as_ref().expect("the reason");
+    let [(0, Meaning::Disposition(disposition))] = &reply[..] else { panic!("{reply:?}") };
+    let Some(DeliveryState::Rejected(Some(error))) = &disposition.state else { panic!("{disposition:?}") };
+    assert_eq!((disposition.first, disposition.settled), (0, true));
     assert_eq!(error.condition, ErrorCondition::MESSAGE_SIZE_EXCEEDED);
-    assert_eq!(total.held(), 0, "what it held is free");
-    // What is still on its way is of no interest, and the connection goes on.
-    wire.say_body(0, &transfer(0, None, true, &[1; 1_000]));
-    assert!(wire.reply().is_empty());
-    assert_eq!(total.held(), 0);
-    assert!(!wire.server.connection.is_closed());
-    take_link(&mut wire, 1);
-    wire.say_body(0, &transfer(1, Some(1), false, &[2; 1_000]));
+    assert!(error.description.contains("size:11001 bytes"), "{error}");
+    let happened = wire.server.all();
+    assert_eq!(happened, [Happening::DeliveryRefused(error.clone())]);
+    // The link is as good as before.
+    wire.say_body(0, &transfer(0, Some(1), false, &[2; 1_000]));
     assert_eq!(wire.server.messages().len(), 1);
+    assert_eq!(total.refused(), 0, "there was room");
 }
 
 #[test]
@@ -81,6 +85,7 @@ fn what_several_connections_have_not_finished_stays_below_a_shared_limit() {
     let [(0, Meaning::Disposition(disposition))] = &reply[..] else { panic!("{reply:?}") };
     let Some(DeliveryState::Rejected(Some(error))) = &disposition.state else { panic!("{disposition:?}") };
     assert_eq!(error.condition, ErrorCondition::SERVER_BUSY);
+    assert_eq!(second.server.all(), [Happening::DeliveryRefused(error.clone())]);
     // The other one is taken, and makes room by that.
     first.say_body(0, &transfer(0, None, false, &[1; 100]));
     assert_eq!(first.server.messages().len(), 1);
