@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! AMQP…                                AMQP
-//! GET /$servicebus/websocket           AMQP over WebSocket
+//! GET /$servicebus/websocket           AMQP over WebSocket, also as the path of a whole URL
 //! PRI * HTTP/2.0                       HTTP/2
 //! any other capital letters            HTTP/1.1
 //! ```
@@ -144,14 +144,12 @@ impl Opening {
         if begins(HTTP_2) {
             return (first.len() >= HTTP_2.len()).then_some(Self::Http(Version::Http2));
         }
-        let path = WEB_SOCKET_PATH.as_bytes();
-        if begins(GET)
-            && first.get(GET.len()..).is_none_or(|rest| {
-                let length = path.len().min(rest.len());
-                path[..length].eq_ignore_ascii_case(&rest[..length])
-            })
-        {
-            return (first.len() >= GET.len() + path.len()).then_some(Self::WebSocket);
+        if begins(GET) {
+            match is_web_socket_target(first.get(GET.len()..).unwrap_or_default()) {
+                Some(true) => return Some(Self::WebSocket),
+                None if first.len() < LONGEST => return None,
+                Some(false) | None => {}
+            }
         }
         match Spoken::of(first) {
             Some(Spoken::Http) => Some(Self::Http(Version::Http1)),
@@ -160,15 +158,47 @@ impl Opening {
     }
 }
 
+/// Whether a target that begins with these bytes is that of AMQP over WebSocket: as a path, or as a whole URL (RFC 9112,
+/// section 3.2.2). `None` if they are too few to tell.
+fn is_web_socket_target(target: &[u8]) -> Option<bool> {
+    let path = match target.first()? {
+        b'/' => target,
+        _ => {
+            let is_of = |scheme: &&&[u8]| {
+                let length = scheme.len().min(target.len());
+                scheme[..length].eq_ignore_ascii_case(&target[..length])
+            };
+            let Some(scheme) = SCHEMES.iter().find(is_of) else {
+                return Some(false);
+            };
+            let authority = target.get(scheme.len()..)?;
+            let end = authority.iter().position(|byte| matches!(byte, b'/' | b' ' | b'?'))?;
+            &authority[end..]
+        }
+    };
+    let expected = WEB_SOCKET_PATH.as_bytes();
+    let length = expected.len().min(path.len());
+    match expected[..length].eq_ignore_ascii_case(&path[..length]) {
+        true => (length == expected.len()).then_some(true),
+        false => Some(false),
+    }
+}
+
+/// Schemes of a target that is a whole URL.
+const SCHEMES: [&[u8]; 4] = [b"http://", b"https://", b"ws://", b"wss://"];
+
 const GET: &[u8] = b"GET ";
 
 /// The beginning of HTTP/2, as far as it takes to tell it from other methods.
 const HTTP_2: &[u8] = b"PRI ";
 
 /// As many bytes as it takes to tell.
-const LONGEST: usize = 64;
+const LONGEST: usize = 320;
 
-const _: () = assert!(GET.len() + WEB_SOCKET_PATH.len() < LONGEST);
+/// Longest name of a host with its port.
+const AUTHORITY_MAX: usize = 253 + 6;
+
+const _: () = assert!(GET.len() + "https://".len() + AUTHORITY_MAX + WEB_SOCKET_PATH.len() <= LONGEST);
 
 /// What a client of HTTP/1.1 gets for which there is no place.
 const NO_ROOM: &[u8] =
@@ -192,6 +222,15 @@ mod tests {
             (b"G", None),
             (b"GET /$servicebus", None),
             (b"GET /$ServiceBus/WebSocket/ HTTP/1.1", Some(Opening::WebSocket)),
+            (b"GET https://a.example:5671/$servicebus/websocket HTTP/1.1", Some(Opening::WebSocket)),
+            (b"GET WS://localhost/$servicebus/websocket?x=y HTTP/1.1", Some(Opening::WebSocket)),
+            (b"GET ht", None),
+            (b"GET https://a.exam", None),
+            (b"GET https://a.example/$service", None),
+            (b"GET https://a.example/orders/messages/head", Some(http)),
+            (b"GET https://a.example HTTP/1.1", Some(http)),
+            (b"GET hub HTTP/1.1", Some(http)),
+            (&[&b"GET https://"[..], &[b'a'; LONGEST]].concat(), Some(http)),
             (b"GET /$Resources/Queues", Some(http)),
             (b"GET /hub HTTP/1.1", Some(http)),
             (b"DELETE /q/messages/head", Some(http)),

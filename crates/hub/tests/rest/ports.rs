@@ -9,6 +9,7 @@ use http_body_util::Full;
 use hub::service::{Protocol, Service, ServiceConfig};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use test_peer::queue_client::QueueClient;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::rest::client::{Client, namespace, service, token, within};
@@ -32,9 +33,36 @@ async fn one_port_answers_amqp_http_and_web_sockets() {
 }
 
 #[tokio::test]
+async fn a_web_socket_may_be_asked_for_by_a_whole_url() {
+    let service = service().await;
+    for target in ["/$servicebus/websocket", "https://a.example:5671/$servicebus/websocket"] {
+        let mut socket = TcpStream::connect(service.amqp_address()).await.unwrap();
+        let request = format!(
+            "GET {target} HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: AMQPWSB10\r\n\r\n"
+        );
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        within("the answer", async {
+            while !answer.ends_with(b"\r\n\r\n") {
+                assert_ne!(socket.read_buf(&mut answer).await.unwrap(), 0);
+            }
+        })
+        .await;
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 101 "), "{target}: {answer}");
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn first_bytes_may_come_one_by_one() {
     let service = service().await;
-    for request in ["GET /$Resources/Queues HTTP/1.1\r\n", "POST /orders/messages HTTP/1.1\r\n"] {
+    for request in [
+        "GET /$Resources/Queues HTTP/1.1\r\n",
+        "GET http://localhost:5672/$Resources/Queues HTTP/1.1\r\n",
+        "POST /orders/messages HTTP/1.1\r\n",
+    ] {
         let mut client = Client::connect(service.amqp_address()).await;
         client.socket.set_nodelay(true).unwrap();
         let rest = format!("Host: h\r\nAuthorization: {}\r\nContent-Length: 0\r\n\r\n", token(""));
