@@ -102,7 +102,7 @@ impl PartitionLog {
     }
 
     /// A producer continues its numbering here, or takes over from an earlier instance by a newer `epoch`. What it does not
-    /// know is answered from what the log knows, and with 0 if that is nothing. `last_sequence` is believed of a new epoch
+    /// know is answered from what the log knows; if that is nothing, with the epoch 0 and the sequence -1. `last_sequence` is believed of a new epoch
     /// and of a producer that the log does not know.
     ///
     /// The epoch holds at once, and for good from the first batch that is stored: a crash before that loses the claim.

@@ -4,7 +4,7 @@ use access::DEVELOPMENT_KEY_VALUE;
 use amqp::Value;
 use amqp::codec::Symbol;
 use amqp::connection::{LinkId, LinkOptions};
-use amqp::message::{MessageView, encode};
+use amqp::message::{FORMAT_BATCH, MessageView, encode};
 use amqp::performative::{Attach, DeliveryState, Error};
 
 use crate::front::client::{Client, service, token};
@@ -135,7 +135,7 @@ async fn an_idempotent_producer_gets_its_first_sequence_number() {
     for _ in 0..2 {
         let (_link, answer) = ask(&mut client, [Value::Null, Value::Null, Value::Null]).await.unwrap();
         let [id, epoch, number] = answered(&answer);
-        assert_eq!((epoch, number), (Value::Short(0), Value::Int(0)));
+        assert_eq!((epoch, number), (Value::Short(0), Value::Int(-1)), "its first event has 0");
         ids.push(id);
     }
     assert!(matches!(ids[0], Value::Long(0..0x20_0000_0000_0000)) && ids[0] != ids[1], "{ids:?}");
@@ -188,20 +188,86 @@ async fn a_producer_of_a_newer_epoch_takes_over() {
 }
 
 #[tokio::test]
-async fn a_producer_with_senseless_numbers_or_without_a_partition_is_refused() {
+async fn a_producer_with_senseless_numbers_is_refused() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let senseless = [
         [Value::Null, Value::Short(-1), Value::Null],
         [Value::Long(1 << 53), Value::Null, Value::Null],
         [Value::Null, Value::Null, Value::from("one")],
+        [Value::Null, Value::Null, Value::Int(-2)],
     ];
     for values in senseless {
         let error = ask(&mut client, values).await.unwrap_err();
         assert_eq!(error.condition.as_str(), "com.microsoft:argument-out-of-range");
     }
-    let capability =
-        |options: &mut LinkOptions| options.desired_capabilities = vec![Symbol::from(CAPABILITY)];
-    let error = client.ask_to_send("events", capability).await.unwrap_err();
-    assert_eq!(error.condition.as_str(), "amqp:not-allowed");
+}
+
+async fn send_batch(client: &mut Client, link: LinkId, batch: &[u8]) -> DeliveryState {
+    let id = client.begin_message(link, FORMAT_BATCH, batch).await;
+    client.outcome(id).await
+}
+
+fn desiring(options: &mut LinkOptions) {
+    options.desired_capabilities = vec![Symbol::from(CAPABILITY)];
+}
+
+/// An event of this producer.
+fn numbered_by(id: &Value, epoch: i16, number: i32) -> Vec<u8> {
+    event(&[
+        ("com.microsoft:producer-id", id.clone()),
+        ("com.microsoft:producer-epoch", Value::Short(epoch)),
+        ("com.microsoft:producer-sequence-number", Value::Int(number)),
+    ])
+}
+
+#[tokio::test]
+async fn a_producer_may_have_a_link_to_the_hub_as_a_whole_and_number_nothing_there() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (link, answer) = client.ask_to_send("events", desiring).await.unwrap();
+    assert_eq!(answer.max_message_size, Some(1 << 20));
+    assert!(answer.offered_capabilities.is_empty(), "it can't be used here");
+    assert_eq!(client.send(link, b"plain").await, DeliveryState::Accepted);
+    for message in [numbered(0), numbered_by(&Value::Long(1), 0, 0)] {
+        assert_eq!(condition(&client.send_message(link, &message).await), "amqp:not-allowed");
+    }
+    let mut batch = Vec::new();
+    encode::data(&mut batch, &event(&[]));
+    encode::data(&mut batch, &numbered(0));
+    let outcome = send_batch(&mut client, link, &batch).await;
+    assert_eq!(condition(&outcome), "amqp:not-allowed");
+    assert_eq!(service.namespace().hub("events").unwrap().counters().events_in, 1);
+}
+
+#[tokio::test]
+async fn a_producer_goes_on_over_a_link_that_names_no_id() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (link, answer) = client.ask_to_send(PARTITION, desiring).await.unwrap();
+    let [id, ..] = answered(&answer);
+    for number in [0, 1] {
+        let outcome = client.send_message(link, &numbered_by(&id, 0, number)).await;
+        assert_eq!(outcome, DeliveryState::Accepted);
+    }
+    // After the connection was lost, with the answer to the second event.
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (link, answer) = client.ask_to_send(PARTITION, desiring).await.unwrap();
+    assert_ne!(answered(&answer)[0], id);
+    for number in [1, 2] {
+        let outcome = client.send_message(link, &numbered_by(&id, 0, number)).await;
+        assert_eq!(outcome, DeliveryState::Accepted);
+    }
+    let outcome = client.send_message(link, &numbered_by(&id, 0, 4)).await;
+    assert_eq!(condition(&outcome), "com.microsoft:out-of-order-sequence");
+    // The events of one batch are those of one producer.
+    let mut batch = Vec::new();
+    encode::data(&mut batch, &numbered_by(&id, 0, 3));
+    encode::data(&mut batch, &numbered_by(&answered(&answer)[0], 0, 4));
+    assert_eq!(condition(&send_batch(&mut client, link, &batch).await), "com.microsoft:argument-error");
+    assert_eq!(service.namespace().hub("events").unwrap().counters().events_in, 3);
+    // A link that names an id is for that one.
+    let (link, _) = known(&mut client, 77, 0, 0).await.unwrap();
+    let outcome = client.send_message(link, &numbered_by(&id, 0, 3)).await;
+    assert_eq!(condition(&outcome), "com.microsoft:argument-error");
 }

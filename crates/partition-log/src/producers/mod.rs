@@ -6,6 +6,7 @@
 //! | the batch | what becomes of it |
 //! |---|---|
 //! | of an unknown producer | stored, whatever its sequence |
+//! | the first of one that was given its id by [a claim](Producers::claim) | stored if it starts at 0, or at 1, as clients do that count from the 0 of nothing |
 //! | of an older epoch | refused: another instance has taken over |
 //! | of a newer epoch | stored if it starts at 0, or where [a claim](Producers::claim) says |
 //! | with the first and last sequence of one of the latest five | a duplicate: not stored again |
@@ -41,7 +42,7 @@ pub struct ProducerStamp {
 pub struct ProducerPosition {
     /// The epoch that holds from now on.
     pub epoch: i16,
-    /// The sequence of the last record that is stored.
+    /// The sequence of the last record that is stored; -1 of a producer of which none is.
     pub last_sequence: i32,
 }
 
@@ -125,7 +126,7 @@ pub(crate) struct Producers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Producer {
     epoch: i16,
-    /// [`UNKNOWN`] of one of which nothing but the epoch is known.
+    /// [`UNKNOWN`] of one of which nothing but the epoch is known, [`NEW`] of one that has stored nothing.
     last_sequence: i32,
     /// When it stored or claimed something last.
     active_at: UnixTime,
@@ -212,6 +213,8 @@ impl Producers {
         }
         let expected = match stamp.epoch == known.epoch {
             true if known.last_sequence == UNKNOWN => return Ok(None),
+            true if known.last_sequence == NEW && matches!(stamp.first_sequence, 0 | 1) => return Ok(None),
+            true if known.last_sequence == NEW => 0,
             true => sequence_after(known.last_sequence, 1),
             false => 0,
         };
@@ -251,8 +254,8 @@ impl Producers {
     }
 
     /// A producer continues its numbering, or takes over from an earlier instance by a newer epoch: after `last_sequence`,
-    /// where it names one that the log can't know. What it leaves open is answered from what is known, and with 0 if
-    /// nothing is.
+    /// where it names one that the log can't know. What it leaves open is answered from what is known; if nothing is, with
+    /// the epoch 0 and the sequence -1, after which 0 is next.
     ///
     /// A claim is kept in memory, and on disk from the end of the segment on. A crash before loses it; the epoch holds
     /// for good from the first batch that is stored.
@@ -266,8 +269,9 @@ impl Producers {
         let known = self.find(id, now).map(|known| (known.epoch, known.last_sequence));
         let current = known.map_or(0, |(current, _)| current);
         let epoch = epoch.unwrap_or(current);
-        let stored = known.map_or(0, |(_, last)| last);
-        let answer = ProducerPosition { epoch, last_sequence: last_sequence.unwrap_or(stored) };
+        let stored = known.map_or(NEW, |(_, last)| last);
+        let last_sequence = last_sequence.unwrap_or(stored).max(-1);
+        let answer = ProducerPosition { epoch, last_sequence };
         match known {
             Some(_) if epoch < current => return Err(ProducerError::OlderEpoch { current, found: epoch }),
             // What the log has stored takes precedence. A client that did not get the last answer retries what it sent.
@@ -275,7 +279,7 @@ impl Producers {
             _ => {
                 let producer = self.touch(id, now);
                 producer.epoch = epoch;
-                producer.last_sequence = answer.last_sequence;
+                producer.last_sequence = if last_sequence < 0 { NEW } else { last_sequence };
                 producer.latest = LatestBatches::default();
             }
         }
@@ -412,8 +416,11 @@ impl LatestBatches {
     }
 }
 
-/// In place of a sequence: any may come next. It is not kept on disk, where such a producer can be left out.
+/// In place of a sequence: any may come next. Not kept on disk, where such a producer can be left out.
 const UNKNOWN: i32 = -1;
+
+/// In place of a sequence: 0 is the first, or 1. Not kept on disk either.
+const NEW: i32 = -2;
 
 /// The sequence before 0.
 const BEFORE_THE_FIRST: i32 = i32::MAX;

@@ -8,7 +8,7 @@
 //!
 //! Numbers are little-endian. A snapshot of no producer does not exist.
 
-use super::{LATEST_BATCHES, LatestBatches, MAXIMUM_PRODUCERS, Producer, Producers, StoredBatch, UNKNOWN};
+use super::{LATEST_BATCHES, LatestBatches, MAXIMUM_PRODUCERS, Producer, Producers, StoredBatch};
 use crate::UnixTime;
 use std::fmt;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl fmt::Debug for ProducerSnapshot {
 impl Producers {
     /// What is known now; `None` if that is nothing.
     pub(crate) fn snapshot(&self) -> Option<ProducerSnapshot> {
-        let has_sequence = |(_, producer): &(&i64, &Producer)| producer.last_sequence != UNKNOWN;
+        let has_sequence = |(_, producer): &(&i64, &Producer)| producer.last_sequence >= 0;
         let mut producers: Vec<(&i64, &Producer)> = self.known.iter().filter(has_sequence).collect();
         if producers.is_empty() {
             return None;

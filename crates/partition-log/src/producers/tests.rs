@@ -86,13 +86,18 @@ fn sequences_start_over_at_zero_after_the_largest() {
 fn a_claim_is_answered_with_what_is_named_and_else_with_what_is_known() {
     let mut producers = Producers::default();
     let position = |epoch, last_sequence| Ok(ProducerPosition { epoch, last_sequence });
-    assert_eq!(producers.claim(7, None, None, at(0)), position(0, 0));
+    assert_eq!(producers.claim(7, None, None, at(0)), position(0, -1));
+    assert_eq!(producers.claim(7, Some(0), Some(-1), at(0)), position(0, -1));
+    assert_eq!(producers.check(&stamp(7, 0, 2), 1, at(0)), out_of_order(0, 2));
+    assert_eq!(producers.check(&stamp(7, 0, 1), 1, at(0)), Ok(None), "as if 0 had been answered");
+    assert_eq!(producers.snapshot(), None, "there is nothing to be kept");
+    produce(&mut producers, stamp(7, 0, 0), 1, 0, at(0)).unwrap();
     assert_eq!(producers.check(&stamp(7, 0, 2), 1, at(0)), out_of_order(1, 2));
-    produce(&mut producers, stamp(7, 0, 1), 5, 0, at(0)).unwrap();
+    produce(&mut producers, stamp(7, 0, 1), 5, 1, at(0)).unwrap();
     assert_eq!(producers.claim(7, None, None, at(0)), position(0, 5));
     // The last answer was lost: the client sends the batch again.
     assert_eq!(producers.claim(7, Some(0), Some(0), at(0)), position(0, 0));
-    assert_eq!(producers.check(&stamp(7, 0, 1), 5, at(0)), Ok(Some(0)));
+    assert_eq!(producers.check(&stamp(7, 0, 1), 5, at(0)), Ok(Some(1)));
     assert_eq!(producers.claim(7, Some(2), None, at(0)), position(2, 5));
     let older = ProducerError::OlderEpoch { current: 2, found: 1 };
     assert_eq!(producers.claim(7, Some(1), Some(5), at(0)), Err(older));

@@ -10,7 +10,7 @@ use amqp::performative::{Attach, Error, ErrorCondition, Role};
 use super::address::Address;
 use super::conditions;
 use super::deliver::{DeliverLink, Reading};
-use super::idempotent::{self, NumberedProducer};
+use super::idempotent::{self, NumberedProducer, Numbering};
 use super::publish::PublishLink;
 use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
 use super::start::start_of;
@@ -64,8 +64,8 @@ impl HubAdmission<'_> {
         let key = self.link.index() as u64;
         match (attach.role, address) {
             (Role::Sender, Address::Hub(hub)) => {
-                idempotent::refuse_for_hub(attach)?;
-                let link = PublishLink::to_hub(self.hub(hub)?, self.subscriber, key);
+                let mut link = PublishLink::to_hub(self.hub(hub)?, self.subscriber, key);
+                link.numbering = Numbering::for_hub(attach);
                 Ok(AdmittedHub::Publish(link, Self::for_publisher()))
             }
             (Role::Sender, Address::Publisher { hub, publisher }) => {
@@ -111,7 +111,8 @@ impl HubAdmission<'_> {
             self.namespace
                 .admit_producers()
                 .map_err(|error| Error::new(ErrorCondition::INTERNAL_ERROR, error.to_string()))?;
-            link.producer = Some(NumberedProducer::admit(&request, partition, self.now, &mut acceptance)?);
+            let producer = NumberedProducer::admit(&request, partition, self.now, &mut acceptance)?;
+            link.numbering = Numbering::OfProducer(producer);
         }
         Ok(AdmittedHub::Publish(link, acceptance))
     }

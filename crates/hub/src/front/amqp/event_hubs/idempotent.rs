@@ -7,7 +7,12 @@
 //! * An id that it leaves open is a new one.
 //! * What it names holds. A client that has lost the answer to a batch names the number before that batch, and sends it
 //!   again: if the reply gave the number of the last stored event instead, it would give the same events new numbers.
-//! * An epoch or number that it leaves open is the one that the partition knows, or 0.
+//! * An epoch or number that it leaves open is the one that the partition knows. Of a new producer the epoch is 0 and the
+//!   number −1: its first event has 0.
+//!
+//! The .NET client attaches without any of them after each reconnect, and its events go on with the id that its first link was
+//! given. So where a link names no id, that of the events counts. A link to a hub as a whole may have the capability, too,
+//! since that client learns the largest size from one; events with numbers are rejected there, as those of one partition.
 //!
 //! A newer epoch at an attach takes over: what the earlier instance sends from then on is rejected. The [log](partition_log)
 //! decides about each batch.
@@ -32,16 +37,29 @@ pub(super) struct Request {
     pub(super) last_number: Option<i32>,
 }
 
+/// What the numbers in the events of a link mean.
+#[derive(Debug)]
+pub(super) enum Numbering {
+    /// Nothing: they are annotations like others.
+    Unused,
+    /// The place of the event among those of this producer.
+    OfProducer(NumberedProducer),
+    /// That the event can't be stored: its numbers are those of one partition, which the link does not lead to.
+    Misplaced,
+}
+
 /// The producer at the other end of a link.
 #[derive(Debug)]
 pub(super) struct NumberedProducer {
     id: i64,
     epoch: i16,
+    /// Whether the client named the id. Otherwise its events may be those of another one.
+    is_named: bool,
 }
 
 /// What the annotations of an event say of its producer.
 #[derive(Debug, Default)]
-struct Numbering {
+struct EventNumbers {
     id: Option<i64>,
     epoch: Option<i64>,
     number: Option<i64>,
@@ -58,25 +76,38 @@ impl Request {
         }
         Ok(Some(Self {
             // Some clients know integers up to 2⁵³ only.
-            id: given(attach, ID, LARGEST_ID)?,
-            epoch: given(attach, EPOCH, i16::MAX)?,
-            last_number: given(attach, NUMBER, i32::MAX)?,
+            id: given(attach, ID, 0, LARGEST_ID)?,
+            epoch: given(attach, EPOCH, 0, i16::MAX)?,
+            last_number: given(attach, NUMBER, -1, i32::MAX)?,
         }))
     }
 }
 
-/// Numbers are given per partition, so a link to a hub as a whole can't be one of an idempotent producer.
+impl Numbering {
+    /// What numbers mean on a link to a hub as a whole.
+    pub(super) fn for_hub(attach: &Attach) -> Self {
+        match attach.desired_capabilities.contains(&CAPABILITY) {
+            true => Self::Misplaced,
+            false => Self::Unused,
+        }
+    }
+}
+
+/// Rejects a message if one of its events, which have these annotations, is numbered: over a link to a hub as a whole.
 ///
 /// # Errors
-/// The client asks for that.
-pub(super) fn refuse_for_hub(attach: &Attach) -> Result<(), Error> {
-    match Request::of(attach)? {
-        None => Ok(()),
-        Some(_) => Err(Error::new(
-            ErrorCondition::NOT_ALLOWED,
-            "An idempotent producer must send to a partition: its sequence numbers are those of one.",
-        )),
+/// The outcome.
+#[cold]
+pub(super) fn reject_numbers<'a>(events: impl Iterator<Item = (u32, &'a [u8])>) -> Result<(), DeliveryState> {
+    for (count, annotations) in events {
+        let numbers = EventNumbers::read(count, annotations)
+            .map_err(|error| malformed(&MessageError::Malformed(error)))?;
+        if numbers.id.is_some() || numbers.number.is_some() {
+            let text = "An idempotent producer must send its events to a partition: their sequence numbers are those of one.";
+            return Err(rejected(ErrorCondition::NOT_ALLOWED, text));
+        }
     }
+    Ok(())
 }
 
 impl NumberedProducer {
@@ -101,11 +132,11 @@ impl NumberedProducer {
             (Symbol::from_static(EPOCH), Value::Short(position.epoch)),
             (Symbol::from_static(NUMBER), Value::Int(position.last_sequence)),
         ]);
-        Ok(Self { id, epoch: position.epoch })
+        Ok(Self { id, epoch: position.epoch, is_named: request.id.is_some() })
     }
 
     /// The stamp of a batch whose events have these annotations: how many each has, and their keys and values. Id and epoch are
-    /// those of the link, and need not be repeated.
+    /// those of the link, and need not be repeated; those of the events count where the link names none.
     ///
     /// # Errors
     /// The outcome of a batch that has none.
@@ -116,15 +147,16 @@ impl NumberedProducer {
         let mut stamp = None;
         let mut next = 0;
         for (count, annotations) in events {
-            let Numbering { id, epoch, number } = Numbering::read(count, annotations)
+            let numbers = EventNumbers::read(count, annotations)
                 .map_err(|error| malformed(&MessageError::Malformed(error)))?;
-            if id.is_some_and(|id| id != self.id) || epoch.is_some_and(|epoch| epoch != i64::from(self.epoch))
-            {
-                let text = "An event names another producer or another epoch than its link.";
+            let producer = self.producer_of(&numbers);
+            let is_of_batch = |stamp: &ProducerStamp| producer == Some((stamp.id(), stamp.epoch()));
+            let Some((id, epoch)) = producer.filter(|_| stamp.as_ref().is_none_or(is_of_batch)) else {
+                let text = "An event names another producer or another epoch than its link, or than the first of its batch.";
                 return Err(rejected(ErrorCondition::ARGUMENT_ERROR, text));
-            }
-            let number = number.and_then(|number| i32::try_from(number).ok());
-            let of_event = number.and_then(|number| ProducerStamp::new(self.id, self.epoch, number));
+            };
+            let number = numbers.number.and_then(|number| i32::try_from(number).ok());
+            let of_event = number.and_then(|number| ProducerStamp::new(id, epoch, number));
             let Some(of_event) = of_event else {
                 let text = format!("An event has no {NUMBER}, or one that is not from 0 to {}.", i32::MAX);
                 return Err(rejected(ErrorCondition::ARGUMENT_ERROR, text));
@@ -138,17 +170,31 @@ impl NumberedProducer {
         }
         stamp.ok_or_else(|| malformed(&MessageError::Empty))
     }
+
+    /// Id and epoch of the producer of an event; `None` if it can't be of this link.
+    fn producer_of(&self, numbers: &EventNumbers) -> Option<(i64, i16)> {
+        let epoch = numbers.epoch.map(|epoch| i16::try_from(epoch).ok().filter(|epoch| *epoch >= 0));
+        let is_of_link =
+            numbers.id.is_none_or(|id| id == self.id) && epoch.is_none_or(|epoch| epoch == Some(self.epoch));
+        match numbers.id {
+            _ if is_of_link => Some((self.id, self.epoch)),
+            Some(id) if !self.is_named && (0..=LARGEST_ID).contains(&id) => {
+                Some((id, epoch.unwrap_or(Some(0))?))
+            }
+            _ => None,
+        }
+    }
 }
 
-impl Numbering {
+impl EventNumbers {
     fn read(count: u32, annotations: &[u8]) -> Result<Self, DecodeError> {
-        let mut numbering = Self::default();
+        let mut numbers = Self::default();
         let mut reader = Reader::new(annotations);
         for _ in 0..count {
             let field = match Reader::new(reader.raw()?).text()? {
-                Some(ID) => &mut numbering.id,
-                Some(EPOCH) => &mut numbering.epoch,
-                Some(NUMBER) => &mut numbering.number,
+                Some(ID) => &mut numbers.id,
+                Some(EPOCH) => &mut numbers.epoch,
+                Some(NUMBER) => &mut numbers.number,
                 _ => {
                     reader.skip()?;
                     continue;
@@ -156,7 +202,7 @@ impl Numbering {
             };
             *field = reader.value()?.as_integer();
         }
-        Ok(numbering)
+        Ok(numbers)
     }
 }
 
@@ -189,18 +235,23 @@ fn refusal(error: &ProducerError) -> Error {
 fn given<T: TryFrom<i64> + Into<i64> + Copy>(
     attach: &Attach,
     name: &str,
+    least: T,
     largest: T,
 ) -> Result<Option<T>, Error> {
     let value = match attach.property(name) {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value.as_integer(),
     };
-    let fitting = value.filter(|value| (0..=largest.into()).contains(value));
+    let fitting = value.filter(|value| (least.into()..=largest.into()).contains(value));
     match fitting.and_then(|value| T::try_from(value).ok()) {
         Some(value) => Ok(Some(value)),
         None => Err(Error::new(
             ErrorCondition::ARGUMENT_OUT_OF_RANGE,
-            format!("The link property '{name}' is not an integer from 0 to {}.", largest.into()),
+            format!(
+                "The link property '{name}' is not an integer from {} to {}.",
+                least.into(),
+                largest.into()
+            ),
         )),
     }
 }

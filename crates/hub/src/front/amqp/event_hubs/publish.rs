@@ -7,7 +7,7 @@ use amqp::codec::{Reader, Symbol, Value, write};
 use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{DeliveryState, ErrorCondition};
 
-use super::idempotent::NumberedProducer;
+use super::idempotent::Numbering;
 use super::incoming::{MessageError, PUBLISHER};
 use crate::front::amqp::conditions::{rejected, server_busy};
 use crate::namespace::{Hub, Partition, Watch};
@@ -20,8 +20,8 @@ pub(crate) struct PublishLink {
     hub_name: String,
     /// The annotation with the publisher's name, encoded; empty where the address names none.
     publisher: Vec<u8>,
-    /// The producer, if it numbers its events.
-    pub(super) producer: Option<NumberedProducer>,
+    /// What the numbers of its events mean.
+    pub(super) numbering: Numbering,
     /// Tells the connection to look whether the hub is still there.
     _watch: Watch,
 }
@@ -46,7 +46,7 @@ impl PublishLink {
             target: PublishTarget::Hub(hub),
             hub_name,
             publisher: Vec::new(),
-            producer: None,
+            numbering: Numbering::Unused,
             _watch: watch,
         }
     }
@@ -71,7 +71,7 @@ impl PublishLink {
     ) -> Self {
         let watch = partition.publishers().watch(subscriber, key);
         let (target, hub_name) = (PublishTarget::Partition(partition), hub.name().to_owned());
-        Self { target, hub_name, publisher: Vec::new(), producer: None, _watch: watch }
+        Self { target, hub_name, publisher: Vec::new(), numbering: Numbering::Unused, _watch: watch }
     }
 
     /// The name of the hub.

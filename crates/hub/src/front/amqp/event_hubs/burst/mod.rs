@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use amqp::performative::{DeliveryState, ErrorCondition};
 
 use super::event_key;
-use super::idempotent::{self, NumberedProducer};
+use super::idempotent::{self, NumberedProducer, Numbering};
 use super::incoming::{Incoming, MessageError};
 use super::publish::{PublishLink, malformed, refused};
 use crate::front::amqp::conditions::rejected;
@@ -215,9 +215,15 @@ impl<'a> Taken<'a> {
         {
             self.check_keys(place)?;
         }
-        match (read, &link.producer) {
-            (Ok(partition), None) => self.add_to_run(partition, place, recent),
-            (Ok(partition), Some(producer)) => self.add_numbered(producer, partition, place)?,
+        match (read, &link.numbering) {
+            (Ok(partition), Numbering::Unused) => self.add_to_run(partition, place, recent),
+            (Ok(partition), Numbering::OfProducer(producer)) => {
+                self.add_numbered(producer, partition, place)?
+            }
+            (Ok(partition), Numbering::Misplaced) => {
+                idempotent::reject_numbers(self.incoming.annotations(self.events_of(place as usize)))?;
+                self.add_to_run(partition, place, recent);
+            }
             (Err(error), _) => return Err(malformed(&error)),
         }
         Ok(())

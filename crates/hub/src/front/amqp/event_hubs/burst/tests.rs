@@ -238,7 +238,7 @@ fn numbered_link(hub: &Hub, partition: usize, id: i64) -> PublishLink {
     let mut acceptance = LinkAcceptance::default();
     let producer = NumberedProducer::admit(&request, &hub.partitions()[partition], NOW, &mut acceptance);
     let mut link = link(hub, partition);
-    link.producer = Some(producer.unwrap());
+    link.numbering = Numbering::OfProducer(producer.unwrap());
     link
 }
 
