@@ -325,6 +325,12 @@ impl QueueState {
         Ok(())
     }
 
+    /// Whether there is a message whose number is at least this.
+    pub(super) fn has_from(&self, first: u64) -> bool {
+        let mut pages = self.pages.from(split(first).0);
+        pages.any(|(number, page)| page.positions().any(|position| join(number, position) >= first))
+    }
+
     /// Shows messages as they are.
     pub(super) fn peek(
         &self,

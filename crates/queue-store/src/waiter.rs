@@ -31,6 +31,8 @@ pub enum Awaited<'a> {
     LossOfSession(&'a SessionLock),
     /// A session that can be accepted.
     NextSession,
+    /// A message whose number is at least this, whatever its state, for those who only look.
+    NumberFrom(u64),
 }
 
 /// What arming a waiter found.
@@ -85,6 +87,10 @@ impl QueueState {
         let ledger = &mut self.ledger;
         let (is_there, armed) = match awaited {
             Awaited::Message => (self.pages.first_ready().is_some(), Armed::Message),
+            Awaited::NumberFrom(number) => {
+                let is_there = self.has_from(number);
+                (is_there, Armed::Message)
+            }
             Awaited::NextSession => {
                 let is_there = ledger.sessions.first_acceptable().is_some();
                 (is_there, Armed::NextSession)

@@ -216,3 +216,35 @@ async fn a_receiver_gets_the_end_of_the_partition_if_it_asks() {
         assert_eq!(told.find("last_enqueued_offset").unwrap(), None);
     }
 }
+
+#[tokio::test]
+async fn a_selector_is_applied_whatever_its_key_and_nothing_else_is_in_the_answer() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    for body in [b"a", b"b", b"c"] {
+        send(&mut client, body).await;
+    }
+    let described = |descriptor: Value, value: &str| Value::Described(Box::new((descriptor, value.into())));
+    let selector = "amqp.annotation.x-opt-offset > '1'";
+    for (key, descriptor) in [
+        ("selector", Value::Symbol("apache.org:selector-filter:string".into())),
+        ("jms-selector", Value::Ulong(0x0000_468c_0000_0004)),
+    ] {
+        let applied = (Symbol::from(key), described(descriptor, selector));
+        let other = (Symbol::from("x:y"), described(Value::Symbol("x:y".into()), "z"));
+        let (link, answer) = client
+            .ask_to_receive(ADDRESS, |options| {
+                options.source.filter = vec![other, applied.clone()];
+                options.source.distribution_mode = Some("copy".into());
+            })
+            .await
+            .unwrap();
+        let source = answer.source.unwrap();
+        assert_eq!(source.filter, [applied], "{key}");
+        assert_eq!(source.distribution_mode, Some("copy".into()), "readers take nothing from each other");
+        client.connection().set_credit(link, 10);
+        let events = client.receive(link, 1).await;
+        assert_eq!(payload(&events[0]), b"c");
+        client.detach(link).await;
+    }
+}

@@ -1,10 +1,13 @@
 //! Which links there are, and what is said to a client that asks for another.
 
-use amqp::performative::SenderSettleMode;
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::connection::LinkOptions;
+use amqp::performative::{DeliveryState, SenderSettleMode, Target};
 use hub::namespace::{QueueConfig, TopicConfig};
 use queue_store::EntityStatus;
 
-use crate::service_bus::client::{Client, service, session_filter};
+use crate::service_bus::client::{Client, message_of_session, service, session_filter};
 
 #[tokio::test]
 async fn what_does_not_exist_is_reported_in_the_words_that_clients_look_for() {
@@ -133,4 +136,129 @@ async fn a_connection_has_one_pair_of_links_to_cbs_at_a_time() {
     for _pair in 0..2 {
         client.put_token("sb://localhost/", "any token").await;
     }
+}
+
+/// A filter with a descriptor.
+fn filter(key: &'static str, descriptor: Value, value: &str) -> (Symbol, Value) {
+    (Symbol::from_static(key), Value::Described(Box::new((descriptor, Value::from(value)))))
+}
+
+#[tokio::test]
+async fn what_is_not_applied_is_not_in_the_answer() {
+    let mut sessions = QueueConfig::new("sessions");
+    sessions.options.requires_session = true;
+    let service = service(vec![QueueConfig::new("orders"), sessions], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let selector = filter("jms-selector", Value::Ulong(0x0000_468c_0000_0004), "color = 'blue'");
+    let unknown = filter("x:y", Value::Symbol("x:y".into()), "z");
+    let session = filter("mine", Value::Ulong(0x0013_7000_000c), "one");
+    let (_, answer) = client
+        .ask_to_receive("orders", |options| {
+            options.source.filter = vec![selector.clone(), unknown.clone()];
+            options.source.distribution_mode = Some("move".into());
+            options.source.durable = 2;
+            options.source.default_outcome = Some(Value::Null);
+        })
+        .await
+        .unwrap();
+    let source = answer.source.unwrap();
+    assert_eq!((source.filter, source.durable, source.default_outcome), (Vec::new(), 0, None));
+    assert_eq!(source.distribution_mode, Some("move".into()), "each message is for one");
+    // Filters are known by their descriptors, whatever their keys.
+    let (_, answer) = client
+        .ask_to_receive("sessions", |options| {
+            options.source.filter = vec![selector, session.clone(), unknown]
+        })
+        .await
+        .unwrap();
+    assert_eq!(answer.source.unwrap().filter, [session]);
+}
+
+#[tokio::test]
+async fn a_session_to_be_shared_is_refused_in_the_words_that_its_client_looks_for() {
+    let mut sessions = QueueConfig::new("sessions");
+    sessions.options.requires_session = true;
+    let service = service(vec![sessions], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let descriptor = Value::Symbol("com.microsoft:non-exclusive-session-filter:list".into());
+    let shared = Value::Described(Box::new((descriptor, Value::List(vec!["one".into(), Value::Null]))));
+    let key = Symbol::from_static("com.microsoft:non-exclusive-session-filter");
+    let asked = |options: &mut LinkOptions| options.source.filter = vec![(key, shared)];
+    let refusal = client.ask_to_receive("sessions", asked).await.unwrap_err();
+    assert_eq!(refusal.condition.as_str(), "amqp:not-allowed");
+    let text = refusal.description;
+    assert!(text.starts_with("'com.microsoft:non-exclusive-session-filter' "), "{text}");
+    assert!(text.contains("invalid filter type"), "{text}");
+}
+
+#[tokio::test]
+async fn ends_without_an_address_are_refused_with_what_is_not_supported() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    for (dynamic, words) in [(true, "dynamic source"), (false, "source without an address")] {
+        let asked = |options: &mut LinkOptions| {
+            options.source.address = None;
+            options.source.dynamic = dynamic;
+        };
+        let refusal = client.ask_to_receive("", asked).await.unwrap_err();
+        assert_eq!(refusal.condition.as_str(), "amqp:not-implemented");
+        assert!(refusal.description.contains(words), "{refusal}");
+    }
+    for (dynamic, words) in [(true, "dynamic target"), (false, "anonymous relay")] {
+        let asked = |options: &mut LinkOptions| {
+            options.target = Target { address: None, dynamic, ..Target::default() };
+        };
+        let refusal = client.ask_to_send("", asked).await.unwrap_err();
+        assert_eq!(refusal.condition.as_str(), "amqp:not-implemented");
+        assert!(refusal.description.contains(words), "{refusal}");
+    }
+}
+
+fn browsing(options: &mut LinkOptions) {
+    options.source.distribution_mode = Some("copy".into());
+}
+
+#[tokio::test]
+async fn a_browser_sees_each_message_once_and_takes_none() {
+    let mut sessions = QueueConfig::new("sessions");
+    sessions.options.requires_session = true;
+    let service = service(vec![QueueConfig::new("orders"), sessions], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    for payload in [b"a", b"b", b"c"] {
+        client.send(sender, payload).await;
+    }
+    let (browser, answer) = client.ask_to_receive("orders", browsing).await.unwrap();
+    assert_eq!(answer.source.unwrap().distribution_mode, Some("copy".into()));
+    client.connection().set_credit(browser, 2);
+    let mut seen = client.receive(browser, 2).await;
+    client.connection().set_credit(browser, 10);
+    seen.extend(client.receive(browser, 1).await);
+    assert!(seen.iter().all(|message| message.settled), "there is nothing to settle");
+    let payloads: Vec<_> = seen.iter().map(|message| message.payload().to_vec()).collect();
+    assert_eq!(payloads, [b"a", b"b", b"c"]);
+    // Clients give outcomes all the same.
+    client.propose(seen[0].id, seen[2].id, DeliveryState::Accepted);
+    client.drain(browser).await;
+    assert_eq!(client.waiting(browser), 0, "each once");
+    let receiver = client.receiver("orders", 3).await;
+    let received = client.receive(receiver, 3).await;
+    assert_eq!(received[0].payload(), b"a");
+    assert_eq!(received[0].delivery_count(), 0, "to look is no delivery");
+    // What comes later is seen, too, and others do not matter.
+    client.connection().set_credit(browser, 10);
+    client.send(sender, b"d").await;
+    assert_eq!(client.receive(browser, 1).await[0].payload(), b"d");
+    // There is no session to lock for it.
+    let (sender, _) = client.sender("sessions").await.unwrap();
+    client.send_message(sender, amqp::message::FORMAT_AMQP, &message_of_session("one", b"e")).await;
+    let (browser, _) = client.ask_to_receive("sessions", browsing).await.unwrap();
+    client.connection().set_credit(browser, 10);
+    assert_eq!(client.receive(browser, 1).await[0].payload(), b"e");
+    let one = |options: &mut LinkOptions| {
+        browsing(options);
+        session_filter("one".into())(options);
+    };
+    let refusal = client.ask_to_receive("sessions", one).await.unwrap_err();
+    assert_eq!(refusal.condition.as_str(), "amqp:not-implemented");
 }

@@ -36,6 +36,23 @@ fn a_waiter_is_woken_once_for_the_next_message_and_not_if_there_is_one() {
 }
 
 #[test]
+fn a_waiter_that_looks_is_woken_by_what_comes_after_what_it_has_seen() {
+    let (_store, queue) = queue(QueueOptions::default());
+    let subscriber = Subscriber::new();
+    let mut waiter = queue.waiter(&subscriber, 7);
+    send(&queue, 0, &["a", "b"]);
+    assert_eq!(waiter.arm(at(0), Awaited::NumberFrom(2)), Found::Something);
+    assert_eq!(waiter.arm(at(0), Awaited::NumberFrom(3)), Found::Nothing);
+    send(&queue, 0, &["c"]);
+    assert_eq!(keys(&subscriber), [7]);
+    assert_eq!(waiter.arm(at(0), Awaited::NumberFrom(3)), Found::Something);
+    let received = receive(&queue, 0, 3);
+    assert_eq!(waiter.arm(at(0), Awaited::NumberFrom(3)), Found::Something, "locked, but there");
+    settle(&queue, 0, &received, &Settlement::Complete);
+    assert_eq!(waiter.arm(at(0), Awaited::NumberFrom(3)), Found::Nothing);
+}
+
+#[test]
 fn a_waiter_is_woken_for_messages_that_become_due() {
     let (store, queue) = queue(QueueOptions::default());
     let subscriber = Subscriber::new();

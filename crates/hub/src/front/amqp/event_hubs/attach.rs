@@ -16,9 +16,10 @@ use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
 use super::start::start_of;
 use crate::front::amqp::MAX_MESSAGE_SIZE;
 use crate::front::amqp::links::requests::not_found;
+use crate::front::amqp::links::terminus::{Distribution, source_in_effect};
 use crate::front::event_reader::EventReader;
 use crate::namespace::{ConsumerGroup, Hub, Namespace, NewReceiver, Partition};
-use partition_log::{PositionError, Start, Subscriber, UnixTime};
+use partition_log::{PositionError, Subscriber, UnixTime};
 
 /// A request for a link to a hub.
 #[derive(Debug, Clone, Copy)]
@@ -128,10 +129,8 @@ impl HubAdmission<'_> {
         attach: &Attach,
     ) -> Result<AdmittedHub, Error> {
         let argument_error = |text| Error::new(ErrorCondition::ARGUMENT_ERROR, text);
-        let start = match &attach.source {
-            Some(source) => start_of(source).map_err(|error| argument_error(error.to_string()))?,
-            None => Start::Earliest,
-        };
+        let asked = attach.source.clone().unwrap_or_default();
+        let (start, applied) = start_of(&asked).map_err(|error| argument_error(error.to_string()))?;
         let log = partition.log();
         let cursor =
             log.position_committed(start).map_err(|PositionError::BeyondEnd { requested, last }| {
@@ -165,6 +164,8 @@ impl HubAdmission<'_> {
         let offered_capabilities = wants_metrics.then_some(RUNTIME_METRICS);
         let acceptance = LinkAcceptance {
             offered_capabilities: offered_capabilities.into_iter().collect(),
+            // Reading takes no event from another reader.
+            source: Some(source_in_effect(&asked, Some(Distribution::Copy), applied)),
             ..LinkAcceptance::default()
         };
         Ok(AdmittedHub::Deliver(Box::new(DeliverLink::new(self.link, reading, metrics)), acceptance))

@@ -1,8 +1,10 @@
 //! Where a receiver wants to start: the selector filter of its source.
 
 use amqp::Value;
+use amqp::codec::Symbol;
 use amqp::performative::Source;
 
+use crate::front::amqp::links::terminus::FilterKind;
 use partition_log::UnixTime;
 use partition_log::{Edge, Start};
 
@@ -14,17 +16,14 @@ use partition_log::{Edge, Start};
 )]
 pub(crate) struct FilterError(String);
 
-/// The start that `source` asks for; the oldest event without a filter.
-pub(crate) fn start_of(source: &Source) -> Result<Start, FilterError> {
-    let selector = source.filter.iter().find(|(name, _)| *name == SELECTOR).map(|(_, value)| value);
-    let text = match selector {
-        None => return Ok(Start::Earliest),
-        // The descriptor is a number or a name, depending on the client; both mean this.
-        Some(Value::Described(described)) => described.1.as_text(),
-        Some(value) => value.as_text(),
+/// The start that `source` asks for, and the filters that are applied for it; the oldest event without one.
+pub(crate) fn start_of(source: &Source) -> Result<(Start, Vec<(Symbol, Value)>), FilterError> {
+    let Some((place, selector)) = FilterKind::Selector.find(source) else {
+        return Ok((Start::Earliest, Vec::new()));
     };
-    let text = text.ok_or_else(|| FilterError(String::new()))?;
-    parse(text).ok_or_else(|| FilterError(text.to_owned()))
+    let text = selector.as_text().ok_or_else(|| FilterError(String::new()))?;
+    let start = parse(text).ok_or_else(|| FilterError(text.to_owned()))?;
+    Ok((start, vec![source.filter[place].clone()]))
 }
 
 fn parse(selector: &str) -> Option<Start> {
@@ -48,8 +47,6 @@ fn parse(selector: &str) -> Option<Start> {
         _ => None,
     }
 }
-
-const SELECTOR: &str = "apache.org:selector-filter:string";
 
 #[cfg(test)]
 mod tests {
@@ -84,6 +81,19 @@ mod tests {
 
     #[test]
     fn no_filter_means_the_oldest_event() {
-        assert_eq!(start_of(&Source::new("hub")), Ok(Start::Earliest));
+        assert_eq!(start_of(&Source::new("hub")), Ok((Start::Earliest, Vec::new())));
+    }
+
+    #[test]
+    fn a_selector_is_applied_under_any_key_and_other_filters_are_not() {
+        let described = |descriptor: &str, value: &str| {
+            Value::Described(Box::new((Value::Symbol(descriptor.into()), Value::from(value))))
+        };
+        let selector = described("apache.org:selector-filter:string", "amqp.annotation.x-opt-offset > '3'");
+        let no_local = described("apache.org:no-local-filter:list", "");
+        let filter = vec![("no-local".into(), no_local), ("jms-selector".into(), selector)];
+        let applied = vec![filter[1].clone()];
+        let source = Source { filter, ..Source::new("hub") };
+        assert_eq!(start_of(&source), Ok((Start::SequenceNumber(3, Edge::Exclusive), applied)));
     }
 }

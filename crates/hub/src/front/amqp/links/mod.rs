@@ -3,6 +3,7 @@
 //! * A `node` is what is at our end of a link: it takes a run, delivers, settles, says why it ended.
 //! * `outcomes` are what connection and nodes have in common about deliveries that are settled.
 //! * `requests` are `$cbs`, and what all nodes for requests share.
+//! * `terminus` is what an answer repeats of what a client asked for.
 //!
 //! Here is whether a request for a link is granted.
 //! What a client can make us hold is bounded here, since it need not have proven anything to ask: the length of
@@ -11,6 +12,7 @@
 pub(super) mod node;
 pub(super) mod outcomes;
 pub(super) mod requests;
+pub(super) mod terminus;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -21,6 +23,7 @@ use amqp::performative::{Attach, Error, ErrorCondition, Role};
 
 use self::node::{EndReason, Node, Replies};
 use self::requests::{RequestNode, claims_required, not_found};
+use self::terminus::{asked_address, source_in_effect, target_in_effect};
 use crate::front::amqp::event_hubs::address::Address;
 use crate::front::amqp::event_hubs::attach::{AdmittedHub, HubAdmission};
 use crate::front::amqp::service_bus::{AdmittedEntity, EntityAddress, EntityAdmission};
@@ -97,6 +100,22 @@ impl Admission<'_> {
     /// # Errors
     /// The reason for a refused link.
     pub(crate) fn admit(self, link: LinkId, session: SessionId, attach: &Attach) -> Result<Admitted, Error> {
+        let mut admitted = self.admit_to_node(link, session, attach)?;
+        if let Some(acceptance) = &mut admitted.acceptance {
+            match attach.role {
+                Role::Sender => acceptance.target = attach.target.as_ref().map(target_in_effect),
+                // Where filters are applied, the node has said so.
+                Role::Receiver => {
+                    let source =
+                        || attach.source.as_ref().map(|asked| source_in_effect(asked, None, Vec::new()));
+                    acceptance.source = acceptance.source.take().or_else(source);
+                }
+            }
+        }
+        Ok(admitted)
+    }
+
+    fn admit_to_node(self, link: LinkId, session: SessionId, attach: &Attach) -> Result<Admitted, Error> {
         if attach.target.as_ref().is_some_and(|target| target.is_coordinator) {
             return self.coordinator_link(attach);
         }
@@ -106,12 +125,8 @@ impl Admission<'_> {
             let text = format!("An address is longer than {LONGEST_ADDRESS} bytes.");
             return Err(Error::new(ErrorCondition::INVALID_FIELD, text));
         }
-        // The peer's role: what it sends we take, what it receives we give.
-        let text = match attach.role {
-            Role::Sender => target,
-            Role::Receiver => source,
-        };
-        let text = text.unwrap_or_default();
+        // What the client sends we take, what it receives we give.
+        let text = asked_address(attach)?;
         if let Some(address) = EntityAddress::parse(text)
             && (address.has_suffix()
                 || self.namespace.queue_or_topic(address.name).is_some()
@@ -181,6 +196,7 @@ impl Admission<'_> {
         let (node, acceptance) = match admission.admit(attach, address)? {
             AdmittedEntity::Send(link, acceptance) => (Node::Send(link), Some(acceptance)),
             AdmittedEntity::Receive(link, acceptance) => (Node::Receive(link), Some(acceptance)),
+            AdmittedEntity::Browse(link, acceptance) => (Node::Browse(link), Some(acceptance)),
             AdmittedEntity::Held(held) => (Node::Held(held), None),
             AdmittedEntity::Management(entity) => {
                 let mut admitted = self.request_link(attach, RequestNode::Entity(entity), target)?;

@@ -18,7 +18,7 @@ use crate::clock::ServiceClock;
 use crate::front::amqp::event_hubs::burst::Burst;
 use crate::front::amqp::event_hubs::deliver::DeliverLink;
 use crate::front::amqp::event_hubs::publish::PublishLink;
-use crate::front::amqp::service_bus::{self, Held, HeldAttach, ReceiveLink, SendLink};
+use crate::front::amqp::service_bus::{self, BrowseLink, Held, HeldAttach, ReceiveLink, SendLink};
 pub(in crate::front::amqp) use crate::front::amqp::service_bus::{Enlisting, TransactionWork};
 
 /// What is at our end of a link.
@@ -32,6 +32,8 @@ pub(crate) enum Node {
     Send(SendLink),
     /// Gives the messages of a queue.
     Receive(Box<ReceiveLink>),
+    /// Shows the messages of a queue.
+    Browse(Box<BrowseLink>),
     /// Is answered when there is a session for it; nothing before.
     Held(Box<HeldAttach>),
     Requests(RequestNode),
@@ -244,7 +246,7 @@ impl Node {
 
     /// Whether the client grants credit for what comes from here.
     pub(crate) const fn is_receiver(&self) -> bool {
-        matches!(self, Self::Deliver(_) | Self::Receive(_))
+        matches!(self, Self::Deliver(_) | Self::Receive(_) | Self::Browse(_))
     }
 
     /// Whether it is not answered yet.
@@ -295,6 +297,7 @@ impl Node {
         match self {
             Self::Deliver(link) => Some(&mut link.queued),
             Self::Receive(link) => Some(&mut link.queued),
+            Self::Browse(link) => Some(&mut link.queued),
             _ => None,
         }
     }
@@ -315,6 +318,10 @@ impl Node {
                 let stopped = link.deliver(connection, (clock.unix_time(), clock.of_clients()), awaited);
                 Some((stopped, link.take_delivered()))
             }
+            Self::Browse(link) => {
+                let stopped = link.deliver(connection, clock.unix_time(), clock.of_clients());
+                Some((stopped, link.take_delivered()))
+            }
             _ => None,
         }
     }
@@ -322,8 +329,10 @@ impl Node {
     /// The client wants to know when there is nothing more.
     pub(crate) fn drain(&mut self) {
         // Every other node says so whenever it is at its end.
-        if let Self::Receive(link) = self {
-            link.is_draining = true;
+        match self {
+            Self::Receive(link) => link.is_draining = true,
+            Self::Browse(link) => link.is_draining = true,
+            _ => {}
         }
     }
 
@@ -333,6 +342,7 @@ impl Node {
             Self::Deliver(link) => link.end_reason(),
             Self::Publish(link) => link.is_deleted().then_some(EndReason::Deleted),
             Self::Receive(link) => link.end_reason().map(EndReason::Error),
+            Self::Browse(link) => link.end_reason().map(EndReason::Error),
             Self::Send(link) => link.is_deleted().then_some(EndReason::Deleted),
             Self::Held(_) | Self::Requests(_) | Self::Replies(_) | Self::Coordinator => None,
         }

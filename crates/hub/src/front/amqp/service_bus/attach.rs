@@ -5,14 +5,16 @@ use std::sync::Arc;
 use access::Right;
 use amqp::Value;
 use amqp::connection::{LinkAcceptance, LinkId, SessionId};
-use amqp::performative::{Attach, Error, ErrorCondition, Role, SenderSettleMode};
+use amqp::performative::{Attach, Error, ErrorCondition, Role, SenderSettleMode, Source};
 
 use super::address::{EntityAddress, Part};
+use super::browse::BrowseLink;
 use super::conditions;
 use super::deliver::ReceiveLink;
 use super::enqueue::SendLink;
 use super::management::ManagedEntity;
 use super::sessions::{self, HeldAttach, WantedSession};
+use crate::front::amqp::links::terminus::{Distribution, source_in_effect};
 use crate::namespace::Namespace;
 use partition_log::Subscriber;
 use partition_log::UnixTime;
@@ -36,6 +38,8 @@ pub(crate) enum AdmittedEntity {
     Send(SendLink, LinkAcceptance),
     /// It gives messages.
     Receive(Box<ReceiveLink>, LinkAcceptance),
+    /// It shows messages.
+    Browse(Box<BrowseLink>, LinkAcceptance),
     /// It is answered when there is a session for it.
     Held(Box<HeldAttach>),
     /// It takes requests, or gives answers.
@@ -120,6 +124,9 @@ impl EntityAdmission<'_> {
 
     fn receiver(self, queue: &Arc<Queue>, attach: &Attach) -> Result<AdmittedEntity, Error> {
         let source = attach.source.clone().unwrap_or_default();
+        if Distribution::is_copy(&source) {
+            return self.browser(queue, &source);
+        }
         let mode = match attach.sender_settle_mode {
             SenderSettleMode::Settled => ReceiveMode::ReceiveAndDelete,
             SenderSettleMode::Unsettled | SenderSettleMode::Mixed => ReceiveMode::PeekLock,
@@ -131,7 +138,8 @@ impl EntityAdmission<'_> {
                 // Asking for nothing tells whether anything can be had.
                 let request = ReceiveRequest { mode, session: None, messages: 0, bytes: 0 };
                 queue.receive(self.now, &request, &mut Deliveries::new()).map_err(refused)?;
-                (None, LinkAcceptance::default())
+                let source = source_in_effect(&source, Some(Distribution::Move), Vec::new());
+                (None, LinkAcceptance { source: Some(source), ..LinkAcceptance::default() })
             }
             Some(WantedSession::Named(session)) => {
                 let lock = sessions::accept_named(queue, session, self.now)
@@ -151,6 +159,23 @@ impl EntityAdmission<'_> {
         let waiter = queue.waiter(self.subscriber, key);
         let link = ReceiveLink::new(self.link, self.session, waiter, mode, lock);
         Ok(AdmittedEntity::Receive(Box::new(link), acceptance))
+    }
+
+    /// A link that shows messages, of all sessions where there are some.
+    fn browser(self, queue: &Arc<Queue>, source: &Source) -> Result<AdmittedEntity, Error> {
+        if sessions::wanted_session(source)?.is_some() {
+            let text = "A browser (distribution-mode: copy) of one session is not supported: browse the whole entity.";
+            return Err(Error::new(ErrorCondition::NOT_IMPLEMENTED, text));
+        }
+        let status = queue.options().status;
+        if !status.may_receive() {
+            return Err(conditions::error_of(&QueueError::Disabled(status)));
+        }
+        let waiter = queue.waiter(self.subscriber, self.link.index() as u64);
+        let link = BrowseLink::new(self.link, self.session, waiter);
+        let source = source_in_effect(source, Some(Distribution::Copy), Vec::new());
+        let acceptance = LinkAcceptance { source: Some(source), ..LinkAcceptance::default() };
+        Ok(AdmittedEntity::Browse(Box::new(link), acceptance))
     }
 
     /// What the address names.

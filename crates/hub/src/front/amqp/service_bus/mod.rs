@@ -3,7 +3,7 @@
 //! * `address` reads what clients put into link addresses; `attach` decides about links, `sessions` about those to
 //!   sessions, some of which are answered much later.
 //! * `incoming` and `outgoing` convert messages; `enqueue` (transfers to store), `deliver` (store to transfers) and
-//!   `settle` (outcomes to store) are the hot paths.
+//!   `settle` (outcomes to store) are the hot paths. `browse` only looks.
 //! * `transaction` is what a client does in a transaction, until that is committed.
 //! * `management` answers requests about an entity.
 //! * `conditions` are the errors of the store in the words that clients know.
@@ -13,6 +13,7 @@
 
 mod address;
 mod attach;
+mod browse;
 mod conditions;
 mod deliver;
 mod enqueue;
@@ -25,6 +26,7 @@ mod transaction;
 
 pub(in crate::front) use address::{EntityAddress, Part};
 pub(super) use attach::{AdmittedEntity, EntityAdmission};
+pub(super) use browse::BrowseLink;
 pub(in crate::front) use conditions::{sentence as queue_error_sentence, status_of as queue_error_status};
 pub(super) use deliver::ReceiveLink;
 pub(in crate::front) use enqueue::SendLink;

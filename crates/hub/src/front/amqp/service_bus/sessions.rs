@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::conditions;
 use super::incoming::SESSION_ID_MAX;
 use crate::clock::ClientClock;
+use crate::front::amqp::links::terminus::{Distribution, FilterKind, source_in_effect};
 use partition_log::UnixTime;
 use queue_store::{Awaited, Found, Queue, QueueError, ReceiveMode, SessionLock, Waiter};
 
@@ -95,13 +96,11 @@ impl HeldAttach {
 /// # Errors
 /// The filter is none, or names a session that there can't be.
 pub(super) fn wanted_session(source: &Source) -> Result<Option<WantedSession<'_>>, Error> {
-    let filter = source.filter.iter().find(|(name, _)| *name == SESSION_FILTER);
-    let Some((_, value)) = filter else {
+    if FilterKind::NonExclusiveSession.find(source).is_some() {
+        return Err(Error::new(ErrorCondition::NOT_ALLOWED, NON_EXCLUSIVE));
+    }
+    let Some((_, value)) = FilterKind::Session.find(source) else {
         return Ok(None);
-    };
-    let value = match value {
-        Value::Described(described) => &described.1,
-        value => value,
     };
     match value {
         Value::Null => Ok(Some(WantedSession::Next)),
@@ -127,20 +126,27 @@ pub(super) fn accept_named(queue: &Queue, session: &str, now: UnixTime) -> Resul
 
 /// What a client is answered that gets this session.
 pub(super) fn acceptance(source: &Source, lock: &SessionLock, clock: ClientClock) -> LinkAcceptance {
-    let mut source = source.clone();
-    for (_, value) in source.filter.iter_mut().filter(|(name, _)| *name == SESSION_FILTER) {
-        let id = Value::from(lock.id());
-        match value {
-            Value::Described(described) => described.1 = id,
-            value => *value = id,
-        }
-    }
+    let filter = session_filter(source, lock.id());
     let locked_until = Value::Long(ticks(clock.lock_end(lock.locked_until())));
     LinkAcceptance {
         properties: vec![(Symbol::from_static(LOCKED_UNTIL), locked_until)],
-        source: Some(source),
+        source: Some(source_in_effect(source, Some(Distribution::Move), filter)),
         ..LinkAcceptance::default()
     }
+}
+
+/// The filter of `source` that asks for a session, in the form in which it came, with the session that it has become.
+pub(super) fn session_filter(source: &Source, session: &str) -> Vec<(Symbol, Value)> {
+    let asked = FilterKind::Session.find(source).map(|(place, _)| source.filter[place].clone());
+    let granted = asked.map(|(key, value)| {
+        let id = Value::from(session);
+        let value = match value {
+            Value::Described(described) => Value::Described(Box::new((described.0, id))),
+            _ => id,
+        };
+        (key, value)
+    });
+    granted.into_iter().collect()
 }
 
 /// An instant as .NET counts it: in steps of 100 ns since the year 1.
@@ -151,8 +157,9 @@ fn ticks(time: UnixTime) -> i64 {
 const TICKS_PER_MILLISECOND: i64 = 10_000;
 const TICKS_BEFORE_1970: i64 = 621_355_968_000_000_000;
 
-/// Filter by which a client asks for a session.
-const SESSION_FILTER: &str = "com.microsoft:session-filter";
+/// What a client is told that would share a session. The .NET client looks for the words behind the name.
+const NON_EXCLUSIVE: &str = "'com.microsoft:non-exclusive-session-filter' is an invalid filter type: sessions that several \
+                             receivers share are not supported.";
 
 /// Link property of the answer: until when the session is locked.
 const LOCKED_UNTIL: &str = "com.microsoft:locked-until-utc";
@@ -171,7 +178,8 @@ mod tests {
     use super::*;
 
     fn source(value: Value) -> Source {
-        Source { filter: vec![(Symbol::from_static(SESSION_FILTER), value)], ..Source::new("orders") }
+        let key = Symbol::from_static("com.microsoft:session-filter");
+        Source { filter: vec![(key, value)], ..Source::new("orders") }
     }
 
     #[test]
