@@ -15,6 +15,7 @@
 //! * `bytes`: random streams and malformed frames.
 //! * `greed`: clients that take without end, or take nothing.
 //! * `intrusion`: wrong, expired and missing proof; what does not exist; what is too large; what is full.
+//! * `rejections`: messages that are refused, as this side counts them.
 //! * `silence`: clients that have stopped.
 //! * `strangers`: clients that show nothing, what they can hold, and how long.
 //!
@@ -32,6 +33,7 @@ mod intrusion;
 mod leading;
 mod publishers;
 mod receivers;
+mod rejections;
 mod silence;
 mod strangers;
 mod transactions;

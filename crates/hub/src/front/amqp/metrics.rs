@@ -49,6 +49,13 @@ impl Collector for AmqpMetrics {
             "Messages refused because incomplete messages had reached their memory limit.",
             amqp.partial_refused,
         )?;
+        let rejected = self.0.rejected_messages().into_iter();
+        metrics.counters(
+            "parshall_amqp_messages_rejected",
+            "Messages rejected, by hub, queue, topic or node, and error condition.",
+            rejected
+                .map(|(entity, condition, count)| ([("entity", entity), ("condition", condition)], count)),
+        )?;
         Ok(())
     }
 }

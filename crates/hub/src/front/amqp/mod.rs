@@ -11,6 +11,7 @@
 //! * `service_bus` are queues and topics: their links, messages and management.
 //! * `conditions` are errors of any connection in the words that clients know.
 //! * `leading` are sections that both services store in front of a message.
+//! * `rejections` counts and reports what clients are refused.
 
 mod conditions;
 mod connection;
@@ -18,6 +19,7 @@ mod event_hubs;
 mod leading;
 mod links;
 mod metrics;
+mod rejections;
 mod service_bus;
 
 use std::sync::Arc;
@@ -41,6 +43,7 @@ use crate::namespace::Namespace;
 use crate::profile::{Shaper, Traffic};
 use connection::refusal::{self, REFUSALS_MAX};
 use connection::{ConnectionTask, PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
+use rejections::Rejections;
 
 /// The front end of one namespace.
 #[derive(Debug)]
@@ -51,6 +54,7 @@ pub struct AmqpFront {
     partial: Arc<PartialLimits>,
     accepted_connections: AtomicU64,
     unproven_connections: Arc<AtomicU64>,
+    rejections: Arc<Rejections>,
 }
 
 /// What went through a front end, as it stood at one moment.
@@ -102,6 +106,7 @@ impl AmqpFront {
             partial: Arc::new(PartialLimits::new(largest_message)),
             accepted_connections: AtomicU64::new(0),
             unproven_connections: Arc::default(),
+            rejections: Arc::default(),
         })
     }
 
@@ -120,6 +125,11 @@ impl AmqpFront {
             partial_bytes: (unproven.held() + proven.held()) as u64,
             partial_refused: unproven.refused() + proven.refused(),
         }
+    }
+
+    /// The messages rejected since the start: entity, condition, how many.
+    pub(crate) fn rejected_messages(&self) -> Vec<(String, String, u64)> {
+        self.rejections.counts()
     }
 
     /// Serves the connections that `bound` accepts until `stop` becomes true. Each connection is then closed in good order.
@@ -141,6 +151,7 @@ impl AmqpFront {
             Arc::clone(&self.namespace),
             shaper,
             Proof::new(place, Arc::clone(&self.partial), overdue),
+            Arc::clone(&self.rejections),
         )
         .run(stop)
         .await;

@@ -6,12 +6,15 @@ use std::pin::Pin;
 use std::task::Context;
 use std::time::{Duration, SystemTime};
 
-use amqp::connection::{LinkId, SessionId};
-use amqp::performative::{Attach, Error};
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::connection::{LinkAcceptance, LinkId, SessionId};
+use amqp::performative::{Attach, Error, Role};
 use tokio::time::Sleep;
 
 use super::{ConnectionTask, full_credit};
 use crate::clock::TokenNow;
+use crate::front::amqp::links::terminus::FilterKind;
 use crate::front::amqp::links::{Admission, Admitted, LinkEntry};
 
 /// The next instant at which a claim expires.
@@ -35,6 +38,7 @@ impl ConnectionTask {
         };
         match admission.admit(link, session, attach) {
             Ok(Admitted { node, permit, acceptance }) => {
+                self.note_filters(attach, acceptance.as_ref());
                 let connection = self.driver.connection();
                 if let Some(acceptance) = acceptance {
                     connection.accept_link(link, acceptance);
@@ -54,6 +58,22 @@ impl ConnectionTask {
                 tracing::debug!(%error, "link refused");
                 self.driver.connection().refuse_link(link, error);
             }
+        }
+    }
+
+    /// Reports the filters of a receiver that are not applied. One that waits for a session gets that filter.
+    fn note_filters(&self, attach: &Attach, acceptance: Option<&LinkAcceptance>) {
+        let Some(asked) = attach.source.as_ref().filter(|_| attach.role == Role::Receiver) else {
+            return;
+        };
+        let is_applied = |(key, value): &(Symbol, Value)| match acceptance.and_then(|it| it.source.as_ref()) {
+            Some(source) => source.filter.iter().any(|(applied, _)| applied == key),
+            None => FilterKind::of(key, value) == Some(FilterKind::Session),
+        };
+        let unapplied = asked.filter.iter().filter(|filter| !is_applied(filter));
+        let unapplied: Vec<&str> = unapplied.map(|(key, _)| key.as_str()).collect();
+        if !unapplied.is_empty() {
+            self.rejections.note_filters(asked.address.as_deref().unwrap_or_default(), &unapplied);
         }
     }
 

@@ -44,6 +44,7 @@ use crate::clock::TimedConnection;
 use crate::front::amqp::conditions::{self, server_busy};
 use crate::front::amqp::links::LinkEntry;
 use crate::front::amqp::links::node::{Node, Stopped};
+use crate::front::amqp::rejections::Rejections;
 use crate::front::pending::Pending;
 use crate::front::time_slice::TimeSlice;
 use crate::memory::{Purpose, Share};
@@ -95,6 +96,8 @@ pub(super) struct ConnectionTask {
     /// Whether the profile broke the connection: it ends without a farewell.
     broken: bool,
     unhandled: Option<Unhandled>,
+    /// Counts messages that are rejected.
+    rejections: Arc<Rejections>,
 }
 
 /// Rest of an event after the end of a slice.
@@ -111,6 +114,7 @@ impl ConnectionTask {
         namespace: Arc<Namespace>,
         shaper: Option<Shaper>,
         proof: Proof,
+        rejections: Arc<Rejections>,
     ) -> Self {
         let claims = Claims::new(namespace.signatures());
         let output = OutputShare::new(namespace.memory());
@@ -146,6 +150,7 @@ impl ConnectionTask {
             pause: None,
             broken: false,
             unhandled: None,
+            rejections,
         }
     }
 
@@ -322,6 +327,11 @@ impl ConnectionTask {
             Event::Outcome { session, first, last, state: Some(state) } => {
                 self.on_outcome(GivenOutcome { session, first, last, state, wants_answer: false })
             }
+            Event::DeliveryRefused { link, error } => {
+                if let Some(Some(entry)) = self.links.get(link.index()) {
+                    self.rejections.note(entry.node.rejecting_name(), &error);
+                }
+            }
             // No outcome at all: the locks end by themselves.
             Event::Outcome { session, first, last, state: None } => {
                 self.settlements.awaited_outcomes.take(session, first, last, u32::MAX, |_, _| {});
@@ -400,7 +410,11 @@ impl ConnectionTask {
             }
             let told = match entry.node.requests() {
                 Some(_) => Told::now(DeliveryState::Accepted),
-                None if stores => Told::now(server_busy(TOO_FAST)),
+                None if stores => {
+                    let told = Told::now(server_busy(TOO_FAST));
+                    self.rejections.note_outcome(entry.node.entity_name(), &told.state);
+                    told
+                }
                 None => continue,
             };
             let connection = self.driver.connection();

@@ -95,6 +95,9 @@ impl ConnectionTask {
             let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
                 continue;
             };
+            if let Some((_, refusal)) = &refusal {
+                self.rejections.note_outcome(entry.node.entity_name(), refusal);
+            }
             if delivery.settled {
                 continue;
             }
@@ -134,11 +137,14 @@ impl ConnectionTask {
         else {
             return;
         };
-        let node = &entry.node;
+        let (node, rejections) = (&entry.node, &self.rejections);
         let store = || {
             Node::store(std::iter::once((node, delivery.format, message)), now, stored);
             match stored.refused.pop() {
-                Some((_, refusal)) => Err(refusal),
+                Some((_, refusal)) => {
+                    rejections.note_outcome(node.entity_name(), &refusal);
+                    Err(refusal)
+                }
                 None => Ok(stored.commits.first().copied().unwrap_or(CommitNumber::DONE)),
             }
         };

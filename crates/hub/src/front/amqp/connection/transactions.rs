@@ -260,7 +260,10 @@ impl ConnectionTask {
         let state = match (taken, &entry.node) {
             (Ok(()), Node::Requests(_)) => DeliveryState::Accepted,
             (Ok(()), _) => accepted,
-            (Err(refusal), _) => refusal,
+            (Err(refusal), _) => {
+                self.rejections.note_outcome(entry.node.entity_name(), &refusal);
+                refusal
+            }
         };
         let ready_at = match (&mut self.shaper, &entry.node) {
             (Some(shaper), Node::Send(link)) => shaper.request(Some(link.entity_name())),

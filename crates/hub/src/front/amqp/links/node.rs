@@ -166,6 +166,17 @@ impl Node {
         }
     }
 
+    /// The name under which messages are counted that are rejected here.
+    pub(crate) fn rejecting_name(&self) -> &str {
+        match self {
+            Self::Requests(RequestNode::Cbs) => "$cbs",
+            Self::Requests(RequestNode::Management) => "$management",
+            Self::Requests(RequestNode::Entity(entity)) => entity.name(),
+            Self::Coordinator => "$coordinator",
+            node => node.entity_name(),
+        }
+    }
+
     /// Counts a transfer that the quota refused.
     #[cold]
     pub(crate) fn count_throttled(&self) {
