@@ -9,6 +9,8 @@
 //! So everything that one burst of input causes leaves in one write.
 
 mod driver;
+#[cfg(target_os = "linux")]
+mod pieces;
 mod read_buffer;
 mod socket;
 mod spoken;

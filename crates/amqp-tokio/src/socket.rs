@@ -11,11 +11,17 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+#[cfg(target_os = "linux")]
+use crate::pieces::{GoesOn, Pieces};
+
 /// A TCP connection whose calls and bytes are counted.
 #[derive(Debug)]
 pub struct Socket {
     stream: TcpStream,
     acknowledges_at_once: bool,
+    /// While it is written in pieces, which few peers need.
+    #[cfg(target_os = "linux")]
+    pieces: Option<Pieces>,
 }
 
 /// What all sockets of this process have done so far. Every figure only grows.
@@ -54,6 +60,39 @@ impl Socket {
         stream.into()
     }
 
+    /// The socket of a connection that this process has accepted.
+    pub(crate) fn accepted(stream: TcpStream) -> Self {
+        Self {
+            #[cfg(target_os = "linux")]
+            pieces: Pieces::for_peer_of(&stream),
+            ..Self::from(stream)
+        }
+    }
+
+    /// Whether what is written goes in pieces.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) const fn writes_in_pieces(&self) -> bool {
+        self.pieces.is_some()
+    }
+
+    /// Writes the next piece of `bytes`; `None` if all can be written at once.
+    #[cfg(target_os = "linux")]
+    #[cold]
+    fn poll_write_piece(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
+        let pieces = self.pieces.as_mut()?;
+        Some(match pieces.poll_write(&self.stream, cx, bytes) {
+            Poll::Ready(Ok((length, goes_on))) => {
+                if goes_on == GoesOn::Freely {
+                    self.pieces = None;
+                }
+                count_write(length);
+                Poll::Ready(Ok(length))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        })
+    }
+
     /// From now on the peer's system is told at once of what was read, instead of together with the next write or after
     /// the system's delay (40 ms). For a peer that collects what it writes until then (Nagle's algorithm) and is
     /// answered late: it would have one write per answer. Costs a call and a segment for each read; without effect where
@@ -76,7 +115,12 @@ impl Socket {
 
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
-        Self { stream, acknowledges_at_once: false }
+        Self {
+            stream,
+            acknowledges_at_once: false,
+            #[cfg(target_os = "linux")]
+            pieces: None,
+        }
     }
 }
 
@@ -102,6 +146,12 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     #[inline]
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        #[cfg(target_os = "linux")]
+        if self.pieces.is_some()
+            && let Some(written) = self.poll_write_piece(cx, bytes)
+        {
+            return written;
+        }
         let length = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         count_write(length);
         Poll::Ready(Ok(length))
@@ -113,6 +163,13 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        #[cfg(target_os = "linux")]
+        if self.pieces.is_some()
+            && let Some(first) = slices.iter().find(|slice| !slice.is_empty())
+            && let Some(written) = self.poll_write_piece(cx, first)
+        {
+            return written;
+        }
         let length = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
         count_write(length);
         Poll::Ready(Ok(length))

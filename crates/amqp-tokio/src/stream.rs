@@ -138,7 +138,7 @@ pub async fn connect_tls(
 /// Takes an accepted socket as it is.
 pub fn accept(socket: TcpStream) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
-    Ok(Stream::Plain(socket.into()))
+    Ok(Stream::Plain(Socket::accepted(socket)))
 }
 
 /// Does the server's part of the TLS handshake on an accepted socket, within `timeout`.
@@ -148,7 +148,7 @@ pub async fn accept_tls(
     timeout: Duration,
 ) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
-    let stream = tls_handshake(Socket::from(socket), config, timeout).await?;
+    let stream = tls_handshake(Socket::accepted(socket), config, timeout).await?;
     Ok(Stream::Tls(Box::new(stream)))
 }
 
