@@ -7,6 +7,7 @@
 
 use super::entity::EntityState;
 use super::error::QueueError;
+use super::ledger::DEAD_LETTER_SOURCE;
 use super::lock_token::LockToken;
 use super::message::{Deliveries, Delivery, Forwarded, NewMessage};
 use super::page::NEVER;
@@ -19,6 +20,7 @@ use amqp::codec::write;
 use amqp::message::MessageView;
 use partition_log::UnixTime;
 use partition_log::disk::{CommitNumber, CommitState, Committer};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -203,15 +205,17 @@ fn send(
         .filter(|(hops, _)| *hops < MAXIMUM_HOPS)
         .collect();
     let identities: Vec<Identity> = going.iter().map(|(_, delivery)| identity(*delivery)).collect();
+    let kept: Vec<Kept<'_>> = going.iter().map(|(_, delivery)| Kept::of(delivery)).collect();
     let sections: Vec<[&[u8]; 1]> = going.iter().map(|(_, delivery)| [delivery.sections]).collect();
     let messages: Vec<NewMessage<'_>> = going
         .iter()
         .zip(&identities)
         .zip(&sections)
-        .map(|(((hops, delivery), identity), sections)| NewMessage {
+        .zip(&kept)
+        .map(|((((hops, delivery), identity), sections), kept)| NewMessage {
             sections,
-            annotation_count: delivery.annotation_count,
-            annotations: delivery.annotations,
+            annotation_count: kept.count,
+            annotations: &kept.annotations,
             message_id: identity.message_id.as_deref(),
             session_id: identity.session_id.as_deref(),
             time_to_live: delivery.time_to_live.map(|time| left(delivery, time, now)),
@@ -225,6 +229,31 @@ fn send(
     match target {
         Entity::Queue(queue) => queue.enqueue(now, &messages),
         Entity::Topic(topic) => topic.enqueue(now, &messages),
+    }
+}
+
+/// The annotations with which a message goes on.
+struct Kept<'a> {
+    annotations: Cow<'a, [u8]>,
+    count: u16,
+}
+
+impl<'a> Kept<'a> {
+    /// Those that it has; a dead letter has one more, which says where it became one.
+    fn of(delivery: &Delivery<'a>) -> Self {
+        let as_it_is =
+            Self { annotations: Cow::Borrowed(delivery.annotations), count: delivery.annotation_count };
+        let Some(source) = delivery.dead_letter_source else {
+            return as_it_is;
+        };
+        let mut annotations = delivery.annotations.to_vec();
+        write::symbol(&mut annotations, DEAD_LETTER_SOURCE);
+        write::string(&mut annotations, source);
+        match u16::try_from(annotations.len()) {
+            Ok(_) => Self { annotations: Cow::Owned(annotations), count: delivery.annotation_count + 1 },
+            // Longer ones would be left out altogether.
+            Err(_) => as_it_is,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::entity::{DEAD_LETTERS, QUEUES_OF_ONE, TRANSFER_DEAD_LETTERS};
 use super::history::History;
 use super::options::EntityStatus;
 use super::page::{NO_SESSION, Page, Slot, Stage};
-use super::properties::with_properties;
+use super::properties::{with_properties, without_annotation};
 use super::sessions::Sessions;
 use super::waiters::Waiters;
 use amqp::codec::Value;
@@ -322,10 +322,21 @@ impl Ledger {
         let own = [(REASON, text(reason)), (DESCRIPTION, text(description))];
         let own =
             own.iter().filter(|(_, value)| value.as_text() != Some("")).map(|(name, value)| (*name, value));
-        let all: Vec<(&str, &Value)> =
-            properties.iter().map(|(name, value)| (name.as_str(), value)).chain(own).collect();
+        // One that is no text is among the properties.
+        let others = properties.iter().map(|(name, value)| (name.as_str(), value));
+        let others = others.filter(|(name, _)| own.clone().all(|(own, _)| own != *name));
+        let all: Vec<(&str, &Value)> = others.chain(own.clone()).collect();
         let annotations_length = evicted.slot.annotations_length;
         evicted.bytes = with_properties(&evicted.bytes, annotations_length, &all);
+        if annotations_length > 0 {
+            // It may have been a dead letter elsewhere before.
+            let slot = &mut evicted.slot;
+            let without = without_annotation(&evicted.bytes, annotations_length, DEAD_LETTER_SOURCE);
+            if let Some((bytes, length)) = without {
+                (evicted.bytes, slot.annotations_length) = (bytes, length);
+                slot.annotation_count = slot.annotation_count.saturating_sub(1);
+            }
+        }
         effects.dead_letters.push(evicted);
     }
 
@@ -407,6 +418,8 @@ impl Ledger {
 /// Application properties of dead letters, and reasons that are the service's own.
 pub(super) const REASON: &str = "DeadLetterReason";
 pub(super) const DESCRIPTION: &str = "DeadLetterErrorDescription";
+/// The annotation that says where a dead letter became one.
+pub(super) const DEAD_LETTER_SOURCE: &str = "x-opt-deadletter-source";
 /// Longest of both, in characters, as in the service.
 const REASON_MAX: usize = 4_096;
 const MAXIMUM_DELIVERY_COUNT_EXCEEDED: &str = "MaxDeliveryCountExceeded";

@@ -13,6 +13,7 @@
 mod changes;
 mod counters;
 mod deadlines;
+mod deleting;
 mod entity;
 mod error;
 mod forwarding;
@@ -47,6 +48,7 @@ mod waiter;
 mod waiters;
 
 pub use counters::QueueCounters;
+pub use deleting::DeleteRequest;
 pub use error::QueueError;
 pub use lock_end::LockEnd;
 pub use lock_token::LockToken;

@@ -11,6 +11,7 @@ use super::page::{NO_SESSION, Slot};
 use super::pages::{join, split};
 use super::queue::{Queue, Role};
 use super::rules::MessageProperties;
+use super::sending::Numbers;
 use super::sessions::Session;
 use super::state::QueueState;
 use partition_log::UnixTime;
@@ -207,7 +208,7 @@ impl Letters {
                 ..NewMessage::default()
             })
             .collect();
-        state.send(now, &messages, None).map(drop)
+        state.send(now, &messages, Numbers::Unwanted).map(drop)
     }
 }
 

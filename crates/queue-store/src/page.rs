@@ -97,6 +97,32 @@ impl Page {
     pub(super) fn push(&mut self, position: u32, mut slot: Slot, payload: Payload<'_>) {
         debug_assert!(self.present >> position == 0, "positions ascend");
         self.has_gaps |= self.slots.len() != (position - self.first(position)) as usize;
+        self.store(&mut slot, payload);
+        let bit = 1 << position;
+        self.present |= bit;
+        self.live |= bit;
+        self.slots.push(slot);
+    }
+
+    /// Adds a message at a position that was left out, before others.
+    #[cold]
+    pub(super) fn insert(&mut self, position: u32, mut slot: Slot, payload: Payload<'_>) {
+        debug_assert!(self.present >> position & 1 == 0, "nothing was there");
+        self.store(&mut slot, payload);
+        let bit = 1 << position;
+        let index = (self.present & (bit - 1)).count_ones() as usize;
+        if index < self.records.len() {
+            self.records.insert(index, u64::MAX);
+        }
+        self.slots.insert(index, slot);
+        self.has_gaps = true;
+        self.present |= bit;
+        self.live |= bit;
+    }
+
+    /// Puts the bytes of a message among those of the others.
+    #[inline]
+    fn store(&mut self, slot: &mut Slot, payload: Payload<'_>) {
         let length = payload.length();
         slot.length = length as u32;
         slot.is_long = length > LONGEST_SHORT;
@@ -112,10 +138,6 @@ impl Page {
                 self.long.len() as u32 - 1
             }
         };
-        let bit = 1 << position;
-        self.present |= bit;
-        self.live |= bit;
-        self.slots.push(slot);
     }
 
     #[inline]

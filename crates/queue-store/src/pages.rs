@@ -79,6 +79,25 @@ impl Pages {
         self.push(slot, payload, is_ready);
     }
 
+    /// Adds a message under a number that was left out, and is below the next one.
+    #[cold]
+    pub(super) fn insert(&mut self, sequence_number: u64, slot: Slot, payload: Payload<'_>, is_ready: bool) {
+        let (number, position) = split(sequence_number);
+        if self.page(number).is_none() {
+            let page = self.spare.pop().unwrap_or_default();
+            match number == split(self.next_sequence_number).0 {
+                true => self.last = Some(page),
+                false => drop(self.complete.insert(number, page)),
+            }
+        }
+        let deadline = slot.deadline();
+        self.change(number, |page| {
+            page.insert(position, slot, payload);
+            page.ready |= u128::from(is_ready) << position;
+            page.look_at(deadline);
+        });
+    }
+
     /// Notes where the journal has a message.
     pub(super) fn set_record(&mut self, sequence_number: u64, record: u64) {
         let (number, position) = split(sequence_number);

@@ -1,6 +1,6 @@
 //! Setting application properties of an encoded message.
 
-use amqp::codec::{DecodeError, Value, write};
+use amqp::codec::{DecodeError, Reader, Value, write};
 use amqp::message::{MessageView, SectionKind, Sections, encode};
 use bytes::Bytes;
 use std::collections::HashSet;
@@ -20,6 +20,26 @@ pub(super) fn with_properties(
     match rewritten(annotations, sections, properties) {
         Ok(bytes) => Bytes::from(bytes),
         Err(_no_message) => Bytes::clone(bytes),
+    }
+}
+
+/// Annotations and sections of a message without the annotation of this name, and the length that its annotations have then; `None`
+/// if there is none. `bytes` begins with `annotations_length` bytes of annotations.
+pub(super) fn without_annotation(bytes: &Bytes, annotations_length: u16, name: &str) -> Option<(Bytes, u16)> {
+    let (annotations, sections) = bytes.split_at(annotations_length.into());
+    let mut reader = Reader::new(annotations);
+    loop {
+        let start = annotations.len() - reader.rest().len();
+        if start == annotations.len() {
+            return None;
+        }
+        let is_meant = reader.text().ok()? == Some(name);
+        reader.skip().ok()?;
+        if is_meant {
+            let end = annotations.len() - reader.rest().len();
+            let kept = [&annotations[..start], &annotations[end..], sections].concat();
+            return Some((Bytes::from(kept), annotations_length - (end - start) as u16));
+        }
     }
 }
 

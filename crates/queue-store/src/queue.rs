@@ -9,7 +9,7 @@ use super::message::{Deliveries, NewMessage};
 use super::options::QueueOptions;
 use super::page::Stage;
 use super::requests::{ReceiveRequest, Settlement};
-use super::sending::LARGEST_BATCH;
+use super::sending::Numbers;
 use super::session_lock::SessionLock;
 use super::state::{NEVER_USED, Wanted};
 use super::waiter::Waiter;
@@ -161,7 +161,7 @@ impl Queue {
     pub fn enqueue(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Enqueued, QueueError> {
         let (sent, commit) = self.operate(now, |state, now| {
             self.check_sending(state)?;
-            state.send(now, messages, None)
+            state.send(now, messages, Numbers::Unwanted)
         })?;
         Ok(Enqueued { count: sent.count, duplicates: sent.duplicates, commit })
     }
@@ -174,9 +174,33 @@ impl Queue {
         let mut sequence_numbers = Vec::with_capacity(messages.len());
         let (_sent, commit) = self.operate(now, |state, now| {
             self.check_sending(state)?;
-            state.send(now, messages, Some(&mut sequence_numbers))
+            state.send(now, messages, Numbers::Told(&mut sequence_numbers))
         })?;
         Ok(Scheduled { sequence_numbers, commit })
+    }
+
+    /// The numbers that [`schedule`](Self::schedule) would tell, for messages that a transaction is to
+    /// [send](super::Work::Schedule) under them. Nobody else gets them; those of messages that are never sent are left out.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub fn reserve(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Vec<u64>, QueueError> {
+        let (numbers, _commit) = self.operate(now, |state, now| {
+            self.check_sending(state)?;
+            state.reserve(now, messages)
+        })?;
+        Ok(numbers)
+    }
+
+    /// Whether all of these messages are scheduled now, and none is named twice.
+    ///
+    /// # Errors
+    /// [`MessageNotFound`](QueueError::MessageNotFound): one of them isn't.
+    pub fn check_scheduled(&self, now: UnixTime, sequence_numbers: &[u64]) -> Result<(), QueueError> {
+        let ((), _commit) = self.operate(now, |state, _now| {
+            state.queues[self.place].check_stage(sequence_numbers, Stage::Scheduled)
+        })?;
+        Ok(())
     }
 
     /// Removes scheduled messages: all of them, or none if there is an error.
@@ -248,8 +272,7 @@ impl Queue {
     }
 
     /// Settles locked messages, each by itself: a lock that is lost makes no difference to the others. Tokens in
-    /// ascending order of their numbers cost least. A lost lock is [`MessageLockLost`](QueueError::MessageLockLost), or
-    /// [`SessionLockLost`](QueueError::SessionLockLost) where sessions are required.
+    /// ascending order of their numbers cost least. [`why_lost`](Self::why_lost) tells what a lost lock means.
     ///
     /// # Errors
     /// Nothing was settled: [`Unavailable`](QueueError::Unavailable), or the properties that were to be set are too much,
@@ -281,6 +304,32 @@ impl Queue {
         });
         // Without the disk nothing can be settled at present.
         checked.map_or_else(|_| tokens.to_vec(), |(lost, _commit)| lost)
+    }
+
+    /// What it means that a token locks no message (any more), for whoever has this lock of a session, if it is known who that is:
+    /// [`MessageLockLost`](QueueError::MessageLockLost), or [`SessionLockLost`](QueueError::SessionLockLost) if the session
+    /// is lost as well.
+    #[must_use]
+    pub fn why_lost(&self, now: UnixTime, token: &LockToken, session: Option<&SessionLock>) -> QueueError {
+        let checked =
+            self.operate(now, |state, now| Ok(state.queues[self.place].why_lost(now, token, session)));
+        checked.map_or_else(|error| error, |(why, _commit)| why)
+    }
+
+    /// Whether this state may be set for a session now, unless there is no room for it.
+    ///
+    /// # Errors
+    /// As [`set_session_state`](Self::set_session_state).
+    pub fn check_session_state(
+        &self,
+        now: UnixTime,
+        session_id: &str,
+        session_state: Option<&[u8]>,
+    ) -> Result<(), QueueError> {
+        let (_growth, _commit) = self.operate(now, |state, now| {
+            state.queues[self.place].check_session_state(now, session_id, session_state)
+        })?;
+        Ok(())
     }
 
     /// Locks messages for another lock duration from now: until when, for each token in its place, or its error.
@@ -352,19 +401,12 @@ impl Queue {
         session_state: Option<&[u8]>,
     ) -> Result<CommitNumber, QueueError> {
         let ((), commit) = self.operate(now, |state, now| {
-            let place = state.queues[self.place].locked_session(now, session_id)?;
-            // Clients clear a state by setting an empty one.
-            let session_state = session_state.filter(|state| !state.is_empty());
-            if session_state.is_some_and(|state| state.len() as u64 > LARGEST_BATCH) {
-                return Err(QueueError::TooLong);
-            }
-            let growth = state.queues[self.place].state_growth(session_id, session_state);
+            let growth = state.queues[self.place].check_session_state(now, session_id, session_state)?;
             if growth > 0 {
                 state.check_room(growth)?;
             }
-            let set = session_state.map(Into::into);
-            let ledger = &mut state.queues[self.place].ledger;
-            ledger.set_session_state(place, set, now, &mut state.effects);
+            let EntityState { queues, effects, .. } = state;
+            queues[self.place].set_session_state(now, session_id, session_state, effects);
             Ok(())
         })?;
         Ok(commit)
@@ -539,7 +581,7 @@ impl Queue {
         }
     }
 
-    fn check_receiving(&self, state: &EntityState) -> Result<(), QueueError> {
+    pub(super) fn check_receiving(&self, state: &EntityState) -> Result<(), QueueError> {
         let policy = &state.queues[self.place].ledger.policy;
         for status in [policy.status, state.status()] {
             if !status.may_receive() {

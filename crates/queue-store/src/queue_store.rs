@@ -5,6 +5,7 @@ use super::entity::{Entity as Inner, EntityState, QUEUES_OF_ONE};
 use super::error::QueueError;
 use super::forwarding::Forwarder;
 use super::journal::{Journal, JournalPlace, parked};
+use super::message::NewMessage;
 use super::options::{QueueOptions, TopicOptions};
 use super::page::NEVER;
 use super::queue::{Queue, Role};
@@ -495,6 +496,30 @@ impl Entity {
             Self::Queue(queue) => vec![Arc::clone(queue)],
             Self::Topic(topic) => topic.subscriptions().iter().map(|each| Arc::clone(&each.queue)).collect(),
         }
+    }
+
+    /// Where messages are that are sent to it: its own queue, or that of what is scheduled in the topic.
+    pub(super) fn own_queue(&self) -> &Queue {
+        match self {
+            Self::Queue(queue) => queue,
+            Self::Topic(topic) => &topic.queue,
+        }
+    }
+
+    /// As [`Queue::reserve`].
+    ///
+    /// # Errors
+    /// As [`Queue::reserve`].
+    pub fn reserve(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Vec<u64>, QueueError> {
+        self.own_queue().reserve(now, messages)
+    }
+
+    /// As [`Queue::check_scheduled`].
+    ///
+    /// # Errors
+    /// As [`Queue::check_scheduled`].
+    pub fn check_scheduled(&self, now: UnixTime, sequence_numbers: &[u64]) -> Result<(), QueueError> {
+        self.own_queue().check_scheduled(now, sequence_numbers)
     }
 
     pub(super) fn inner(&self) -> &Arc<Inner> {

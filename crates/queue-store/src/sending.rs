@@ -25,6 +25,16 @@ pub(super) struct Sent {
     pub(super) duplicates: usize,
 }
 
+/// What is to be known of the numbers of messages that are sent.
+pub(super) enum Numbers<'a> {
+    /// Nothing.
+    Unwanted,
+    /// Each is added to these.
+    Told(&'a mut Vec<u64>),
+    /// They were reserved before.
+    Reserved(&'a [u64]),
+}
+
 /// A batch that may be sent, if there is room for it.
 #[derive(Debug, Default)]
 pub(super) struct Admitted {
@@ -69,17 +79,34 @@ impl Plan {
 }
 
 impl EntityState {
-    /// Sends a batch: all of it, or nothing if there is an error. Adds the number of each message to `numbers`, if they are
-    /// wanted.
+    /// Sends a batch: all of it, or nothing if there is an error.
     pub(super) fn send(
         &mut self,
         now: i64,
         messages: &[NewMessage<'_>],
-        numbers: Option<&mut Vec<u64>>,
+        numbers: Numbers<'_>,
     ) -> Result<Sent, QueueError> {
         let admitted = self.admit(now, messages)?;
         self.check_room(admitted.bytes)?;
         Ok(self.send_admitted(now, messages, admitted, numbers))
+    }
+
+    /// Numbers for the messages of a batch that may be sent later, and that could be now. A duplicate has the number of the message before
+    /// it.
+    pub(super) fn reserve(&mut self, now: i64, messages: &[NewMessage<'_>]) -> Result<Vec<u64>, QueueError> {
+        let admitted = self.admit(now, messages)?;
+        self.check_room(admitted.bytes)?;
+        let pages = &mut self.queues[0].pages;
+        let mut next = pages.next_sequence_number();
+        let number = |index| {
+            admitted.duplicates.get(&index).copied().unwrap_or_else(|| {
+                next += 1;
+                next - 1
+            })
+        };
+        let numbers = (0..messages.len()).map(number).collect();
+        pages.skip_to(next);
+        Ok(numbers)
     }
 
     /// Decides which messages of a batch go where, and changes nothing. There may be no room for it.
@@ -127,7 +154,7 @@ impl EntityState {
         now: i64,
         messages: &[NewMessage<'_>],
         admitted: Admitted,
-        mut numbers: Option<&mut Vec<u64>>,
+        mut numbers: Numbers<'_>,
     ) -> Sent {
         let Admitted { duplicates, copies, .. } = admitted;
         let mut sent = Sent::default();
@@ -143,7 +170,11 @@ impl EntityState {
                 }
                 None => {
                     sent.count += 1;
-                    let number = self.send_one(now, message, index, &mut copies);
+                    let reserved = match &numbers {
+                        Numbers::Reserved(numbers) => numbers.get(index).copied(),
+                        Numbers::Unwanted | Numbers::Told(_) => None,
+                    };
+                    let number = self.send_one(now, (message, index), reserved, &mut copies);
                     if let Some(id) = message.message_id
                         && self.queues[0].ledger.history.is_some()
                     {
@@ -152,12 +183,12 @@ impl EntityState {
                     number
                 }
             };
-            if let Some(numbers) = numbers.as_mut() {
+            if let Numbers::Told(numbers) = &mut numbers {
                 numbers.push(number);
             }
         }
         // A duplicate is as safe as the message before it.
-        self.relies_on_earlier = sent.duplicates > 0;
+        self.relies_on_earlier |= sent.duplicates > 0;
         sent
     }
 
@@ -165,17 +196,24 @@ impl EntityState {
     fn send_one(
         &mut self,
         now: i64,
-        message: &NewMessage<'_>,
-        index: usize,
+        (message, index): (&NewMessage<'_>, usize),
+        reserved: Option<u64>,
         copies: &mut std::iter::Peekable<impl Iterator<Item = Copy>>,
     ) -> u64 {
+        let queue = &mut self.queues[0];
         if !self.is_topic || is_scheduled(message, now) {
-            return self.queues[0].enqueue(now, message, payload(message), &mut self.effects);
+            let Some(number) = reserved else {
+                return queue.enqueue(now, message, payload(message), &mut self.effects);
+            };
+            queue.enqueue_reserved(now, number, message, payload(message), &mut self.effects);
+            return number;
         }
         // The topic itself keeps nothing, but the number is used up.
-        let topic = &mut self.queues[0];
-        let number = topic.pages.next_sequence_number();
-        topic.pages.skip_to(number + 1);
+        let number = reserved.unwrap_or_else(|| {
+            let next = queue.pages.next_sequence_number();
+            queue.pages.skip_to(next + 1);
+            next
+        });
         self.effects.changes.removed(0, number);
         let is_long = payload(message).length() > LONGEST_SHORT;
         let shared = is_long.then(|| payload(message).share());
@@ -261,7 +299,7 @@ impl EntityState {
             return;
         }
         self.queues[0].ledger.counters.scheduled_due += 1;
-        self.send_one(now, &message, 0, &mut plan.copies.into_iter().peekable());
+        self.send_one(now, (&message, 0), None, &mut plan.copies.into_iter().peekable());
     }
 
     /// Rules make more of a scheduled message than there is room for: it stays for some time more.

@@ -4,6 +4,7 @@ use super::changes::Effects;
 use super::error::QueueError;
 use super::ledger::Delivered;
 use super::lock_end::LockEnd;
+use super::sending::LARGEST_BATCH;
 use super::session_lock::SessionLock;
 use super::sessions::{Session, state_size};
 use super::state::QueueState;
@@ -94,8 +95,38 @@ impl QueueState {
         Ok(session.and_then(|session| session.state.as_deref().map(<[u8]>::to_vec)))
     }
 
+    /// Whether the state of a session may be set, and what that would add to the size.
+    ///
+    /// # Errors
+    /// [`SessionLockLost`](QueueError::SessionLockLost), [`TooLong`](QueueError::TooLong).
+    pub(super) fn check_session_state(
+        &self,
+        now: i64,
+        id: &str,
+        state: Option<&[u8]>,
+    ) -> Result<u64, QueueError> {
+        self.locked_session(now, id)?;
+        if state.is_some_and(|state| state.len() as u64 > LARGEST_BATCH) {
+            return Err(QueueError::TooLong);
+        }
+        Ok(self.state_growth(id, kept(state)))
+    }
+
+    /// Sets the state of a session that exists, or removes it.
+    pub(super) fn set_session_state(
+        &mut self,
+        now: i64,
+        id: &str,
+        state: Option<&[u8]>,
+        effects: &mut Effects,
+    ) {
+        if let Some(place) = self.ledger.sessions.find(id) {
+            self.ledger.set_session_state(place, kept(state).map(Into::into), now, effects);
+        }
+    }
+
     /// What setting a state would add to the size.
-    pub(super) fn state_growth(&self, id: &str, state: Option<&[u8]>) -> u64 {
+    fn state_growth(&self, id: &str, state: Option<&[u8]>) -> u64 {
         let place = self.ledger.sessions.find(id);
         let session = place.and_then(|place| self.ledger.sessions.get(place));
         state_size(id, state).saturating_sub(session.map_or(0, Session::state_size))
@@ -135,4 +166,9 @@ impl QueueState {
             .map(|session| session.id.to_string())
             .collect()
     }
+}
+
+/// What is kept of a state: clients clear it by setting an empty one.
+fn kept(state: Option<&[u8]>) -> Option<&[u8]> {
+    state.filter(|state| !state.is_empty())
 }

@@ -9,6 +9,7 @@ use super::page::{NO_SESSION, Page};
 use super::pages::split;
 use super::properties;
 use super::requests::Settlement;
+use super::session_lock::SessionLock;
 use super::state::QueueState;
 
 impl QueueState {
@@ -48,15 +49,15 @@ impl QueueState {
     /// Whether each of these tokens stands for a message, so that [`settle`](Self::settle) would refuse none of them.
     ///
     /// # Errors
-    /// What a lost lock is here.
+    /// Why the first that doesn't is lost.
     pub(super) fn check_held(&self, now: i64, tokens: &[LockToken]) -> Result<(), QueueError> {
         let is_held = |token: &LockToken| {
             let page = self.pages.page(split(token.sequence_number).0)?;
             held(&self.ledger, page, now, token)
         };
-        match tokens.iter().all(|token| is_held(token).is_some()) {
-            true => Ok(()),
-            false => Err(self.lost()),
+        match tokens.iter().find(|token| is_held(token).is_none()) {
+            None => Ok(()),
+            Some(token) => Err(self.why_lost(now, token, None)),
         }
     }
 
@@ -120,7 +121,6 @@ impl QueueState {
     /// Renews the locks that these tokens stand for.
     pub(super) fn renew(&mut self, now: i64, tokens: &[LockToken]) -> Vec<Result<LockEnd, QueueError>> {
         let until = now.saturating_add(self.ledger.policy.lock_duration);
-        let lost = self.lost();
         let renew = |token: &LockToken| {
             let ledger = &self.ledger;
             self.pages
@@ -136,16 +136,29 @@ impl QueueState {
                 })
                 .flatten()
                 .map(LockEnd::from_milliseconds)
-                .ok_or(lost)
+                .ok_or_else(|| self.why_lost(now, token, None))
         };
         tokens.iter().map(renew).collect()
     }
 
-    /// What a token is that stands for nothing.
-    pub(super) fn lost(&self) -> QueueError {
-        match self.ledger.policy.requires_session {
-            true => QueueError::SessionLockLost,
-            false => QueueError::MessageLockLost,
+    /// Why a token stands for nothing, for whoever has this lock of a session, if it is known who that is. While the session is locked, the
+    /// message is lost and not the session.
+    #[cold]
+    pub(super) fn why_lost(&self, now: i64, token: &LockToken, session: Option<&SessionLock>) -> QueueError {
+        let is_locked = match session {
+            _ if !self.ledger.policy.requires_session => true,
+            Some(lock) => self.session_of(now, lock).is_ok(),
+            // That of the message, as long as it is there.
+            None => {
+                let (number, position) = split(token.sequence_number);
+                let page = self.pages.page(number).filter(|page| page.holds(position));
+                let session = page.and_then(|page| self.ledger.sessions.get(page.slot(position).session));
+                session.is_none_or(|session| session.nonce != 0 && session.locked_until > now)
+            }
+        };
+        match is_locked {
+            true => QueueError::MessageLockLost,
+            false => QueueError::SessionLockLost,
         }
     }
 }

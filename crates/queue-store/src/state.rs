@@ -5,6 +5,7 @@ use super::changes::{Change, Effects, Evicted};
 use super::error::QueueError;
 use super::history::{History, MessageIdDigest};
 use super::ledger::{Ledger, Place, Policy};
+use super::lock_end::LockEnd;
 use super::message::{Deliveries, DeliveryHead, MessageState, NewMessage};
 use super::options::QueueOptions;
 use super::page::{NEVER, NO_SESSION, Page, Payload, Slot, Stage, Stored};
@@ -118,13 +119,42 @@ impl QueueState {
         let is_ready = stage == Stage::Ready && session == NO_SESSION;
         let size = payload.length() as u64 + super::options::MESSAGE_OVERHEAD;
         let sequence_number = self.pages.push(slot, payload, is_ready);
+        self.note_added((stage, session, size), sequence_number, effects);
+        sequence_number
+    }
+
+    /// Adds a message that a client sends under a number that was reserved for it.
+    #[cold]
+    pub(super) fn enqueue_reserved(
+        &mut self,
+        now: i64,
+        sequence_number: u64,
+        message: &NewMessage<'_>,
+        payload: Payload<'_>,
+        effects: &mut Effects,
+    ) {
+        let slot = Slot { enqueue_sequence_number: sequence_number, ..self.slot_of(now, message) };
+        let (stage, session) = (slot.stage, slot.session);
+        let is_ready = stage == Stage::Ready && session == NO_SESSION;
+        let size = payload.length() as u64 + super::options::MESSAGE_OVERHEAD;
+        self.pages.insert(sequence_number, slot, payload, is_ready);
+        self.note_added((stage, session, size), sequence_number, effects);
+    }
+
+    /// Notes a message that was added to its page.
+    #[inline]
+    fn note_added(
+        &mut self,
+        (stage, session, size): (Stage, u32, u64),
+        sequence_number: u64,
+        effects: &mut Effects,
+    ) {
         self.ledger.added(stage, size);
         self.ledger.counters.enqueued += u64::from(stage != Stage::Scheduled);
         if session != NO_SESSION {
             self.ledger.added_to_session(session, stage, sequence_number, effects);
         }
         effects.changes.put(self.ledger.queue, sequence_number);
-        sequence_number
     }
 
     /// Adds a message that was scheduled and is due.
@@ -208,7 +238,7 @@ impl QueueState {
         }
     }
 
-    /// Gives available messages of a session to the receiver that has locked it until `until`.
+    /// Gives available messages of a session to the receiver that has locked it.
     pub(super) fn receive_in_session(
         &mut self,
         now: i64,
@@ -222,7 +252,6 @@ impl QueueState {
             let Some(found) = self.ledger.sessions.get(session) else {
                 break;
             };
-            taking.until = found.locked_until;
             let Some(sequence_number) = found.ready.first().copied() else {
                 break;
             };
@@ -272,9 +301,6 @@ impl QueueState {
         }
         let wanted = Wanted { messages: usize::MAX, bytes: usize::MAX, ..wanted };
         let mut taking = self.taking(now, wanted, deliveries);
-        if let Some(session) = session.and_then(|place| self.ledger.sessions.get(place)) {
-            taking.until = session.locked_until;
-        }
         for &sequence_number in sequence_numbers {
             let (number, position) = split(sequence_number);
             let place = Place { position, sequence_number };
@@ -305,24 +331,33 @@ impl QueueState {
         sequence_numbers: &[u64],
         effects: &mut Effects,
     ) -> Result<(), QueueError> {
+        self.check_stage(sequence_numbers, Stage::Scheduled)?;
+        self.remove_all(sequence_numbers, effects);
+        Ok(())
+    }
+
+    /// Whether each of these messages is there and stands so, and none is named twice.
+    pub(super) fn check_stage(&self, sequence_numbers: &[u64], stage: Stage) -> Result<(), QueueError> {
         let mut seen = HashSet::with_capacity(sequence_numbers.len());
         for &sequence_number in sequence_numbers {
             let (number, position) = split(sequence_number);
-            let is_scheduled = self
-                .pages
-                .page(number)
-                .is_some_and(|page| page.holds(position) && page.slot(position).stage == Stage::Scheduled);
-            if !is_scheduled || !seen.insert(sequence_number) {
+            let page = self.pages.page(number).filter(|page| page.holds(position));
+            let stands_so = page.is_some_and(|page| page.slot(position).stage == stage);
+            if !stands_so || !seen.insert(sequence_number) {
                 return Err(QueueError::MessageNotFound { sequence_number });
             }
         }
+        Ok(())
+    }
+
+    /// Removes messages that are there.
+    pub(super) fn remove_all(&mut self, sequence_numbers: &[u64], effects: &mut Effects) {
         for &sequence_number in sequence_numbers {
             let (number, position) = split(sequence_number);
             let place = Place { position, sequence_number };
             let ledger = &mut self.ledger;
             self.pages.change(number, |page| ledger.remove(page, place, effects));
         }
-        Ok(())
     }
 
     /// Whether there is a message whose number is at least this.
@@ -387,13 +422,12 @@ impl Taking<'_> {
         let number = place.sequence_number;
         match self.wanted.mode {
             ReceiveMode::PeekLock => {
-                let lock = Some((self.nonce, self.until));
-                self.deliveries.push(number, slot, page.bytes(slot), lock);
-                let until = match slot.session {
-                    NO_SESSION => self.until,
+                let (told, until) = match slot.session {
+                    NO_SESSION => (self.until, self.until),
                     // It ends with that of the session.
-                    _ => NEVER,
+                    _ => (LockEnd::WITH_ITS_SESSION.queue_time().milliseconds(), NEVER),
                 };
+                self.deliveries.push(number, slot, page.bytes(slot), Some((self.nonce, told)));
                 ledger.lock(page, place, self.nonce, until);
             }
             ReceiveMode::ReceiveAndDelete => {

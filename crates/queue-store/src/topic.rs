@@ -3,7 +3,7 @@
 use super::changes::Changes;
 use super::entity::Entity;
 use super::error::QueueError;
-use super::message::NewMessage;
+use super::message::{Deliveries, NewMessage};
 use super::options::TopicOptions;
 use super::queue::{Enqueued, Queue, Scheduled};
 use super::rules::{Rule, RuleCounts, RuleError, RuleSet};
@@ -123,6 +123,19 @@ impl Topic {
         sequence_numbers: &[u64],
     ) -> Result<CommitNumber, QueueError> {
         self.queue.cancel_scheduled(now, sequence_numbers)
+    }
+
+    /// As [`Queue::peek`], of the scheduled messages that wait in the topic itself.
+    pub fn peek(
+        &self,
+        now: UnixTime,
+        from: u64,
+        messages: usize,
+        bytes: usize,
+        session_id: Option<&str>,
+        deliveries: &mut Deliveries,
+    ) {
+        self.queue.peek(now, from, messages, bytes, session_id, deliveries);
     }
 
     /// How many scheduled messages wait in the topic itself.

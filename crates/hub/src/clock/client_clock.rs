@@ -21,7 +21,11 @@ impl ClientClock {
 
     /// When a lock ends, as the client's clock will show it.
     #[inline]
-    pub(crate) const fn lock_end(self, end: LockEnd) -> UnixTime {
+    pub(crate) fn lock_end(self, end: LockEnd) -> UnixTime {
+        if end == LockEnd::WITH_ITS_SESSION {
+            // No time that anybody has left.
+            return end.queue_time();
+        }
         UnixTime::from_milliseconds(end.queue_time().milliseconds().saturating_sub(self.behind_ms))
     }
 }
@@ -37,6 +41,11 @@ mod tests {
         assert_eq!(
             ClientClock::behind(Duration::from_micros(3_600_000_999)).lock_end(end),
             UnixTime::from_milliseconds(60_000)
+        );
+        let with_its_session = LockEnd::WITH_ITS_SESSION;
+        assert_eq!(
+            ClientClock::behind(Duration::from_secs(1)).lock_end(with_its_session),
+            with_its_session.queue_time()
         );
     }
 }

@@ -195,3 +195,46 @@ fn a_message_that_never_will_be_taken_holds_up_no_other() {
     let expected = [("bad".to_owned(), "Session ID is null".to_owned())];
     assert_eq!(stranded(&source), expected);
 }
+
+/// The annotations of the first message that waits, by their names.
+fn annotations(queue: &Queue, now: i64) -> Vec<(String, Value)> {
+    let deliveries = peek(queue, now);
+    let delivery = deliveries.iter().next().unwrap();
+    let mut section = vec![0x00, 0x53, 0x72];
+    amqp::codec::write::map(&mut section, delivery.annotation_count.into(), |out| {
+        out.extend_from_slice(delivery.annotations);
+    });
+    let view = MessageView::parse(&section).unwrap();
+    let entries = view.message_annotations().unwrap().entries().unwrap();
+    entries.into_iter().map(|(name, value)| (name.as_str().to_owned(), value)).collect()
+}
+
+#[test]
+fn a_dead_letter_that_goes_on_says_where_it_became_one() {
+    let store = QueueStore::in_memory();
+    let dead_letters_to = |to: &str| QueueOptions {
+        forward_dead_lettered_messages_to: Some(to.to_owned()),
+        ..QueueOptions::default()
+    };
+    let source = store.create_queue("source", dead_letters_to("second")).unwrap();
+    let second = store.create_queue("second", dead_letters_to("third")).unwrap();
+    let third = store.create_queue("third", QueueOptions::default()).unwrap();
+    send_with(&source, 0, &["a"], |message| NewMessage {
+        annotation_count: 1,
+        annotations: b"\xa3\x01k\xa1\x01v",
+        ..message
+    })
+    .unwrap();
+    let dead = Settlement::DeadLetter { reason: Some("why"), description: None, properties: &[] };
+    for (queue, next, name) in [(&source, &second, "source"), (&second, &third, "second")] {
+        settle(queue, 0, &receive(queue, 0, 1), &dead);
+        store.advance(at(0));
+        let expected = [("k", "v"), ("x-opt-deadletter-source", name)];
+        let expected = expected.map(|(name, value)| (name.to_owned(), Value::from(value)));
+        assert_eq!(annotations(next, 0), expected);
+    }
+    // In a queue of dead letters, that queue says so.
+    settle(&third, 0, &receive(&third, 0, 1), &dead);
+    let expected = [("k".to_owned(), Value::from("v"))];
+    assert_eq!(annotations(third.dead_letters().unwrap(), 0), expected);
+}

@@ -2,6 +2,7 @@
 
 mod administration;
 mod counting;
+mod deleting;
 mod durable;
 mod expiry;
 mod forwarding;

@@ -11,6 +11,12 @@ pub(super) enum Step {
         time_to_live: Option<i64>,
         delay: Option<i64>,
     },
+    /// Reserves numbers for messages, sends others, and then those.
+    Reserve {
+        count: usize,
+        delay: i64,
+        others: usize,
+    },
     Receive {
         count: usize,
         deletes: bool,
@@ -84,8 +90,13 @@ impl Model {
     }
 
     fn push(&mut self, text: String, expires_at: i64, standing: Standing) {
-        self.messages.push(Message { number: self.next_number, text, count: 0, expires_at, standing });
+        self.insert(self.next_number, text, expires_at, standing);
         self.next_number += 1;
+    }
+
+    fn insert(&mut self, number: u64, text: String, expires_at: i64, standing: Standing) {
+        let place = self.messages.partition_point(|message| message.number < number);
+        self.messages.insert(place, Message { number, text, count: 0, expires_at, standing });
     }
 
     fn unlock(&mut self, index: usize, failed: bool) {
@@ -163,6 +174,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1_usize..90, proptest::option::weighted(0.2, 1_i64..300), proptest::option::weighted(0.2, 1_i64..300))
             .prop_map(|(count, time_to_live, delay)| Step::Send { count, time_to_live, delay }),
+        1 => (1_usize..90, -1_i64..300, 0_usize..400)
+            .prop_map(|(count, delay, others)| Step::Reserve { count, delay, others }),
         4 => (1_usize..90, proptest::bool::weighted(0.2))
             .prop_map(|(count, deletes)| Step::Receive { count, deletes }),
         6 => (0_usize..1000, 1_usize..150, how)
@@ -207,6 +220,32 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
                     None => Standing::Ready,
                 };
                 model.push(name.to_owned(), now + delay.unwrap_or(0) + lives, standing);
+            }
+        }
+        Step::Reserve { count, delay, others } => {
+            let names: Vec<String> =
+                (model.next_number..).take(count).map(|number| format!("message {number}")).collect();
+            let bodies: Vec<Vec<u8>> = names.iter().map(|name| body(name)).collect();
+            let pieces: Vec<[&[u8]; 1]> = bodies.iter().map(|body| [&body[..]]).collect();
+            let message =
+                NewMessage { scheduled_enqueue_time: Some(at(now + delay)), ..NewMessage::default() };
+            let messages: Vec<_> = pieces.iter().map(|sections| NewMessage { sections, ..message }).collect();
+            let reserved = queue.reserve(at(now), &messages).unwrap();
+            assert!(reserved.iter().copied().eq(model.next_number..model.next_number + count as u64));
+            model.next_number += count as u64;
+            run(queue, model, tokens, &Step::Send { count: others, time_to_live: None, delay: None });
+            let sent = queue.operate(at(now), |state, now| {
+                let admitted = state.admit(now, &messages)?;
+                let numbers = crate::sending::Numbers::Reserved(&reserved);
+                Ok(state.send_admitted(now, &messages, admitted, numbers).count)
+            });
+            assert_eq!(sent.unwrap().0, count);
+            for (number, name) in reserved.into_iter().zip(names) {
+                let (start, standing) = match delay > 0 {
+                    true => (now + delay, Standing::Scheduled { at: now + delay }),
+                    false => (now, Standing::Ready),
+                };
+                model.insert(number, name, start + TIME_TO_LIVE, standing);
             }
         }
         Step::Receive { count, deletes } => {

@@ -201,3 +201,43 @@ fn a_session_whose_lock_has_ended_can_be_had_by_name_however_many_ended_with_it(
         assert_eq!(lock.id(), name);
     }
 }
+
+#[test]
+fn a_message_that_is_gone_is_lost_and_its_session_is_not() {
+    let (store, queue) = sessions();
+    send_to(&queue, 0, "one", &["a", "b"]);
+    let lock = accept(&queue, 0, None);
+    let received = receive_in(&queue, 0, &lock, 2).unwrap();
+    let tokens = tokens(&received);
+    settle(&queue, 0, &received[..1], &Settlement::Complete);
+    let (gone, there) = (&tokens[0], &tokens[1]);
+    let why = |now, token, session| queue.why_lost(at(now), token, session);
+    for session in [None, Some(&lock)] {
+        assert_eq!(why(0, gone, session), QueueError::MessageLockLost);
+    }
+    // The lock of the session is over, and of what was locked with it.
+    assert_eq!(why(LOCK, gone, Some(&lock)), QueueError::SessionLockLost);
+    assert_eq!(why(LOCK, there, Some(&lock)), QueueError::SessionLockLost);
+    assert_eq!(why(LOCK, there, None), QueueError::SessionLockLost);
+    let work = Work::Settle { queue: &queue, tokens: &tokens[..1], settlement: Settlement::Complete };
+    assert_eq!(store.commit(at(0), &[work]), Err(QueueError::MessageLockLost));
+}
+
+#[test]
+fn the_lock_of_a_message_ends_with_its_session_whenever_that_may_be() {
+    let (_store, queue) = sessions();
+    send_to(&queue, 0, "one", &["a"]);
+    let lock = accept(&queue, 0, None);
+    let mut deliveries = Deliveries::new();
+    let request = ReceiveRequest { session: Some(&lock), ..request(ReceiveMode::PeekLock, 1) };
+    queue.receive(at(0), &request, &mut deliveries).unwrap();
+    let until = |deliveries: &Deliveries| deliveries.iter().next().unwrap().lock.unwrap().until;
+    assert_eq!(until(&deliveries), LockEnd::WITH_ITS_SESSION);
+    let number = deliveries.iter().next().unwrap().sequence_number;
+    settle(&queue, 0, &seen(&deliveries), &DEFER);
+    deliveries.clear();
+    queue.renew_session_lock(at(LOCK - 1), "one").unwrap();
+    queue.receive_deferred(at(LOCK), &[number], &request, &mut deliveries).unwrap();
+    assert_eq!(until(&deliveries), LockEnd::WITH_ITS_SESSION);
+    settle(&queue, LOCK, &seen(&deliveries), &Settlement::Complete);
+}

@@ -206,3 +206,152 @@ fn transactions_that_take_the_same_entities_in_any_order_do_not_block_each_other
     });
     assert_eq!((first.counts().active, second.counts().active), (1_000, 1_000));
 }
+
+/// Reserves numbers for messages of these texts, which become available then, and commits that they are sent under them.
+pub(super) fn schedule(
+    store: &QueueStore,
+    now: i64,
+    entity: &Entity,
+    (texts, time): (&[&str], i64),
+    meanwhile: impl FnOnce(&[u64]),
+    work: &[Work<'_>],
+) -> Result<Vec<u64>, QueueError> {
+    let bodies: Vec<Vec<u8>> = texts.iter().map(|text| body(text)).collect();
+    let pieces: Vec<[&[u8]; 1]> = bodies.iter().map(|body| [&body[..]]).collect();
+    let messages: Vec<NewMessage<'_>> = pieces
+        .iter()
+        .map(|sections| NewMessage {
+            sections,
+            scheduled_enqueue_time: Some(at(time)),
+            ..NewMessage::default()
+        })
+        .collect();
+    let sequence_numbers = entity.reserve(at(now), &messages)?;
+    meanwhile(&sequence_numbers);
+    let own = Work::Schedule { entity, messages: &messages, sequence_numbers: &sequence_numbers };
+    let all: Vec<Work<'_>> = std::iter::once(own).chain(work.iter().copied()).collect();
+    store.commit(at(now), &all)?;
+    Ok(sequence_numbers)
+}
+
+#[test]
+fn scheduled_messages_have_the_numbers_that_were_told_before() {
+    let (store, queue, _) = two(QueueOptions::default(), QueueOptions::default());
+    let entity = Entity::Queue(Arc::clone(&queue));
+    // So many come in between that the page of the numbers is complete, and gone.
+    let many: Vec<String> = (0..400).map(|number| number.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let meanwhile = |numbers: &[u64]| {
+        assert_eq!(
+            queue.check_scheduled(at(0), numbers),
+            Err(QueueError::MessageNotFound { sequence_number: 2 })
+        );
+        send(&queue, 0, &many);
+        let received = receive(&queue, 0, 400);
+        settle(&queue, 0, &received[..399], &Settlement::Complete);
+    };
+    send(&queue, 0, &["first"]);
+    settle(&queue, 0, &receive(&queue, 0, 1), &Settlement::Complete);
+    let numbers = schedule(&store, 0, &entity, (&["a", "b"], 100), meanwhile, &[]).unwrap();
+    assert_eq!(numbers, [2, 3]);
+    let there = seen(&peek(&queue, 0));
+    let there: Vec<(u64, &str)> = there.iter().map(|seen| (seen.number, &*seen.text)).collect();
+    assert_eq!(there, [(2, "a"), (3, "b"), (403, "399")]);
+    queue.cancel_scheduled(at(0), &[2]).unwrap();
+    store.advance(at(100));
+    assert_eq!(texts(&receive(&queue, 100, 9)), ["b"]);
+    // What is due when it is committed is available at once, before what came meanwhile.
+    let meanwhile = |_: &[u64]| send(&queue, 100, &["later"]);
+    schedule(&store, 100, &entity, (&["due"], 50), meanwhile, &[]).unwrap();
+    assert_eq!(texts(&receive(&queue, 100, 9)), ["due", "later"]);
+}
+
+#[test]
+fn what_a_topic_schedules_in_a_transaction_waits_in_it_and_goes_to_its_subscriptions() {
+    let store = QueueStore::in_memory();
+    let subscription = NewSubscription {
+        name: "a".to_owned(),
+        options: QueueOptions::default(),
+        rules: rules::RuleSet::default(),
+    };
+    let topic = store.create_topic("topic", TopicOptions::default(), vec![subscription]).unwrap();
+    let entity = Entity::Topic(Arc::clone(&topic));
+    let queue = Arc::clone(topic.subscription("a").unwrap().queue());
+    let meanwhile = |_: &[u64]| send(&topic.queue, 0, &["now"]);
+    let later = schedule(&store, 0, &entity, (&["later"], 100), meanwhile, &[]).unwrap();
+    schedule(&store, 0, &entity, (&["at once"], 0), |_| {}, &[]).unwrap();
+    assert_eq!(topic.scheduled(), 1);
+    let mut deliveries = Deliveries::new();
+    topic.peek(at(0), 0, 9, usize::MAX, None, &mut deliveries);
+    assert_eq!(seen(&deliveries)[0].number, later[0]);
+    assert_eq!(waiting(&queue, 0), ["now", "at once"]);
+    store.advance(at(100));
+    assert_eq!(waiting(&queue, 100), ["now", "at once", "later"]);
+}
+
+#[test]
+fn duplicates_in_a_transaction_have_the_number_of_the_message_before_them() {
+    let options =
+        QueueOptions { duplicate_detection: Some(Duration::from_millis(1_000)), ..QueueOptions::default() };
+    let (store, queue, _) = two(options, QueueOptions::default());
+    let entity = Entity::Queue(Arc::clone(&queue));
+    let body = body("a");
+    let sections = [&body[..]];
+    let message = NewMessage {
+        sections: &sections,
+        message_id: Some(b"id"),
+        scheduled_enqueue_time: Some(at(500)),
+        ..NewMessage::default()
+    };
+    let first = entity.reserve(at(0), &[message]).unwrap();
+    let second = entity.reserve(at(0), &[message]).unwrap();
+    assert_ne!(first, second, "neither is there");
+    for sequence_numbers in [&first, &second] {
+        let work = Work::Schedule { entity: &entity, messages: &[message], sequence_numbers };
+        store.commit(at(0), &[work]).unwrap();
+    }
+    assert_eq!(queue.counts().scheduled, 1);
+    assert_eq!(entity.reserve(at(0), &[message]).unwrap(), first);
+}
+
+#[test]
+fn messages_are_cancelled_and_deleted_and_states_set_with_a_transaction_or_not_at_all() {
+    let sessions = QueueOptions { requires_session: true, ..QueueOptions::default() };
+    let (store, queue, of_sessions) = two(QueueOptions::default(), sessions);
+    let entity = Entity::Queue(Arc::clone(&queue));
+    let cancelled = schedule(&store, 0, &entity, (&["cancelled", "stays"], 900), |_| {}, &[]).unwrap();
+    send(&queue, 0, &["deleted", "locked", "kept"]);
+    let deletable = |messages| DeleteRequest { enqueued_before: at(1), session: None, messages };
+    let deleted = queue.deletable(at(0), &deletable(1)).unwrap();
+    let lock = of_sessions.accept_session(at(0), Some("s")).unwrap().unwrap();
+    let state =
+        |session_id| Work::SetSessionState { queue: &of_sessions, session_id, session_state: Some(b"state") };
+    let cancel = Work::CancelScheduled { entity: &entity, sequence_numbers: &cancelled[..1] };
+    let delete = Work::Delete { queue: &queue, sequence_numbers: &deleted };
+    let refusals = [
+        (vec![cancel, delete, state("other")], QueueError::SessionLockLost),
+        (
+            vec![delete, state("s"), cancel, cancel],
+            QueueError::MessageNotFound { sequence_number: cancelled[0] },
+        ),
+        (
+            vec![state("s"), cancel, Work::Delete { queue: &queue, sequence_numbers: &cancelled }],
+            QueueError::MessageNotFound { sequence_number: cancelled[0] },
+        ),
+    ];
+    for (work, error) in refusals {
+        assert_eq!(store.commit(at(0), &work), Err(error));
+        assert_eq!((queue.counts().scheduled, queue.counts().active), (2, 3));
+        assert_eq!(of_sessions.session_state(at(0), "s"), Ok(None));
+    }
+    store.commit(at(0), &[cancel, delete, state("s")]).unwrap();
+    assert_eq!(waiting(&queue, 0), ["stays", "locked", "kept"]);
+    assert_eq!(of_sessions.session_state(at(0), "s"), Ok(Some(b"state".to_vec())));
+    of_sessions.release_session(at(0), &lock);
+    // What somebody has locked meanwhile is not deleted.
+    let numbers = queue.deletable(at(0), &deletable(9)).unwrap();
+    assert_eq!(numbers.len(), 2);
+    receive(&queue, 0, 1);
+    let refused = store.commit(at(0), &[Work::Delete { queue: &queue, sequence_numbers: &numbers }]);
+    assert_eq!(refused, Err(QueueError::MessageNotFound { sequence_number: numbers[0] }));
+}

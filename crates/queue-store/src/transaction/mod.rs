@@ -26,10 +26,11 @@ use super::entity::{Entity as Inner, EntityState};
 use super::error::QueueError;
 use super::lock_token::LockToken;
 use super::message::NewMessage;
+use super::page::Stage;
 use super::queue::Queue;
 use super::queue_store::{Entity, QueueStore};
 use super::requests::Settlement;
-use super::sending::{Admitted, LARGEST_BATCH};
+use super::sending::{Admitted, LARGEST_BATCH, Numbers};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use std::collections::HashSet;
@@ -44,6 +45,38 @@ pub enum Work<'a> {
         entity: &'a Entity,
         /// The messages.
         messages: &'a [NewMessage<'a>],
+    },
+    /// Send messages under numbers that were [reserved](Entity::reserve) for them.
+    Schedule {
+        /// Where to.
+        entity: &'a Entity,
+        /// The messages.
+        messages: &'a [NewMessage<'a>],
+        /// Their numbers, as many.
+        sequence_numbers: &'a [u64],
+    },
+    /// Remove scheduled messages.
+    CancelScheduled {
+        /// Where they were scheduled.
+        entity: &'a Entity,
+        /// Their numbers.
+        sequence_numbers: &'a [u64],
+    },
+    /// Remove messages that are available.
+    Delete {
+        /// Where they are.
+        queue: &'a Queue,
+        /// Their numbers.
+        sequence_numbers: &'a [u64],
+    },
+    /// Set the state of a session that is locked, or remove it.
+    SetSessionState {
+        /// The queue of the session.
+        queue: &'a Queue,
+        /// The session.
+        session_id: &'a str,
+        /// Its state.
+        session_state: Option<&'a [u8]>,
     },
     /// Settle messages that are locked.
     Settle {
@@ -63,7 +96,29 @@ struct Part<'a> {
     /// Where the messages are sent, if any are: the entity's own queue.
     sends_to: Option<&'a Queue>,
     messages: Vec<NewMessage<'a>>,
+    /// Those that have numbers already, which follow.
+    scheduled: Vec<NewMessage<'a>>,
+    reserved: Vec<u64>,
+    removals: Vec<Removal<'a>>,
+    session_states: Vec<SessionState<'a>>,
     settlements: Vec<Settling<'a>>,
+}
+
+/// Messages of one queue of an entity that are removed.
+#[derive(Debug)]
+struct Removal<'a> {
+    queue: &'a Queue,
+    sequence_numbers: &'a [u64],
+    /// As which they are to be there.
+    stage: Stage,
+}
+
+/// The state that a session of one queue of an entity gets.
+#[derive(Debug)]
+struct SessionState<'a> {
+    queue: &'a Queue,
+    session_id: &'a str,
+    session_state: Option<&'a [u8]>,
 }
 
 /// Messages of one queue of an entity that are settled alike.
@@ -72,6 +127,13 @@ struct Settling<'a> {
     queue: &'a Queue,
     tokens: &'a [LockToken],
     settlement: Settlement<'a>,
+}
+
+/// What of the messages that are sent goes where.
+#[derive(Debug, Default)]
+struct Sending {
+    messages: Admitted,
+    scheduled: Admitted,
 }
 
 /// An entity whose part is about to be done.
@@ -88,6 +150,7 @@ impl QueueStore {
     ///
     /// # Errors
     /// [`MessageLockLost`](QueueError::MessageLockLost) or [`SessionLockLost`](QueueError::SessionLockLost): a lock is over;
+    /// [`MessageNotFound`](QueueError::MessageNotFound): a message that is to be removed is not there, or stands otherwise;
     /// [`TooLong`](QueueError::TooLong): it is more than any journal can take at once; and those of [`Queue::enqueue`] and
     /// [`Queue::settle`].
     pub fn commit(&self, now: UnixTime, work: &[Work<'_>]) -> Result<CommitNumber, QueueError> {
@@ -123,11 +186,10 @@ impl QueueStore {
 
     /// Checks everything, then does it. The commit of what was written ahead, if anything was.
     fn do_all(&self, locked: &mut [Locked<'_>]) -> Result<Option<CommitNumber>, QueueError> {
-        let mut admitted = Vec::with_capacity(locked.len());
+        let mut sendings = Vec::with_capacity(locked.len());
         let mut bytes = 0;
         for entity in &*locked {
-            let batch = entity.part.check(&entity.state, entity.now, &mut bytes)?;
-            admitted.push(batch);
+            sendings.push(entity.part.check(&entity.state, entity.now, &mut bytes)?);
         }
         if bytes > LARGEST_BATCH {
             return Err(QueueError::TooLong);
@@ -135,10 +197,10 @@ impl QueueStore {
         let is_durable = locked.iter().all(|entity| entity.state.journal.is_some());
         match self.transactions() {
             Some(mut transactions) if is_durable && locked.len() > 1 => {
-                transactions.write(locked, |locked, transaction| apply_all(locked, admitted, transaction))
+                transactions.write(locked, |locked, transaction| apply_all(locked, sendings, transaction))
             }
             _ => {
-                apply_all(locked, admitted, None);
+                apply_all(locked, sendings, None);
                 Ok(None)
             }
         }
@@ -146,14 +208,14 @@ impl QueueStore {
 }
 
 /// Does what was checked, as the transaction of this number if it has one.
-fn apply_all(locked: &mut [Locked<'_>], admitted: Vec<Admitted>, transaction: Option<u64>) {
-    for (entity, batch) in locked.iter_mut().zip(admitted) {
+fn apply_all(locked: &mut [Locked<'_>], sendings: Vec<Sending>, transaction: Option<u64>) {
+    for (entity, sending) in locked.iter_mut().zip(sendings) {
         let Locked { part, state, now } = entity;
         state.effects.changes.are_one = true;
         if let Some(transaction) = transaction {
             state.note_applied(transaction);
         }
-        part.apply(state, *now, batch);
+        part.apply(state, *now, sending);
         state.complete(*now);
     }
 }
@@ -192,13 +254,28 @@ fn parts_of<'a>(work: &'a [Work<'a>]) -> Vec<Part<'a>> {
     for work in work {
         match work {
             Work::Send { entity, messages } => {
-                let queue = match entity {
-                    Entity::Queue(queue) => queue,
-                    Entity::Topic(topic) => &topic.queue,
-                };
                 let part = part_of(&mut parts, entity.inner());
-                part.sends_to = Some(queue);
+                part.sends_to = Some(entity.own_queue());
                 part.messages.extend_from_slice(messages);
+            }
+            Work::Schedule { entity, messages, sequence_numbers } => {
+                let part = part_of(&mut parts, entity.inner());
+                part.sends_to = Some(entity.own_queue());
+                part.scheduled.extend_from_slice(messages);
+                part.reserved.extend_from_slice(sequence_numbers);
+            }
+            Work::CancelScheduled { entity, sequence_numbers } => {
+                let removal =
+                    Removal { queue: entity.own_queue(), sequence_numbers, stage: Stage::Scheduled };
+                part_of(&mut parts, entity.inner()).removals.push(removal);
+            }
+            Work::Delete { queue, sequence_numbers } => {
+                let removal = Removal { queue, sequence_numbers, stage: Stage::Ready };
+                part_of(&mut parts, &queue.entity).removals.push(removal);
+            }
+            Work::SetSessionState { queue, session_id, session_state } => {
+                let state = SessionState { queue, session_id, session_state: *session_state };
+                part_of(&mut parts, &queue.entity).session_states.push(state);
             }
             Work::Settle { queue, tokens, settlement } => {
                 let settling = Settling { queue, tokens, settlement: *settlement };
@@ -215,22 +292,50 @@ fn part_of<'a, 'b>(parts: &'b mut Vec<Part<'a>>, entity: &'a Arc<Inner>) -> &'b 
     let known = parts.iter().position(|part| Arc::ptr_eq(part.entity, entity));
     let at = known.unwrap_or(parts.len());
     if known.is_none() {
-        parts.push(Part { entity, sends_to: None, messages: Vec::new(), settlements: Vec::new() });
+        parts.push(Part::of(entity));
     }
     &mut parts[at]
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// Nothing so far.
+    const fn of(entity: &'a Arc<Inner>) -> Self {
+        Self {
+            entity,
+            sends_to: None,
+            messages: Vec::new(),
+            scheduled: Vec::new(),
+            reserved: Vec::new(),
+            removals: Vec::new(),
+            session_states: Vec::new(),
+            settlements: Vec::new(),
+        }
+    }
+
     /// Whether all of it can be done now. Adds what it stores to `bytes`.
-    fn check(&self, state: &EntityState, now: i64, bytes: &mut u64) -> Result<Admitted, QueueError> {
+    fn check(&self, state: &EntityState, now: i64, bytes: &mut u64) -> Result<Sending, QueueError> {
         let mut seen = HashSet::new();
         let mut growth = 0;
+        for Removal { queue, sequence_numbers, stage } in &self.removals {
+            queue.check_there()?;
+            state.queues[queue.place].check_stage(sequence_numbers, *stage)?;
+            for &sequence_number in *sequence_numbers {
+                if !seen.insert((queue.place, sequence_number)) {
+                    return Err(QueueError::MessageNotFound { sequence_number });
+                }
+            }
+        }
+        for SessionState { queue, session_id, session_state } in &self.session_states {
+            queue.check_there()?;
+            growth += state.queues[queue.place].check_session_state(now, session_id, *session_state)?;
+        }
         for Settling { queue, tokens, settlement } in &self.settlements {
             queue.check_there()?;
             let settled = &state.queues[queue.place];
             settled.check_held(now, tokens)?;
-            if !tokens.iter().all(|token| seen.insert((queue.place, token.sequence_number))) {
-                return Err(settled.lost());
+            let is_again = |token: &&LockToken| !seen.insert((queue.place, token.sequence_number));
+            if let Some(token) = tokens.iter().find(is_again) {
+                return Err(settled.why_lost(now, token, None));
             }
             if !matches!(settlement, Settlement::Complete) {
                 *bytes += settled.bytes_of(tokens);
@@ -239,23 +344,37 @@ impl Part<'_> {
                 growth += settled.growth(tokens, settlement)?;
             }
         }
-        let admitted = match self.sends_to {
-            None => Admitted::default(),
+        let sending = match self.sends_to {
+            None => Sending::default(),
             Some(queue) => {
                 queue.check_there()?;
                 queue.check_sending(state)?;
-                state.admit(now, &self.messages)?
+                Sending {
+                    messages: state.admit(now, &self.messages)?,
+                    scheduled: state.admit(now, &self.scheduled)?,
+                }
             }
         };
-        *bytes += admitted.bytes + growth;
-        if admitted.bytes + growth > 0 {
-            state.check_room(admitted.bytes + growth)?;
+        let more = sending.messages.bytes + sending.scheduled.bytes + growth;
+        *bytes += more;
+        if more > 0 {
+            state.check_room(more)?;
         }
-        Ok(admitted)
+        Ok(sending)
     }
 
     /// Does what was checked.
-    fn apply(&self, state: &mut EntityState, now: i64, admitted: Admitted) {
+    fn apply(&self, state: &mut EntityState, now: i64, sending: Sending) {
+        for Removal { queue, sequence_numbers, .. } in &self.removals {
+            let EntityState { queues, effects, .. } = state;
+            queues[queue.place].used_at = now;
+            queues[queue.place].remove_all(sequence_numbers, effects);
+        }
+        for SessionState { queue, session_id, session_state } in &self.session_states {
+            let EntityState { queues, effects, .. } = state;
+            queues[queue.place].used_at = now;
+            queues[queue.place].set_session_state(now, session_id, *session_state, effects);
+        }
         for Settling { queue, tokens, settlement } in &self.settlements {
             let mut refused = Vec::new();
             let EntityState { queues, effects, .. } = state;
@@ -265,7 +384,9 @@ impl Part<'_> {
         }
         if let Some(queue) = self.sends_to {
             state.queues[queue.place].used_at = now;
-            state.send_admitted(now, &self.messages, admitted, None);
+            state.send_admitted(now, &self.messages, sending.messages, Numbers::Unwanted);
+            let numbers = Numbers::Reserved(&self.reserved);
+            state.send_admitted(now, &self.scheduled, sending.scheduled, numbers);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Transactions that span several entities, with kills at any moment and journals that are cut at any byte.
 
-use super::super::transactions::commit;
+use super::super::transactions::{commit, schedule};
 use super::*;
 use proptest::prelude::*;
 
@@ -321,4 +321,73 @@ proptest! {
             prop_assert_eq!(&everything(&all), &sent);
         }
     }
+}
+
+#[test]
+fn what_a_request_did_in_a_transaction_is_there_after_a_kill_as_a_whole_or_not_at_all() {
+    let disk = Disk::new();
+    let start = || {
+        let running = disk.start();
+        let queue = running.queue("a", QueueOptions::default());
+        let sessions = QueueOptions { requires_session: true, ..QueueOptions::default() };
+        let of_sessions = running.queue("s", sessions);
+        (running, queue, of_sessions)
+    };
+    let (running, queue, of_sessions) = start();
+    let entity = Entity::Queue(Arc::clone(&queue));
+    let cancelled = schedule(&running.store, 0, &entity, (&["cancelled"], 900), |_| {}, &[]).unwrap();
+    send(&queue, 0, &["deleted"]);
+    let request = DeleteRequest { enqueued_before: at(1), session: None, messages: 1 };
+    let deleted = queue.deletable(at(0), &request).unwrap();
+    of_sessions.accept_session(at(0), Some("session")).unwrap().unwrap();
+    running.safe(&queue);
+    let before: Vec<u64> = ["a", "s"].map(|name| disk.bytes(name)).to_vec();
+    let work = [
+        Work::CancelScheduled { entity: &entity, sequence_numbers: &cancelled },
+        Work::Delete { queue: &queue, sequence_numbers: &deleted },
+        Work::SetSessionState { queue: &of_sessions, session_id: "session", session_state: Some(b"state") },
+    ];
+    let numbers = schedule(
+        &running.store,
+        0,
+        &entity,
+        (&["later", "due"], 900),
+        |_| send(&queue, 0, &["meanwhile"]),
+        &work,
+    )
+    .unwrap();
+    running.safe(&queue);
+    running.safe(&of_sessions);
+    drop((entity, queue, of_sessions));
+    running.kill();
+    let folders = ["~transactions", "a", "s"];
+    let files: Vec<(PathBuf, Vec<u8>)> = folders
+        .iter()
+        .map(|folder| {
+            let path = disk.segments(folder).pop().unwrap();
+            let bytes = fs::read(&path).unwrap();
+            (path, bytes)
+        })
+        .collect();
+    let found = |lengths: [usize; 3]| {
+        for ((path, bytes), length) in files.iter().zip(lengths) {
+            disk.put_back(path, &bytes[..length]);
+        }
+        let (running, queue, of_sessions) = start();
+        let there: Vec<(u64, String)> =
+            seen(&peek(&queue, 0)).into_iter().map(|seen| (seen.number, seen.text)).collect();
+        of_sessions.accept_session(at(0), Some("session")).unwrap().unwrap();
+        let state = of_sessions.session_state(at(0), "session").unwrap();
+        drop((queue, of_sessions));
+        running.kill();
+        (there, state)
+    };
+    let whole = [0, 1, 2].map(|at: usize| files[at].1.len());
+    let text = |number, text: &str| (number, text.to_owned());
+    let after = vec![text(numbers[0], "later"), text(numbers[1], "due"), text(numbers[1] + 1, "meanwhile")];
+    assert_eq!(found(whole), (after.clone(), Some(b"state".to_vec())));
+    // What the journals of the entities lack of it, that of transactions has.
+    assert_eq!(found([whole[0], whole[1], before[1] as usize]), (after, Some(b"state".to_vec())));
+    let (there, state) = found([0, before[0] as usize, before[1] as usize]);
+    assert_eq!((there, state), (vec![text(cancelled[0], "cancelled"), text(deleted[0], "deleted")], None));
 }
