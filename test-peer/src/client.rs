@@ -10,7 +10,7 @@ use amqp::connection::{
 };
 use amqp::message::{FORMAT_AMQP, Properties, encode};
 use amqp::performative::{Attach, DeliveryState, Error, Source, Target};
-use amqp::{Connection, Value};
+use amqp::{Connection, TransactionId, Value};
 use amqp_tokio::{DriveError, Driver, Stream};
 
 use crate::{Received, within};
@@ -25,6 +25,8 @@ pub struct Client {
     arrived: VecDeque<Received>,
     /// Answers to outcomes, each for the deliveries from one id to another.
     answers: Vec<(u32, u32, DeliveryState)>,
+    /// Outcomes that the service has taken, and of deliveries that it has not settled.
+    taken: Vec<(u32, u32, DeliveryState)>,
 }
 
 impl Client {
@@ -67,7 +69,14 @@ impl Client {
             }
         }
         let session = driver.connection().begin_session().unwrap();
-        let mut client = Self { driver, session, links: 0, arrived: VecDeque::new(), answers: Vec::new() };
+        let mut client = Self {
+            driver,
+            session,
+            links: 0,
+            arrived: VecDeque::new(),
+            answers: Vec::new(),
+            taken: Vec::new(),
+        };
         client.session_began().await.unwrap();
         Ok(client)
     }
@@ -210,6 +219,24 @@ impl Client {
         self.connection().sender(link).unwrap().send(&delivery, &[message]).unwrap()
     }
 
+    /// The same within a transaction.
+    pub async fn begin_message_in(
+        &mut self,
+        transaction: TransactionId,
+        link: LinkId,
+        format: u32,
+        message: &[u8],
+    ) -> u32 {
+        while self.connection().credit(link) == 0 {
+            self.until("credit", |event| matches!(event, Event::Credit(_)).then_some(())).await;
+        }
+        let delivery = NewDelivery { tag: b"tag", format, settled: false };
+        let mut sender = self.connection().sender(link).unwrap();
+        let mut writer = sender.begin_in(&transaction, &delivery).unwrap();
+        writer.put(message);
+        writer.finish()
+    }
+
     /// The outcome of the delivery with this id.
     pub async fn outcome(&mut self, id: u32) -> DeliveryState {
         self.until("the outcome", |event| match event {
@@ -253,16 +280,7 @@ impl Client {
     pub async fn answer_about(&mut self, id: u32) -> DeliveryState {
         within("the answer to the outcome", async {
             loop {
-                let is_about = |(first, last, _): &(u32, u32, DeliveryState)| (*first..=*last).contains(&id);
-                if let Some(at) = self.answers.iter().position(is_about) {
-                    let (first, last, state) = self.answers.remove(at);
-                    // The answer about the others of a range stays.
-                    if first < id {
-                        self.answers.push((first, id - 1, state.clone()));
-                    }
-                    if id < last {
-                        self.answers.push((id + 1, last, state.clone()));
-                    }
+                if let Some(state) = about(&mut self.answers, id) {
                     return state;
                 }
                 let event = self.next_event().await.unwrap();
@@ -272,9 +290,40 @@ impl Client {
         .await
     }
 
+    /// The same of an outcome that is part of a transaction: that the service has taken it, and the delivery waits, or its refusal.
+    pub async fn answer_in_transaction(&mut self, id: u32) -> DeliveryState {
+        within("the answer to the outcome of a transaction", async {
+            loop {
+                if let Some(state) = about(&mut self.taken, id).or_else(|| about(&mut self.answers, id)) {
+                    return state;
+                }
+                let event = self.next_event().await.unwrap();
+                self.keep(event);
+            }
+        })
+        .await
+    }
+
+    /// Whether the service has settled a delivery, and said so by now.
+    #[must_use]
+    pub fn is_settled(&self, id: u32) -> bool {
+        self.answers.iter().any(|(first, last, _)| (*first..=*last).contains(&id))
+    }
+
     /// Sends a request to a node and waits for its reply, through links of its own.
     pub async fn exchange(
         &mut self,
+        node: &str,
+        application_properties: &[(&str, Value)],
+        body: &Value,
+    ) -> Received {
+        self.exchange_in(None, node, application_properties, body).await
+    }
+
+    /// The same within a transaction, if one is given.
+    pub async fn exchange_in(
+        &mut self,
+        transaction: Option<TransactionId>,
         node: &str,
         application_properties: &[(&str, Value)],
         body: &Value,
@@ -286,7 +335,10 @@ impl Client {
         Properties { message_id: Some(Value::from("request")), ..Properties::default() }.encode(&mut message);
         encode::application_properties(&mut message, application_properties);
         encode::value(&mut message, body);
-        let id = self.begin_message(sender, FORMAT_AMQP, &message).await;
+        let id = match transaction {
+            None => self.begin_message(sender, FORMAT_AMQP, &message).await,
+            Some(transaction) => self.begin_message_in(transaction, sender, FORMAT_AMQP, &message).await,
+        };
         assert_eq!(self.outcome(id).await, DeliveryState::Accepted);
         let reply = self.received(receiver, 1).await.remove(0);
         assert!(reply.settled, "replies need no outcome");
@@ -326,6 +378,7 @@ impl Client {
             Event::SettledBySender { first, last, state, .. } => {
                 self.answers.push((first, last, state.expect("an answer has a state")));
             }
+            Event::TakenBySender { first, last, state, .. } => self.taken.push((first, last, state)),
             event => return Some(event),
         }
         None
@@ -349,4 +402,18 @@ pub fn status_and_description(reply: &Received) -> (i64, String) {
     let status = reply.application_property("status-code").unwrap();
     let description = reply.application_property("status-description").unwrap();
     (status.as_integer().unwrap(), description.as_text().unwrap().to_owned())
+}
+
+/// Takes what is said about a delivery out of what is said about ranges.
+fn about(said: &mut Vec<(u32, u32, DeliveryState)>, id: u32) -> Option<DeliveryState> {
+    let at = said.iter().position(|(first, last, _)| (*first..=*last).contains(&id))?;
+    let (first, last, state) = said.remove(at);
+    // What is said about the others of a range stays.
+    if first < id {
+        said.push((first, id - 1, state.clone()));
+    }
+    if id < last {
+        said.push((id + 1, last, state.clone()));
+    }
+    Some(state)
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 
 use amqp::codec::Symbol;
-use amqp::connection::{LinkId, LinkOptions, NewDelivery, SaslClient};
+use amqp::connection::{LinkId, LinkOptions, SaslClient};
 use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, MessageView, Properties, encode};
 use amqp::performative::{Attach, DeliveryState, Error, ReceiverSettleMode, SenderSettleMode, Target};
 use amqp::{CoordinatorRequest, TransactionId, Value};
@@ -153,15 +153,7 @@ impl QueueClient {
         format: u32,
         message: &[u8],
     ) -> DeliveryState {
-        while self.connection().credit(link) == 0 {
-            self.until("credit", |event| matches!(event, amqp::connection::Event::Credit(_)).then_some(()))
-                .await;
-        }
-        let delivery = NewDelivery { tag: b"tag", format, settled: false };
-        let mut sender = self.connection().sender(link).unwrap();
-        let mut writer = sender.begin_in(&transaction, &delivery).unwrap();
-        writer.put(message);
-        let id = writer.finish();
+        let id = self.begin_message_in(transaction, link, format, message).await;
         self.outcome(id).await
     }
 
@@ -172,7 +164,9 @@ impl QueueClient {
         message: &Received,
         outcome: DeliveryState,
     ) -> DeliveryState {
-        self.settle(message, in_transaction(transaction, outcome)).await
+        let (session, id) = (self.session(), message.id);
+        self.connection().propose_outcome(session, id, id, in_transaction(transaction, outcome));
+        self.answer_in_transaction(id).await
     }
 
     /// Gives an outcome for a range, without waiting.
@@ -186,9 +180,31 @@ impl QueueClient {
         self.request_with(entity, operation, &[], body).await
     }
 
+    /// The same within a transaction.
+    pub async fn request_in(
+        &mut self,
+        transaction: TransactionId,
+        entity: &str,
+        operation: &str,
+        body: &[(&str, Value)],
+    ) -> Answer {
+        self.ask(Some(transaction), entity, operation, &[], body).await
+    }
+
     /// The same with more application properties.
     pub async fn request_with(
         &mut self,
+        entity: &str,
+        operation: &str,
+        more: &[(&str, Value)],
+        body: &[(&str, Value)],
+    ) -> Answer {
+        self.ask(None, entity, operation, more, body).await
+    }
+
+    async fn ask(
+        &mut self,
+        transaction: Option<TransactionId>,
         entity: &str,
         operation: &str,
         more: &[(&str, Value)],
@@ -198,7 +214,7 @@ impl QueueClient {
         let operation = format!("com.microsoft:{operation}");
         let mut application_properties = vec![("operation", operation.as_str().into())];
         application_properties.extend_from_slice(more);
-        let reply = self.exchange(&node, &application_properties, &map(body)).await;
+        let reply = self.exchange_in(transaction, &node, &application_properties, &map(body)).await;
         let text = |name| reply.application_property(name);
         let status = text("statusCode").unwrap();
         assert_eq!(text("status-code"), Some(status.clone()));

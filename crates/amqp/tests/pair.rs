@@ -80,6 +80,7 @@ pub(crate) enum Happening {
     /// Whether the deliveries are known comes last.
     OutcomeProposed(u32, u32, DeliveryState, bool),
     SettledBySender(u32, u32, Option<DeliveryState>),
+    TakenBySender(u32, u32, DeliveryState),
     Closed(Option<ConnectionError>),
 }
 
@@ -304,6 +305,7 @@ impl End {
                 Happening::SettledBySender(first, last, state)
             }
             Event::DeliveryRefused { error, .. } => Happening::DeliveryRefused(*error),
+            Event::TakenBySender { first, last, state, .. } => Happening::TakenBySender(first, last, state),
             Event::Closed(error) => Happening::Closed(error),
             Event::Deliveries(deliveries) => {
                 for (place, delivery) in deliveries.items().iter().enumerate() {

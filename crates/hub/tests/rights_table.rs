@@ -45,6 +45,8 @@ const REQUESTS: &[(&str, &str, Needs)] = &[
     ("orders", "peek-message", LISTEN),
     ("orders/$DeadLetterQueue", "peek-message", LISTEN),
     ("news/Subscriptions/all", "peek-message", LISTEN),
+    ("news", "peek-message", LISTEN),
+    ("orders", "batch-delete-messages", LISTEN),
     ("orders", "renew-lock", LISTEN),
     ("orders", "update-disposition", LISTEN),
     ("orders", "receive-by-sequence-number", LISTEN),

@@ -76,7 +76,9 @@ pub enum Event {
     },
     /// The receiver proposed the outcome of deliveries that we sent, and waits for
     /// [`answer_outcome`](super::Connection::answer_outcome) of the same range or of all parts of it. Comes instead of
-    /// [`Event::Outcome`] where the application has the answer ([`OutcomeAnswers`](super::OutcomeAnswers)).
+    /// [`Event::Outcome`] where the application has the answer ([`OutcomeAnswers`](super::OutcomeAnswers)). An outcome that is part
+    /// of a transaction is answered with [`take_outcome`](super::Connection::take_outcome) or
+    /// [`settle_taken`](super::Connection::settle_taken).
     OutcomeProposed {
         /// The session that numbers the deliveries.
         session: SessionId,
@@ -102,6 +104,18 @@ pub enum Event {
         last: u32,
         /// What became of them, which may be another outcome than the one we gave; `None` if the sender does not say.
         state: Option<DeliveryState>,
+    },
+    /// The sender has taken an outcome that we gave, and settles the deliveries later: with the transaction that it is part of. The
+    /// range is as the peer wrote it, as that of [`SettledBySender`](Event::SettledBySender).
+    TakenBySender {
+        /// The session that numbers the deliveries.
+        session: SessionId,
+        /// First delivery id.
+        first: u32,
+        /// Last delivery id.
+        last: u32,
+        /// What it has taken.
+        state: DeliveryState,
     },
     /// The connection is over; nothing follows.
     Closed(Option<ConnectionError>),

@@ -106,13 +106,16 @@ impl Connection {
     ) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
         let Disposition { role, first, last, settled, state } = disposition;
+        let terminal = state.as_ref().is_some_and(DeliveryState::is_outcome);
         if role == Role::Sender {
-            if settled {
-                self.push(Event::SettledBySender { session: SessionId(local), first, last, state });
+            let session = SessionId(local);
+            match state {
+                state if settled => self.push(Event::SettledBySender { session, first, last, state }),
+                Some(state) if terminal => self.push(Event::TakenBySender { session, first, last, state }),
+                _ => {}
             }
             return Ok(());
         }
-        let terminal = state.as_ref().is_some_and(DeliveryState::is_outcome);
         if !settled && !terminal {
             return Ok(());
         }
@@ -138,6 +141,26 @@ impl Connection {
     #[inline]
     pub fn answer_outcome(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
         self.dispose(Role::Sender, session, first, last, outcome, true);
+    }
+
+    /// Answers outcomes of [`Event::OutcomeProposed`] that are part of a transaction, and are taken: the deliveries from `first`
+    /// to `last` go on waiting, until [`settle_taken`](Self::settle_taken) or until the receiver gives them another outcome
+    /// (specification section 4.4.2).
+    pub fn take_outcome(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
+        self.dispose(Role::Sender, session, first, last, outcome, false);
+    }
+
+    /// Settles those of the deliveries from `first` to `last` that still wait: their transaction has ended, or their outcome can't
+    /// be part of it.
+    pub fn settle_taken(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
+        let Some(state) = self.sessions.get_mut(usize::from(session.0)).and_then(Option::as_mut) else {
+            return;
+        };
+        let mut runs = Vec::new();
+        state.take_runs(first, last, usize::MAX, |first, last| runs.push((first, last)));
+        for (first, last) in runs {
+            self.dispose(Role::Sender, session, first, last, outcome.clone(), true);
+        }
     }
 
     /// Reports the outcome of those deliveries of a range that wait for one, and says whether there are any.
@@ -185,14 +208,21 @@ impl Connection {
         };
         // How many ids from `first` on have been reported.
         let mut reported = 0u32;
-        session.take_runs(first, last, runs_max(state), |run_first, run_last| {
+        let report = |run_first: u32, run_last: u32| {
             let start = run_first.wrapping_sub(first);
             if start > reported {
                 push(first.wrapping_add(reported), run_first.wrapping_sub(1), false);
             }
             push(run_first, run_last, true);
             reported = run_last.wrapping_sub(first) + 1;
-        });
+        };
+        match state {
+            // It may never come to be.
+            DeliveryState::Transactional { .. } => {
+                session.look_at_runs(first, last, runs_max(state), report);
+            }
+            _ => session.take_runs(first, last, runs_max(state), report),
+        }
         if reported <= length {
             push(first.wrapping_add(reported), last, false);
         }

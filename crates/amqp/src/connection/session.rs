@@ -167,20 +167,17 @@ impl Session {
         runs_max: usize,
         mut run: impl FnMut(u32, u32),
     ) {
-        let mut growing: Option<(u32, u32)> = None;
-        let mut runs = 1;
-        self.unsettled.take(first, last, |id, _link| match &mut growing {
-            Some((_, last)) if last.wrapping_add(1) == id || runs == runs_max => *last = id,
-            other => {
-                if let Some((first, last)) = other.replace((id, id)) {
-                    runs += 1;
-                    run(first, last);
-                }
-            }
-        });
-        if let Some((first, last)) = growing {
-            run(first, last);
-        }
+        let mut runs = Runs::new(runs_max);
+        self.unsettled.take(first, last, |id, _link| runs.add(id, &mut run));
+        runs.finish(run);
+    }
+
+    /// The same of deliveries that go on waiting.
+    #[cold]
+    pub(super) fn look_at_runs(&self, first: u32, last: u32, runs_max: usize, mut run: impl FnMut(u32, u32)) {
+        let mut runs = Runs::new(runs_max);
+        self.unsettled.look_at(first, last, |id, _link| runs.add(id, &mut run));
+        runs.finish(run);
     }
 
     /// Adds an outcome to the run of its role that is growing. Returns the run that it does not extend, to be written
@@ -207,6 +204,41 @@ impl Session {
             return None;
         }
         pending.replace(Disposition { role, first, last, settled, state: Some(state) })
+    }
+}
+
+/// Ids of deliveries on their way to runs of consecutive ones.
+struct Runs {
+    growing: Option<(u32, u32)>,
+    /// How many there are, the growing one included.
+    count: usize,
+    /// How many there may be. The last one then has gaps.
+    most: usize,
+}
+
+impl Runs {
+    const fn new(most: usize) -> Self {
+        Self { growing: None, count: 1, most }
+    }
+
+    /// Adds an id that is after all before. `run` gets the run that it ends, if it does.
+    #[inline]
+    fn add(&mut self, id: u32, run: &mut impl FnMut(u32, u32)) {
+        match &mut self.growing {
+            Some((_, last)) if last.wrapping_add(1) == id || self.count == self.most => *last = id,
+            other => {
+                if let Some((first, last)) = other.replace((id, id)) {
+                    self.count += 1;
+                    run(first, last);
+                }
+            }
+        }
+    }
+
+    fn finish(self, mut run: impl FnMut(u32, u32)) {
+        if let Some((first, last)) = self.growing {
+            run(first, last);
+        }
     }
 }
 

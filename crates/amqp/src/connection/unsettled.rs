@@ -110,6 +110,41 @@ impl<T: Copy> Unsettled<T> {
         next
     }
 
+    /// Looks at what waits from `first` to `last`, in the order of the ids.
+    pub fn look_at(&self, first: u32, last: u32, mut each: impl FnMut(u32, T)) {
+        if last.wrapping_sub(first).cast_signed() < 0 {
+            return;
+        }
+        let mut stragglers = |ids: RangeInclusive<u32>| {
+            self.stragglers.range(ids).for_each(|(id, delivery)| each(*id, *delivery));
+        };
+        match first <= last {
+            true => stragglers(first..=last),
+            // Ids go on at 0 after the greatest one.
+            false => {
+                stragglers(first..=u32::MAX);
+                stragglers(0..=last);
+            }
+        }
+        let from = i64::from(first.wrapping_sub(self.first).cast_signed()).max(0);
+        let to = i64::from(last.wrapping_sub(self.first).cast_signed()).min(self.slots.len() as i64 - 1);
+        for index in from..=to {
+            if let Some(delivery) = self.slots[index as usize] {
+                each(self.first.wrapping_add(index as u32), delivery);
+            }
+        }
+    }
+
+    /// Puts back a delivery that was taken: it goes on waiting.
+    pub fn put_back(&mut self, id: u32, delivery: T) {
+        match self.slots.get_mut(id.wrapping_sub(self.first) as usize) {
+            Some(slot) => *slot = Some(delivery),
+            None => {
+                self.stragglers.insert(id, delivery);
+            }
+        }
+    }
+
     /// Forgets the deliveries that are not `wanted`: of a link that is gone.
     pub fn retain(&mut self, wanted: impl Fn(&T) -> bool) {
         for slot in &mut self.slots {
@@ -356,6 +391,7 @@ mod tests {
         Extend { gap: u64, count: u64, link: u32 },
         Burst { count: u64 },
         Settle { back: u64, count: u64, at_once: u32 },
+        TakeAndPutBack { back: u64, count: u64 },
         Forget { link: u32 },
     }
 
@@ -371,6 +407,7 @@ mod tests {
                 .prop_map(|(back, count, at_once)| Operation::Settle { back, count, at_once }),
             1 => (0u64..300_000, 0u64..100_000, prop_oneof![Just(u32::MAX), 100u32..10_000])
                 .prop_map(|(back, count, at_once)| Operation::Settle { back, count, at_once }),
+            1 => (0u64..60, 0u64..60).prop_map(|(back, count)| Operation::TakeAndPutBack { back, count }),
             1 => (0u32..3).prop_map(|link| Operation::Forget { link }),
         ]
     }
@@ -417,6 +454,15 @@ mod tests {
                             model.waiting.range(first..=last).map(|(id, link)| (wrapped(*id), *link)).collect();
                         prop_assert_eq!(settled, expected);
                         model.waiting.retain(|id, _| !(first..=last).contains(id));
+                    }
+                    Operation::TakeAndPutBack { back, count } => {
+                        let first = next.saturating_sub(back);
+                        let (first, last) = (wrapped(first), wrapped(first + count));
+                        let (mut seen, mut taken) = (Vec::new(), Vec::new());
+                        ring.look_at(first, last, |id, link| seen.push((id, link)));
+                        ring.take(first, last, |id, link| taken.push((id, link)));
+                        prop_assert_eq!(&seen, &taken);
+                        taken.iter().for_each(|(id, link)| ring.put_back(*id, *link));
                     }
                     Operation::Forget { link } => {
                         ring.retain(|found| *found != link);

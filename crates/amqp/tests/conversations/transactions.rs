@@ -88,7 +88,7 @@ fn messages_say_which_transaction_they_are_part_of() {
 }
 
 #[test]
-fn outcomes_of_a_transaction_are_proposed_and_answered_in_ranges() {
+fn outcomes_of_a_transaction_are_taken_and_their_deliveries_stay_until_it_ends() {
     let mut setup = Setup::default();
     setup.server.outcome_answers = amqp::connection::OutcomeAnswers::Application;
     converse(&setup, |pair| {
@@ -120,8 +120,25 @@ fn outcomes_of_a_transaction_are_proposed_and_answered_in_ranges() {
         pair.talk();
         let proposed = |first, last, state| Happening::OutcomeProposed(first, last, state, true);
         assert_eq!(pair.server.all(), [proposed(0, 1, accepted(id())), proposed(2, 2, accepted(other))]);
-        pair.server.connection.answer_outcome(server_session, 0, 1, accepted(id()));
+        pair.server.connection.take_outcome(server_session, 0, 1, accepted(id()));
+        pair.server.connection.take_outcome(server_session, 2, 2, accepted(other));
         pair.talk();
-        assert_eq!(pair.client.all(), [Happening::SettledBySender(0, 1, Some(accepted(id())))]);
+        let taken = Happening::TakenBySender;
+        assert_eq!(pair.client.all(), [taken(0, 1, accepted(id())), taken(2, 2, accepted(other))]);
+        // All of them are live, and settled once.
+        pair.client.connection.propose_outcome(session, 1, 3, DeliveryState::Released);
+        pair.talk();
+        assert_eq!(pair.server.all(), [proposed(1, 3, DeliveryState::Released)]);
+        pair.server.connection.answer_outcome(server_session, 1, 3, DeliveryState::Released);
+        pair.server.connection.settle_taken(server_session, 0, 2, accepted(id()));
+        pair.talk();
+        let settled = |first, last, state| Happening::SettledBySender(first, last, Some(state));
+        assert_eq!(
+            pair.client.all(),
+            [settled(1, 3, DeliveryState::Released), settled(0, 0, accepted(id()))]
+        );
+        pair.client.connection.propose_outcome(session, 0, 0, DeliveryState::Accepted);
+        pair.talk();
+        assert_eq!(pair.server.all(), [Happening::OutcomeProposed(0, 0, DeliveryState::Accepted, false)]);
     });
 }

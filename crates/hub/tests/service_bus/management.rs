@@ -4,18 +4,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use amqp::Value;
 use amqp::codec::Symbol;
-use amqp::message::{MessageView, encode};
+use amqp::message::{FORMAT_AMQP, MessageView, encode};
 use amqp::performative::DeliveryState;
 use hub::namespace::QueueConfig;
 
-use crate::service_bus::client::{Answer, Client, condition, map, message, service};
+use crate::service_bus::client::{
+    Answer, Client, condition, map, message, message_of_session, service, session_filter,
+};
 
-fn in_an_hour() -> i64 {
+pub(crate) fn in_an_hour() -> i64 {
     let at = SystemTime::now() + Duration::from_secs(3600);
     at.duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
 
-fn scheduled(payload: &[u8], at: i64) -> Vec<u8> {
+pub(crate) fn scheduled(payload: &[u8], at: i64) -> Vec<u8> {
     let mut encoded = Vec::new();
     let time = Symbol::from_static("x-opt-scheduled-enqueue-time");
     encode::message_annotations(&mut encoded, &[(time, Value::Timestamp(at))]);
@@ -23,7 +25,7 @@ fn scheduled(payload: &[u8], at: i64) -> Vec<u8> {
     encoded
 }
 
-fn messages(answer: &Answer) -> Vec<Vec<u8>> {
+pub(crate) fn messages(answer: &Answer) -> Vec<Vec<u8>> {
     let Some(Value::List(messages)) = answer.body.get("messages") else { panic!("{answer:?}") };
     let bytes = |message: &Value| match message.get("message") {
         Some(Value::Binary(bytes)) => bytes.clone(),
@@ -32,7 +34,7 @@ fn messages(answer: &Answer) -> Vec<Vec<u8>> {
     messages.iter().map(bytes).collect()
 }
 
-fn payload(message: &[u8]) -> Vec<u8> {
+pub(crate) fn payload(message: &[u8]) -> Vec<u8> {
     let view = MessageView::parse(message).unwrap();
     view.data().unwrap().unwrap().to_vec()
 }
@@ -172,4 +174,48 @@ async fn requests_that_make_no_sense_are_refused_with_a_reason() {
     let (sender, _) = client.sender("orders").await.unwrap();
     let outcome = client.send_message(sender, 0, b"no message").await;
     assert_eq!(condition(&outcome), "amqp:decode-error");
+}
+
+#[tokio::test]
+async fn the_oldest_messages_are_deleted_unseen() {
+    let mut sessions = QueueConfig::new("sessions");
+    sessions.options.requires_session = true;
+    let service = service(vec![QueueConfig::new("orders"), sessions], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    for payload in [b"locked", b"second", b"third.", b"fourth"] {
+        client.send(sender, payload).await;
+    }
+    let receiver = client.receiver("orders", 1).await;
+    client.receive(receiver, 1).await;
+    let delete = |count: i32, before: i64| {
+        [("message-count", Value::Int(count)), ("enqueued-time-utc", Value::Timestamp(before))]
+    };
+    let operation = "batch-delete-messages";
+    let answer = client.request("orders", operation, &delete(9, 0)).await;
+    assert_eq!(answer.status, 204, "nothing is so old");
+    for (asked, deleted) in [(2, 2), (4_000, 1)] {
+        let answer = client.request("orders", operation, &delete(asked, in_an_hour())).await;
+        assert_eq!((answer.status, answer.body.get("message-count")), (200, Some(&Value::Int(deleted))));
+    }
+    let answer = client.request("orders", operation, &[("message-count", Value::Int(9))]).await;
+    assert_eq!(answer.status, 204, "one is locked");
+    for count in [0, 4_001] {
+        let answer = client.request("orders", operation, &delete(count, in_an_hour())).await;
+        let condition = answer.condition.as_deref();
+        assert_eq!((answer.status, condition), (400, Some("com.microsoft:argument-out-of-range")));
+    }
+    // Those of a session, by whoever has it.
+    let (sender, _) = client.sender("sessions").await.unwrap();
+    for session in ["one", "two"] {
+        client.send_message(sender, FORMAT_AMQP, &message_of_session(session, b"x")).await;
+    }
+    let body = [("message-count", Value::Int(9)), ("session-id", "one".into())];
+    let lost = client.request("sessions", operation, &body).await;
+    assert_eq!(lost.condition.as_deref(), Some("com.microsoft:session-lock-lost"));
+    client.ask_to_receive("sessions", session_filter("one".into())).await.unwrap();
+    let answer = client.request("sessions", operation, &body).await;
+    assert_eq!(answer.body.get("message-count"), Some(&Value::Int(1)));
+    let answer = client.request("sessions", operation, &body[..1]).await;
+    assert_eq!(answer.body.get("message-count"), Some(&Value::Int(1)), "nobody has the other");
 }

@@ -10,6 +10,7 @@
 //! * `time`: time under control.
 //! * `topics`: copies by rules.
 //! * `transactions`: messages and outcomes as a whole, on one entity and through it on others.
+//! * `requests_in_transactions`: requests that are carried out with one.
 //! * `durable`: what a restart leaves.
 //! * `faults`: tokens that are not right, entities that are full.
 //! * `rights`: what each key may do, and with what of an entity.
@@ -26,6 +27,7 @@ mod durable;
 mod faults;
 mod links;
 mod management;
+mod requests_in_transactions;
 pub(crate) mod rights;
 mod sections;
 mod sending;

@@ -10,7 +10,7 @@ use amqp::performative::{Attach, DeliveryState, Source};
 use hub::namespace::QueueConfig;
 use hub::service::Service;
 
-use crate::service_bus::client::{Client, message_of_session, service, session_filter};
+use crate::service_bus::client::{Client, condition, message_of_session, service, session_filter};
 
 async fn session_service() -> Service {
     let mut config = QueueConfig::new("orders");
@@ -367,3 +367,47 @@ async fn a_client_that_waits_for_a_session_and_gives_up_or_vanishes_does_not_blo
     client.connection().set_credit(link, 1);
     assert_eq!(client.receive(link, 1).await[0].payload(), b"message");
 }
+
+#[tokio::test]
+async fn a_message_that_is_gone_is_lost_and_its_session_is_not() {
+    let service = session_service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    for payload in [b"1", b"2"] {
+        send(&mut client, sender, "one", payload).await;
+    }
+    let asked = session_filter("one".into());
+    let (receiver, _) = client.ask_to_receive("orders", asked).await.unwrap();
+    client.connection().set_credit(receiver, 2);
+    let received = client.receive(receiver, 2).await;
+    for message in &received {
+        let until = message.annotation("x-opt-locked-until");
+        assert_eq!(until, Some(Value::Timestamp(253_402_300_799_999)), "as long as its session");
+    }
+    let body = |token: &Value, session: &[Value]| {
+        let mut body = vec![
+            ("disposition-status", Value::from("completed")),
+            ("lock-tokens", Value::Array(vec![token.clone()])),
+        ];
+        body.extend(session.iter().map(|session| ("session-id", session.clone())));
+        body
+    };
+    let token = received[0].lock_token();
+    let answer = client.request("orders", "update-disposition", &body(&token, &["one".into()])).await;
+    assert_eq!(answer.status, 200);
+    // By request and by its link.
+    for session in [&[][..], &["one".into()]] {
+        let lost = client.request("orders", "update-disposition", &body(&token, session)).await;
+        assert_eq!((lost.status, lost.condition.as_deref()), (410, Some(MESSAGE_LOCK_LOST)));
+    }
+    let lost = client.settle(&received[0], DeliveryState::Accepted).await;
+    assert_eq!(condition(&lost), MESSAGE_LOCK_LOST);
+    let renewed = client.request("orders", "renew-session-lock", &[("session-id", "one".into())]).await;
+    assert_eq!(renewed.status, 200);
+    assert_eq!(client.settle(&received[1], DeliveryState::Accepted).await, DeliveryState::Accepted);
+    // Of a session that this connection does not have, everything is lost.
+    let lost = client.request("orders", "update-disposition", &body(&token, &["two".into()])).await;
+    assert_eq!(lost.condition.as_deref(), Some("com.microsoft:session-lock-lost"));
+}
+
+const MESSAGE_LOCK_LOST: &str = "com.microsoft:message-lock-lost";

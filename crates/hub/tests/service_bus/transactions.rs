@@ -72,10 +72,15 @@ async fn what_is_committed_is_done_and_nothing_of_it_is_seen_before() {
     ] {
         let answered = client.settle_in(transaction, message, outcome).await;
         assert_eq!(answered, in_transaction(transaction, answer));
+        assert!(!client.is_settled(message.id));
     }
     assert_eq!(waiting(&service, "invoices", 0).await, [b""; 0]);
     assert_eq!(waiting(&service, "orders", 0).await, [b""; 0]);
     assert_eq!(client.commit(coordinator, transaction).await, DeliveryState::Accepted);
+    for message in &received {
+        let settled = client.answer_about(message.id).await;
+        assert!(matches!(settled, DeliveryState::Transactional { .. }), "{settled:?}");
+    }
     assert_eq!(waiting(&service, "invoices", 1).await, [b"invoice"]);
     assert_eq!(waiting(&service, "orders", 1).await, [b"abandon"]);
     assert_eq!(waiting(&service, "orders/$DeadLetterQueue", 1).await, [b"dead letter"]);
@@ -99,13 +104,48 @@ async fn what_is_rolled_back_never_was_and_messages_stay_locked() {
     assert_eq!(client.roll_back(coordinator, transaction).await, DeliveryState::Accepted);
     assert_eq!(waiting(&service, "invoices", 0).await, [b""; 0]);
     assert_eq!(waiting(&service, "orders", 0).await, [b""; 0], "it is still locked");
-    // Its lock is as good as before.
-    let body = [
-        ("disposition-status", Value::from("completed")),
-        ("lock-tokens", Value::Array(vec![received[0].lock_token()])),
-    ];
-    let answer = client.request("orders", "update-disposition", &body).await;
-    assert_eq!(answer.status, 200);
+    // The delivery is as live as before.
+    assert!(!client.is_settled(received[0].id));
+    assert_eq!(client.settle(&received[0], DeliveryState::Released).await, DeliveryState::Released);
+    assert_eq!(waiting(&service, "orders", 1).await, [b"order"]);
+}
+
+#[tokio::test]
+async fn a_delivery_can_be_settled_in_another_transaction_or_in_none_after_a_rollback() {
+    let service = queues().await;
+    let (mut client, coordinator, orders, _) = client(&service).await;
+    for payload in [&b"again"[..], b"by itself", b"by request", b"settled at once"] {
+        client.send(orders, payload).await;
+    }
+    let receiver = client.receiver("orders", 4).await;
+    let received = client.receive(receiver, 4).await;
+    let first = client.declare(coordinator).await;
+    for message in &received[..3] {
+        client.settle_in(first, message, DeliveryState::Accepted).await;
+        // A client may change its mind within it.
+        client.settle_in(first, message, modified(true)).await;
+    }
+    let id = received[3].id;
+    let session = client.session();
+    let accepted = in_transaction(first, DeliveryState::Accepted);
+    client.connection().settle(session, id, id, accepted);
+    assert_eq!(client.roll_back(coordinator, first).await, DeliveryState::Accepted);
+    let second = client.declare(coordinator).await;
+    client.settle_in(second, &received[0], DeliveryState::Accepted).await;
+    assert_eq!(client.settle(&received[1], DeliveryState::Accepted).await, DeliveryState::Accepted);
+    // What the client has settled itself is known by its lock alone.
+    for message in &received[2..] {
+        let body = [
+            ("disposition-status", Value::from("completed")),
+            ("lock-tokens", Value::Array(vec![message.lock_token()])),
+        ];
+        assert_eq!(client.request("orders", "update-disposition", &body).await.status, 200);
+    }
+    assert_eq!(client.commit(coordinator, second).await, DeliveryState::Accepted);
+    let body = [("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(9))];
+    assert_eq!(client.request("orders", "peek-message", &body).await.status, 204, "all are gone");
+    let lost = client.settle(&received[2], DeliveryState::Accepted).await;
+    assert_eq!(condition(&lost), LOCK_LOST);
 }
 
 #[tokio::test]
@@ -204,15 +244,56 @@ async fn messages_of_two_entities_can_not_be_settled_in_one_transaction() {
     let transaction = client.declare(coordinator).await;
     let receiver = client.receiver("orders", 1).await;
     let order = client.receive(receiver, 1).await.remove(0);
-    let receiver = client.receiver("invoices", 1).await;
-    let invoice = client.receive(receiver, 1).await.remove(0);
+    let mut other = Client::connect(service.amqp_address()).await;
+    let receiver = other.receiver("invoices", 1).await;
+    let invoice = other.receive(receiver, 1).await.remove(0);
     let accepted = in_transaction(transaction, DeliveryState::Accepted);
     assert_eq!(client.settle_in(transaction, &order, DeliveryState::Accepted).await, accepted);
-    let refused = client.settle_in(transaction, &invoice, DeliveryState::Accepted).await;
-    assert_eq!(condition(&refused), NOT_ALLOWED);
+    let body = [
+        ("disposition-status", Value::from("completed")),
+        ("lock-tokens", Value::Array(vec![invoice.lock_token()])),
+    ];
+    let refused = client.request_in(transaction, "invoices", "update-disposition", &body).await;
+    assert_eq!(refused.condition.as_deref(), Some(NOT_ALLOWED));
     // Nor a part of it.
     assert_eq!(condition(&client.commit(coordinator, transaction).await), NOT_ALLOWED);
     assert_eq!(waiting(&service, "orders", 0).await, [b""; 0], "it is locked");
+}
+
+#[tokio::test]
+async fn a_session_with_a_coordinator_receives_from_the_entity_alone_that_it_has_used_first() {
+    let service = queues().await;
+    let dead_letters = "orders/$DeadLetterQueue";
+    // It has sent before it had a coordinator, which does not count.
+    let mut sending = Client::connect(service.amqp_address()).await;
+    let (invoices, _) = sending.sender("invoices").await.unwrap();
+    sending.send(invoices, b"invoice").await;
+    let coordinator = sending.coordinator().await;
+    let (orders, _) = sending.sender("orders").await.unwrap();
+    let transaction = sending.declare(coordinator).await;
+    sending.send_in(transaction, orders, FORMAT_AMQP, &message(b"order")).await;
+    sending.send(invoices, b"invoice").await;
+    // This one receives from it before.
+    let mut receiving = Client::connect(service.amqp_address()).await;
+    receiving.receiver("orders", 0).await;
+    receiving.coordinator().await;
+    let (invoices, _) = receiving.sender("invoices").await.unwrap();
+    receiving.send(invoices, b"invoice").await;
+    for client in [&mut sending, &mut receiving] {
+        for address in ["orders", dead_letters] {
+            client.ask_to_receive(address, |_| {}).await.unwrap();
+        }
+        let refusal = client.ask_to_receive("invoices", |_| {}).await.unwrap_err();
+        assert_eq!(refusal.condition.as_str(), NOT_ALLOWED);
+        // Requests concern any.
+        let body = [("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(1))];
+        assert_eq!(client.request("invoices", "peek-message", &body).await.status, 200);
+    }
+    // Without a coordinator there is nothing to bind.
+    let mut plain = Client::connect(service.amqp_address()).await;
+    let (orders, _) = plain.sender("orders").await.unwrap();
+    plain.send(orders, b"order").await;
+    plain.receiver("invoices", 0).await;
 }
 
 #[tokio::test]

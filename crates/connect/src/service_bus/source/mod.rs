@@ -253,6 +253,11 @@ impl ServiceBusSource {
                     }
                     self.take_answer(first, last, state.as_ref())
                 }
+                Some(Event::TakenBySender { session, first, last, state }) if session == data => {
+                    if let Some(forward) = &mut self.forward {
+                        forward.take_answer(first, last, Some(&state));
+                    }
+                }
                 Some(Event::LinkAttached { link, attach }) => {
                     if matches!(self.link, Link::Attaching(ours) if ours == link) {
                         self.link = Link::Attached(link);

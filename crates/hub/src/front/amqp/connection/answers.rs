@@ -2,6 +2,7 @@
 //! How many outcomes wait is bounded by the credit that a link has, since they count against it; replies have a bound of
 //! their own.
 
+use amqp::Connection;
 use amqp::connection::{LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Instant;
@@ -37,6 +38,28 @@ pub(crate) enum Direction {
     Received,
     /// Ours: the client has given the outcome, and waits for our answer.
     Sent,
+    /// The same, and the outcome is part of a transaction: the deliveries wait for its end.
+    Taken,
+    /// Ours, whose outcome was taken: the transaction has ended, or it can't be part of it.
+    OfTransaction,
+}
+
+impl Direction {
+    /// Tells the client about deliveries, from the number of the first one in the session to that of the last one.
+    pub(crate) fn tell(
+        self,
+        connection: &mut Connection,
+        session: SessionId,
+        (first, last): (u32, u32),
+        state: DeliveryState,
+    ) {
+        match self {
+            Self::Received => connection.settle(session, first, last, state),
+            Self::Sent => connection.answer_outcome(session, first, last, state),
+            Self::Taken => connection.take_outcome(session, first, last, state),
+            Self::OfTransaction => connection.settle_taken(session, first, last, state),
+        }
+    }
 }
 
 /// A reply to a request.

@@ -14,6 +14,7 @@ use tokio::time::Sleep;
 
 use super::{ConnectionTask, full_credit};
 use crate::clock::TokenNow;
+use crate::front::amqp::links::node::Node;
 use crate::front::amqp::links::terminus::FilterKind;
 use crate::front::amqp::links::{Admission, Admitted, LinkEntry};
 
@@ -34,6 +35,7 @@ impl ConnectionTask {
             claims: &self.claims,
             subscriber: &self.subscriber,
             open: &self.links,
+            bound_to: self.transactions.bound_to(session),
             now: self.namespace.clock().now(),
         };
         match admission.admit(link, session, attach) {
@@ -45,6 +47,21 @@ impl ConnectionTask {
                 }
                 if node.is_sender() {
                     connection.set_credit(link, full_credit(&node));
+                }
+                match &node {
+                    Node::Coordinator => {
+                        let mut of_session =
+                            self.links.iter().flatten().filter(|entry| entry.session == session);
+                        let receives_from = of_session.find_map(|entry| {
+                            entry.node.transaction_entity().filter(|_| entry.node.is_receiver())
+                        });
+                        self.transactions.bind(session, receives_from);
+                    }
+                    Node::Receive(_) => {
+                        let entity = node.transaction_entity().unwrap_or_default();
+                        self.transactions.used(session, entity);
+                    }
+                    _ => {}
                 }
                 let index = link.index();
                 if self.links.len() <= index {

@@ -453,17 +453,14 @@ impl ConnectionTask {
             if entry.id != outcome.link {
                 continue;
             }
-            let Outcome { session, first, last, state, .. } = outcome;
-            match outcome.direction {
-                Direction::Received => {
-                    connection.settle(session, first, last, state);
-                    entry.waiting_outcomes -= last.wrapping_sub(first) + 1;
-                    match entry.node.requests() {
-                        Some(_) => self.requests_wait = true,
-                        None => top_up_credit(connection, entry),
-                    }
+            let Outcome { session, first, last, state, direction, .. } = outcome;
+            direction.tell(connection, session, (first, last), state);
+            if direction == Direction::Received {
+                entry.waiting_outcomes -= last.wrapping_sub(first) + 1;
+                match entry.node.requests() {
+                    Some(_) => self.requests_wait = true,
+                    None => top_up_credit(connection, entry),
                 }
-                Direction::Sent => connection.answer_outcome(session, first, last, state),
             }
         }
     }

@@ -45,6 +45,12 @@ impl ConnectionTask {
         answer_at: Option<Instant>,
     ) {
         let items = &deliveries.items()[run];
+        if let Some(first) = items.first()
+            && let Some(Some(LinkEntry { session, node: Node::Send(link), .. })) =
+                self.links.get(first.link.index())
+        {
+            self.transactions.used(*session, link.transaction_entity());
+        }
         Stored::with(|stored| match self.shaper {
             Some(_) => items.iter().for_each(|delivery| {
                 let message = deliveries.message(delivery);

@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 use super::answers::{ClientAnswer, Direction, Outcome};
 use super::{ConnectionTask, Unhandled};
 use crate::front::amqp::links::LinkEntry;
-use crate::front::amqp::links::node::{Node, Resumed};
+use crate::front::amqp::links::node::{Node, Resumed, TakenOutcome};
 use crate::front::amqp::links::outcomes::{AwaitedOutcomes, LockedDelivery, OutcomeAnswer, Proposal, Token};
 use crate::front::pending::Until;
 
@@ -47,6 +47,14 @@ struct Gathered {
 }
 
 impl Gathered {
+    /// Whether those that are gathered are part of a transaction, and this outcome is not part of the same, or another one.
+    #[inline]
+    fn is_of_other_transaction(&self, state: &DeliveryState) -> bool {
+        self.proposal.as_ref().is_some_and(|gathered| {
+            matches!(gathered.state, DeliveryState::Transactional { .. }) && gathered.state != *state
+        })
+    }
+
     /// Whether outcomes like this can be settled together with those that are gathered.
     #[inline]
     fn goes_with(&self, link: LinkId, session: SessionId, state: &DeliveryState, wants_answer: bool) -> bool {
@@ -63,6 +71,10 @@ impl ConnectionTask {
     /// Gathers an outcome that the client gave for deliveries that wait for one, or part of it: the rest stays unhandled.
     pub(super) fn on_outcome(&mut self, outcome: GivenOutcome) {
         let GivenOutcome { session, first, last, ref state, wants_answer } = outcome;
+        // What is part of a transaction goes on waiting for its outcome, and may get another one.
+        if self.settlements.gathered.is_of_other_transaction(state) {
+            self.settle_gathered();
+        }
         let mut taken = std::mem::take(&mut self.settlements.taken);
         let awaited = &mut self.settlements.awaited_outcomes;
         let rest = awaited.take(session, first, last, SETTLED_AT_ONCE, |id, delivery| {
@@ -121,25 +133,62 @@ impl ConnectionTask {
             // Ids of one session that are reported together are close to each other, so they compare as they are. Where they
             // wrap around, there are two ranges instead of one.
             deliveries.sort_unstable_by_key(|(id, _)| *id);
-            let answer = |answer| {
-                let OutcomeAnswer { first, last, state, commit } = answer;
+            let mut tell = |answer: OutcomeAnswer, direction: Direction| {
+                let OutcomeAnswer { first, last, state, commit, .. } = answer;
                 let until = Until { commit, instant };
                 if until.is_over() {
-                    connection.answer_outcome(session, first, last, state);
+                    direction.tell(connection, session, (first, last), state);
                 } else {
-                    let outcome = Outcome { link, session, first, last, state, direction: Direction::Sent };
+                    let outcome = Outcome { link, session, first, last, state, direction };
                     pending.push(ClientAnswer::Outcome(outcome), until);
                 }
             };
             match proposal.state.transaction() {
-                None => entry.node.settle(&proposal, deliveries, now.into(), answer),
+                None => {
+                    let answer = |answer| tell(answer, Direction::Sent);
+                    entry.node.settle(&proposal, deliveries, now.into(), answer);
+                }
                 Some(transaction) => {
                     let work = Self::transaction_work(&mut self.transactions, transaction, session, now, 0);
-                    entry.node.settle_in(work, &proposal, deliveries, now.into(), answer);
+                    let work = work.map(|(work, _)| work);
+                    let awaited = &mut self.settlements.awaited_outcomes;
+                    let deliveries = &*deliveries;
+                    entry.node.settle_in(work, &proposal, deliveries, now.into(), |answer| {
+                        if answer.is_settled {
+                            return tell(answer, Direction::OfTransaction);
+                        }
+                        let from = deliveries.partition_point(|(id, _)| *id < answer.first);
+                        let these = deliveries[from..].iter().take_while(|(id, _)| *id <= answer.last);
+                        for &(id, token) in these {
+                            let link = link.index() as u32;
+                            awaited.put_back(session, id, LockedDelivery { link, token });
+                        }
+                        tell(answer, Direction::Taken);
+                    });
                 }
             }
         }
         deliveries.clear();
+    }
+
+    /// Settles deliveries whose outcomes were part of a transaction that is committed, as far as they still wait.
+    pub(super) fn settle_committed(&mut self, outcomes: Vec<TakenOutcome>, until: Until) {
+        // The last outcome of a delivery is the one that counts.
+        for TakenOutcome { link, session, first, last, state } in outcomes.into_iter().rev() {
+            // What a link had received is forgotten with it.
+            if !matches!(self.links.get(link.index()), Some(Some(entry)) if entry.id == link) {
+                continue;
+            }
+            let awaited = &mut self.settlements.awaited_outcomes;
+            awaited.take(session, first, last, u32::MAX, |_id, _delivery| {});
+            let direction = Direction::OfTransaction;
+            if until.is_over() {
+                direction.tell(self.driver.connection(), session, (first, last), state);
+            } else {
+                let outcome = Outcome { link, session, first, last, state, direction };
+                self.pending.push(ClientAnswer::Outcome(outcome), until);
+            }
+        }
     }
 
     /// Looks whether a link that waits can be answered.
@@ -168,6 +217,9 @@ impl ConnectionTask {
             }
             Resumed::Refused(error) => return connection.refuse_link(id, error),
         };
+        if let Some(entity) = node.transaction_entity() {
+            self.transactions.used(session, entity);
+        }
         self.links[index] = Some(LinkEntry { id, session, permit, node, waiting_outcomes: 0 });
         self.enqueue(index);
     }

@@ -30,11 +30,22 @@ use partition_log::disk::CommitNumber;
 pub(super) struct Transactions {
     open: BTreeMap<u64, OpenTransaction>,
     last: u64,
+    /// The sessions that have a coordinator, or had one, with the entity that each is bound to.
+    bound: Vec<BoundSession>,
     /// Rings when the next one may have taken too long.
     alarm: Option<Pin<Box<Sleep>>>,
     counters: Arc<TransactionCounters>,
     /// Memory of all that is to be done.
     memory: Share,
+}
+
+/// A session with a coordinator: what it does first binds it to an entity, as in the service. It may send to others, through that, but
+/// receive from no other.
+#[derive(Debug)]
+struct BoundSession {
+    session: SessionId,
+    /// By its name, once it is known.
+    entity: Option<String>,
 }
 
 #[derive(Debug)]
@@ -51,7 +62,31 @@ struct OpenTransaction {
 impl Transactions {
     pub(super) fn new(counters: Arc<TransactionCounters>, memory: &Arc<Memory>) -> Self {
         let memory = Share::new(memory, Purpose::QueueTransactions);
-        Self { open: BTreeMap::new(), last: 0, alarm: None, counters, memory }
+        Self { open: BTreeMap::new(), last: 0, bound: Vec::new(), alarm: None, counters, memory }
+    }
+
+    /// A session has a coordinator now, and receives from this entity, if it does.
+    pub(super) fn bind(&mut self, session: SessionId, entity: Option<&str>) {
+        if !self.bound.iter().any(|bound| bound.session == session) {
+            self.bound.push(BoundSession { session, entity: entity.map(str::to_owned) });
+        }
+    }
+
+    /// The session has sent to this entity, or receives from it. Hot path.
+    #[inline]
+    pub(super) fn used(&mut self, session: SessionId, entity: &str) {
+        if self.bound.is_empty() {
+            return;
+        }
+        let mut bound = self.bound.iter_mut();
+        if let Some(bound) = bound.find(|bound| bound.session == session && bound.entity.is_none()) {
+            bound.entity = Some(entity.to_owned());
+        }
+    }
+
+    /// The entity that a session is bound to, if it is.
+    pub(super) fn bound_to(&self, session: SessionId) -> Option<&str> {
+        self.bound.iter().find(|bound| bound.session == session)?.entity.as_deref()
     }
 
     /// Bytes of all that is to be done.
@@ -102,6 +137,7 @@ impl Transactions {
 
     /// Rolls back what was declared in a session.
     pub(super) fn forget_session(&mut self, session: SessionId) {
+        self.bound.retain(|bound| bound.session != session);
         self.forget(|open| open.session == session);
     }
 
@@ -176,9 +212,10 @@ impl ConnectionTask {
     ) {
         // The outcomes that came before belong to what is ended here.
         self.settle_gathered();
-        let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
+        let Some(Some(LinkEntry { id: link, session, .. })) = self.links.get(delivery.link.index()) else {
             return;
         };
+        let (link, session) = (*link, *session);
         let told = match CoordinatorRequest::decode(message) {
             Err(error) => {
                 let text = format!("The request is neither declare nor discharge: {error}.");
@@ -188,36 +225,23 @@ impl ConnectionTask {
                 Told::now(rejected(ErrorCondition::NOT_IMPLEMENTED, "There are no global transactions."))
             }
             Ok(CoordinatorRequest::Declare { is_global: false }) => {
-                Told::now(match self.transactions.declare(entry.id, entry.session) {
+                Told::now(match self.transactions.declare(link, session) {
                     Ok(id) => DeliveryState::Declared(id),
                     Err(error) => DeliveryState::Rejected(Some(error)),
                 })
             }
             Ok(CoordinatorRequest::Discharge { transaction, fail }) => {
-                let discharged = self.transactions.discharge(transaction, now);
-                let ended = discharged.and_then(|work| {
-                    let ended = match fail {
-                        false => work.commit(self.namespace.queues(), now.into()),
-                        true => Ok(CommitNumber::DONE),
-                    };
-                    let end = match (&ended, fail) {
-                        (Ok(_), false) => TransactionEnd::Committed,
-                        (Ok(_), true) | (Err(_), _) => TransactionEnd::RolledBack,
-                    };
-                    self.namespace.transaction_counters().ended(end, 1);
-                    ended
-                });
-                match ended {
-                    Ok(commit) => {
-                        let until = Until { commit, instant: None };
-                        Told { state: DeliveryState::Accepted, until }
-                    }
+                match self.discharge(transaction, fail, now) {
+                    Ok(until) => Told { state: DeliveryState::Accepted, until },
                     Err(error) => {
                         tracing::debug!(%error, "a transaction is rolled back");
                         Told::now(DeliveryState::Rejected(Some(error)))
                     }
                 }
             }
+        };
+        let Some(Some(entry)) = self.links.get_mut(link.index()) else {
+            return;
         };
         let ready_at = self.shaper.as_mut().and_then(|shaper| shaper.request(None));
         let connection = self.driver.connection();
@@ -226,6 +250,26 @@ impl ConnectionTask {
             tell(connection, &mut self.pending, entry, delivery.id, told);
         }
         top_up_credit(connection, entry);
+    }
+
+    /// Ends a transaction. Gives what the answer has to wait for.
+    fn discharge(&mut self, id: TransactionId, fail: bool, now: SystemTime) -> Result<Until, Error> {
+        let mut work = self.transactions.discharge(id, now)?;
+        let outcomes = work.take_outcomes();
+        let committed = match fail {
+            false => work.commit(self.namespace.queues(), now.into()).map(Some),
+            true => Ok(None),
+        };
+        let end = match &committed {
+            Ok(Some(_)) => TransactionEnd::Committed,
+            Ok(None) | Err(_) => TransactionEnd::RolledBack,
+        };
+        self.namespace.transaction_counters().ended(end, 1);
+        let until = Until { commit: committed?.unwrap_or(CommitNumber::DONE), instant: None };
+        if end == TransactionEnd::Committed {
+            self.settle_committed(outcomes, until);
+        }
+        Ok(until)
     }
 
     /// A message that is part of a transaction.
@@ -241,6 +285,9 @@ impl ConnectionTask {
             return;
         };
         let message = deliveries.message(delivery);
+        if let Some(entity) = entry.node.transaction_entity() {
+            self.transactions.used(entry.session, entity);
+        }
         let taken = match &entry.node {
             Node::Send(link) => {
                 match self.transactions.work_of(transaction, entry.session, now, message.len()) {
@@ -284,15 +331,15 @@ impl ConnectionTask {
         }
     }
 
-    /// The work of the transaction that an operation in `session` is part of.
+    /// The work of the transaction that an operation in `session` is part of, and how it comes into it.
     pub(super) fn transaction_work(
         transactions: &mut Transactions,
         transaction: TransactionId,
         session: SessionId,
         now: SystemTime,
         more: usize,
-    ) -> Result<&mut TransactionWork, Error> {
-        transactions.work_of(transaction, session, now, more).map(|(work, _)| work)
+    ) -> Result<(&mut TransactionWork, Enlisting), Error> {
+        transactions.work_of(transaction, session, now, more)
     }
 
     /// Rolls back the transactions that have taken too long, if it is time to look.

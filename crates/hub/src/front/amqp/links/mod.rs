@@ -68,6 +68,8 @@ pub(crate) struct Admission<'a> {
     pub(crate) subscriber: &'a Arc<Subscriber>,
     /// The links that there are.
     pub(crate) open: &'a [Option<LinkEntry>],
+    /// The entity that transactions of the session are bound to, if it has a coordinator and has sent or received anything.
+    pub(crate) bound_to: Option<&'a str>,
     pub(crate) now: SystemTime,
 }
 
@@ -185,6 +187,18 @@ impl Admission<'_> {
         {
             // Whoever sends through an entity needs the right for both.
             permit = permit.and(Some(self.permit(&destination.path(), Right::Send)?));
+        }
+        if attach.role == Role::Receiver
+            && !address.is_management
+            && let Some(bound_to) = self.bound_to
+            && !bound_to.eq_ignore_ascii_case(address.name)
+        {
+            let text = format!(
+                "Messages can't be received from '{}' in a session with a coordinator of transactions that has used '{bound_to}' \
+                 before: local transactions can send to other entities through the first one, and receive from that alone.",
+                address.name
+            );
+            return Err(Error::new(ErrorCondition::NOT_ALLOWED, text));
         }
         let admission = EntityAdmission {
             namespace: self.namespace,

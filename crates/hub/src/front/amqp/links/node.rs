@@ -19,7 +19,7 @@ use crate::front::amqp::event_hubs::burst::Burst;
 use crate::front::amqp::event_hubs::deliver::DeliverLink;
 use crate::front::amqp::event_hubs::publish::PublishLink;
 use crate::front::amqp::service_bus::{self, BrowseLink, Held, HeldAttach, ReceiveLink, SendLink};
-pub(in crate::front::amqp) use crate::front::amqp::service_bus::{Enlisting, TransactionWork};
+pub(in crate::front::amqp) use crate::front::amqp::service_bus::{Enlisting, TakenOutcome, TransactionWork};
 
 /// What is at our end of a link.
 #[derive(Debug)]
@@ -177,6 +177,15 @@ impl Node {
         }
     }
 
+    /// The queue or topic of its own that a link sends to or receives from, as transactions see it; nothing where they see none.
+    pub(crate) fn transaction_entity(&self) -> Option<&str> {
+        match self {
+            Self::Send(link) => Some(link.transaction_entity()),
+            Self::Receive(link) => Some(service_bus::entity_of(link.queue())),
+            _ => None,
+        }
+    }
+
     /// Counts a transfer that the quota refused.
     #[cold]
     pub(crate) fn count_throttled(&self) {
@@ -195,7 +204,8 @@ impl Node {
         answer: impl FnMut(OutcomeAnswer),
     ) {
         if let Self::Receive(link) = self {
-            service_bus::settle(link.queue(), now, proposal, deliveries, answer);
+            let receiver = (&**link.queue(), link.session_lock());
+            service_bus::settle(receiver, now, proposal, deliveries, answer);
         }
     }
 
@@ -210,12 +220,14 @@ impl Node {
     ) {
         match (self, work) {
             (Self::Receive(link), Ok(work)) => {
-                work.settle_deliveries(link.queue(), now, proposal, deliveries, answer);
+                let receiver = (link.queue(), link.session_lock());
+                work.settle_deliveries(receiver, now, proposal, deliveries, answer);
             }
             (Self::Receive(_), Err(error)) if proposal.wants_answer => {
                 for (id, _) in deliveries {
                     let state = DeliveryState::Rejected(Some(error.clone()));
-                    answer(OutcomeAnswer { first: *id, last: *id, state, commit: CommitNumber::DONE });
+                    let commit = CommitNumber::DONE;
+                    answer(OutcomeAnswer { first: *id, last: *id, state, commit, is_settled: true });
                 }
             }
             _ => {}

@@ -40,6 +40,8 @@ pub(crate) struct OutcomeAnswer {
     pub(crate) state: DeliveryState,
     /// What it has to wait for.
     pub(crate) commit: CommitNumber,
+    /// Whether the deliveries are settled with it. If not, their outcome is part of a transaction, and they wait for its end.
+    pub(crate) is_settled: bool,
 }
 
 impl AwaitedOutcomes {
@@ -63,6 +65,11 @@ impl AwaitedOutcomes {
         each: impl FnMut(u32, LockedDelivery),
     ) -> Option<u32> {
         self.locked.get_mut(session.index())?.take_some(first, last, count, each)
+    }
+
+    /// Puts back a delivery that was taken: its outcome is part of a transaction, which may come to nothing.
+    pub(crate) fn put_back(&mut self, session: SessionId, id: u32, delivery: LockedDelivery) {
+        self.of(session).put_back(id, delivery);
     }
 
     /// A link is gone: what it had received can be settled no longer.

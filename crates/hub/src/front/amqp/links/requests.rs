@@ -17,7 +17,7 @@ use amqp::{DecodeError, Value};
 
 use super::LinkEntry;
 use crate::front::amqp::event_hubs::management;
-use crate::front::amqp::service_bus::{self, LockedSession, ManagedEntity, TransactionWork};
+use crate::front::amqp::service_bus::{self, Enlisting, LockedSession, ManagedEntity, TransactionWork};
 use crate::front::pending::OUTCOME_UNKNOWN;
 use crate::namespace::{AuthorizationError, Claims, Namespace};
 use partition_log::disk::CommitNumber;
@@ -42,8 +42,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) connection: &'a Connection,
     /// The links of the connection: some requests are about what one of them has locked.
     pub(crate) links: &'a [Option<LinkEntry>],
-    /// The transaction that the request is part of, if it is.
-    pub(crate) transaction: Option<&'a mut TransactionWork>,
+    /// The transaction that the request is part of, if it is, and how it comes into it.
+    pub(crate) transaction: Option<(&'a mut TransactionWork, Enlisting)>,
 }
 
 /// An answer, and where the client wants it.
@@ -168,7 +168,7 @@ impl RequestNode {
             Self::Cbs => put_token(namespace, claims, &view, now)?,
             Self::Management => management::answer(namespace, claims, &view, now)?,
             Self::Entity(entity) => {
-                let transaction = transaction.map(RefCell::new);
+                let transaction = transaction.map(|(work, enlisting)| (RefCell::new(work), enlisting));
                 let request =
                     service_bus::Request { namespace, claims, entity, now, session_lock, transaction };
                 request

@@ -68,7 +68,7 @@ impl SendLink {
     }
 
     /// The name of the entity that transactions take it for.
-    pub(super) fn transaction_entity(&self) -> &str {
+    pub(crate) fn transaction_entity(&self) -> &str {
         self.via.as_deref().unwrap_or_else(|| self.entity.name())
     }
 

@@ -33,4 +33,4 @@ pub(in crate::front) use enqueue::SendLink;
 pub(super) use management::{LockedSession, ManagedEntity, Request};
 pub(super) use sessions::{Held, HeldAttach};
 pub(super) use settle::{settle, unknown_delivery};
-pub(super) use transaction::{Enlisting, TransactionWork};
+pub(super) use transaction::{Enlisting, TakenOutcome, TransactionWork, entity_of};

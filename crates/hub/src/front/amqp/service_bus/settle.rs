@@ -20,12 +20,12 @@ use super::conditions;
 use crate::front::amqp::links::outcomes::{OutcomeAnswer, Proposal};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
-use queue_store::{LockToken, Queue, QueueError, Settlement};
+use queue_store::{LockToken, Queue, QueueError, SessionLock, Settlement};
 
-/// Settles what `queue` delivered, each by its delivery id, ascending, and its token. `answer` gets the answers to the
-/// receiver, if it waits for any.
+/// Settles what `queue` delivered, each by its delivery id, ascending, and its token, to a receiver that has this lock of a session, if it
+/// has one. `answer` gets the answers to the receiver, if it waits for any.
 pub(crate) fn settle(
-    queue: &Queue,
+    (queue, session): (&Queue, Option<&SessionLock>),
     now: UnixTime,
     proposal: &Proposal,
     deliveries: &[(u32, LockToken)],
@@ -43,21 +43,22 @@ pub(crate) fn settle(
         Ok(settled) => {
             let mut refused = settled.refused.iter().peekable();
             let outcomes = deliveries.iter().map(|(id, token)| {
-                let is_refused = refused.next_if(|refused| *refused == token).is_some();
-                (*id, is_refused)
+                let refused = refused.next_if(|refused| *refused == token);
+                (*id, refused.map(|token| queue.why_lost(now, token, session)))
             });
-            each_run(outcomes, |first, last, is_refused| {
-                let (state, commit) = match is_refused {
-                    false => (answer_to(&proposal.state), settled.commit),
-                    true => (lock_lost(queue), CommitNumber::DONE),
+            each_run(outcomes, |first, last, why_lost| {
+                let (state, commit) = match why_lost {
+                    None => (answer_to(&proposal.state), settled.commit),
+                    Some(why) => (conditions::rejected(&why), CommitNumber::DONE),
                 };
-                answer(OutcomeAnswer { first, last, state, commit });
+                answer(OutcomeAnswer { first, last, state, commit, is_settled: true });
             });
         }
         Err(error) => {
             each_run(deliveries.iter().map(|(id, _)| (*id, true)), |first, last, _| {
                 let state = conditions::rejected(&error);
-                answer(OutcomeAnswer { first, last, state, commit: CommitNumber::DONE });
+                let commit = CommitNumber::DONE;
+                answer(OutcomeAnswer { first, last, state, commit, is_settled: true });
             });
         }
     }
@@ -98,13 +99,6 @@ pub(crate) fn unknown_delivery() -> DeliveryState {
     )))
 }
 
-pub(super) fn lock_lost(queue: &Queue) -> DeliveryState {
-    conditions::rejected(&match queue.options().requires_session {
-        true => QueueError::SessionLockLost,
-        false => QueueError::MessageLockLost,
-    })
-}
-
 fn apply(
     queue: &Queue,
     now: UnixTime,
@@ -142,11 +136,8 @@ impl Decision {
             DeliveryState::Rejected(error) => {
                 let info = error.as_ref().map_or(&[][..], |error| &error.info);
                 let mut properties = properties(info);
-                let mut take = |name: &str| {
-                    let at = properties.iter().position(|(found, _)| found == name)?;
-                    properties.remove(at).1.as_text().map(str::to_owned)
-                };
-                let (reason, description) = (take(REASON), take(DESCRIPTION));
+                let (reason, description) =
+                    (take_text(&mut properties, REASON), take_text(&mut properties, DESCRIPTION));
                 Self::DeadLetter { reason, description, properties }
             }
             DeliveryState::Transactional { outcome, .. } => {
@@ -189,6 +180,12 @@ impl Decision {
         };
         encoded.len() + texts.iter().filter_map(|text| text.as_ref().map(String::len)).sum::<usize>()
     }
+}
+
+/// Takes the property of this name out of these, and gives it if it is a text.
+pub(super) fn take_text(properties: &mut Vec<(String, Value)>, name: &str) -> Option<String> {
+    let at = properties.iter().position(|(found, _)| found == name)?;
+    properties.remove(at).1.as_text().map(str::to_owned)
 }
 
 fn properties(annotations: &[(Symbol, Value)]) -> Vec<(String, Value)> {

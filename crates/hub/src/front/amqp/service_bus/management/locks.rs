@@ -2,10 +2,10 @@
 
 use amqp::Value;
 
-use super::super::settle::{DESCRIPTION, Decision, REASON};
+use super::super::settle::{DESCRIPTION, Decision, REASON, take_text};
 use super::arguments::{Arguments, invalid};
-use super::{Answer, Outcome, Request, done, refusal, single};
-use queue_store::{Queue, QueueError};
+use super::{Answer, Outcome, Request, done, not_in_transaction, refusal, single};
+use queue_store::QueueError;
 
 impl Request<'_> {
     pub(super) fn renew_locks(&self, arguments: &Arguments) -> Outcome {
@@ -25,12 +25,8 @@ impl Request<'_> {
         let queue = self.listened_queue()?;
         let tokens = arguments.lock_tokens()?;
         let mut properties = arguments.properties("properties-to-modify")?;
-        let mut take = |name: &str| {
-            let at = properties.iter().position(|(found, _)| found == name)?;
-            properties.remove(at).1.as_text().map(str::to_owned)
-        };
         // Some clients put them among the properties too, where they are meant for the message all the same.
-        let named = (take(REASON), take(DESCRIPTION));
+        let named = (take_text(&mut properties, REASON), take_text(&mut properties, DESCRIPTION));
         let reason = arguments.optional_text("deadletter-reason")?;
         let description = arguments.optional_text("deadletter-description")?;
         let decision = match arguments.text("disposition-status")? {
@@ -48,29 +44,23 @@ impl Request<'_> {
                 )));
             }
         };
-        if let Some(work) = &self.transaction {
-            let lost = work
-                .borrow_mut()
-                .settle(queue, self.unix_time(), decision, &tokens)
-                .map_err(|error| Answer::failed(400, error.condition, error.description))?;
-            return match lost.is_empty() {
-                true => Ok(done()),
-                false => Err(lock_lost(queue)),
+        let session = match arguments.optional_text("session-id")? {
+            Some(id) if queue.options().requires_session => Some(self.held_session(queue, id)?),
+            _ => None,
+        };
+        let now = self.unix_time();
+        if let Some((mut work, _)) = self.work() {
+            let lost =
+                work.settle(queue, session.as_ref(), now, decision, &tokens).map_err(not_in_transaction)?;
+            return match lost.first() {
+                None => Ok(done()),
+                Some((_, why)) => Err(refusal(why)),
             };
         }
-        let settled = queue
-            .settle(self.unix_time(), &tokens, &decision.settlement())
-            .map_err(|error| refusal(&error))?;
-        if settled.refused.is_empty() {
-            return Ok(done().after(settled.commit));
+        let settled = queue.settle(now, &tokens, &decision.settlement()).map_err(|error| refusal(&error))?;
+        match settled.refused.first() {
+            None => Ok(done().after(settled.commit)),
+            Some(token) => Err(refusal(&queue.why_lost(now, token, session.as_ref()))),
         }
-        Err(lock_lost(queue))
     }
-}
-
-fn lock_lost(queue: &Queue) -> Answer {
-    refusal(&match queue.options().requires_session {
-        true => QueueError::SessionLockLost,
-        false => QueueError::MessageLockLost,
-    })
 }

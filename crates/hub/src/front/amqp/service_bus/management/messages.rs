@@ -1,22 +1,37 @@
-//! Messages that are looked at, and those that were put aside.
+//! Messages that are looked at, those that were put aside, and those that are deleted unseen.
 
+use access::Right;
 use amqp::Value;
+use amqp::performative::ErrorCondition;
 
 use super::super::outgoing::Outgoing;
 use super::arguments::{Arguments, mistyped};
-use super::{Answer, LockedSession, Outcome, Request, nothing, refusal, single};
+use super::{
+    Answer, LockedSession, ManagedEntity, Outcome, Request, not_in_transaction, nothing, refusal, single,
+};
 use crate::clock::ClientClock;
-use queue_store::{Deliveries, Delivery, QueueError, ReceiveMode, ReceiveRequest};
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
+use queue_store::{DeleteRequest, Deliveries, Delivery, ReceiveMode, ReceiveRequest};
 
 impl Request<'_> {
     pub(super) fn peek(&self, arguments: &Arguments) -> Outcome {
-        let queue = self.listened_queue()?;
+        self.authorize(&[Right::Listen])?;
         // Clients begin below the first number there is.
         let from = arguments.integer("from-sequence-number")?.max(0).cast_unsigned();
         let count = arguments.count("message-count")?.min(MESSAGES_MAX);
         let session = arguments.optional_text("session-id")?;
+        let now = self.unix_time();
         let mut deliveries = Deliveries::new();
-        queue.peek(self.unix_time(), from, count, BYTES_MAX, session, &mut deliveries);
+        match self.entity {
+            // What is scheduled in it.
+            ManagedEntity::Topic(topic) => {
+                topic.peek(now, from, count, BYTES_MAX, session, &mut deliveries);
+            }
+            ManagedEntity::Queue(_) | ManagedEntity::Subscription(_) => {
+                self.entity.queue()?.peek(now, from, count, BYTES_MAX, session, &mut deliveries);
+            }
+        }
         if deliveries.is_empty() {
             return Ok(nothing());
         }
@@ -27,6 +42,37 @@ impl Request<'_> {
         });
         let body = single("messages", Value::List(messages.collect()));
         Ok(Answer::granted(200, body))
+    }
+
+    pub(super) fn delete(&self, arguments: &Arguments) -> Outcome {
+        let queue = self.listened_queue()?;
+        let messages = arguments.count("message-count")?;
+        if !(1..=DELETED_MAX).contains(&messages) {
+            let text = format!("'message-count' is not between 1 and {DELETED_MAX}.");
+            return Err(Answer::failed(400, ErrorCondition::ARGUMENT_OUT_OF_RANGE, text));
+        }
+        let enqueued_before = match arguments.find(ENQUEUED_BEFORE) {
+            None => UnixTime::from_milliseconds(i64::MAX),
+            Some(Value::Timestamp(before)) => UnixTime::from_milliseconds(*before),
+            Some(_) => return Err(mistyped(ENQUEUED_BEFORE, "a timestamp")),
+        };
+        let session = match arguments.optional_text("session-id")? {
+            Some(id) => Some(self.held_session(queue, id)?),
+            None => None,
+        };
+        let request = DeleteRequest { enqueued_before, session: session.as_ref(), messages };
+        let (deleted, commit) = match self.work() {
+            Some((mut work, _)) => {
+                let deleted = work.delete(queue, self.unix_time(), &request).map_err(not_in_transaction)?;
+                (deleted, CommitNumber::DONE)
+            }
+            None => queue.delete(self.unix_time(), &request).map_err(|error| refusal(&error))?,
+        };
+        if deleted == 0 {
+            return Ok(nothing());
+        }
+        let deleted = i32::try_from(deleted).unwrap_or(i32::MAX);
+        Ok(Answer::granted(200, single("message-count", Value::Int(deleted))).after(commit))
     }
 
     /// `link` is the one that the client would have received them through. It tells the session where the arguments do
@@ -40,24 +86,43 @@ impl Request<'_> {
             _ => return Err(mistyped("receiver-settle-mode", "0 or 1")),
         };
         let session = match arguments.optional_text("session-id")? {
-            Some(session) => {
-                let lock = (self.session_lock)(queue, LockedSession::Id(session));
-                Some(lock.ok_or_else(|| refusal(&QueueError::SessionLockLost))?)
-            }
+            Some(session) => Some(self.held_session(queue, session)?),
             None => link.and_then(|link| (self.session_lock)(queue, LockedSession::Link(link))),
         };
+        let work = self.work();
         let request = ReceiveRequest {
-            mode,
+            mode: match work {
+                // They are deleted when it is committed.
+                Some(_) => ReceiveMode::PeekLock,
+                None => mode,
+            },
             session: session.as_ref(),
             messages: numbers.len(),
             bytes: DEFERRED_BYTES_MAX,
+        };
+        let mut work = match work {
+            Some((mut work, _)) => {
+                work.enlist_receiving(queue, numbers.len()).map_err(not_in_transaction)?;
+                Some(work)
+            }
+            None => None,
         };
         let mut deliveries = Deliveries::new();
         let commit = queue
             .receive_deferred(self.unix_time(), &numbers, &request, &mut deliveries)
             .map_err(|error| refusal(&error))?;
+        if mode == ReceiveMode::ReceiveAndDelete
+            && let Some(work) = &mut work
+        {
+            let tokens = deliveries.iter().filter_map(|message| message.lock.map(|lock| lock.token));
+            work.delete_received(queue, tokens.collect());
+        }
         let clock = self.client_clock();
-        let messages = deliveries.iter().map(|message| deferred(&message, clock));
+        let messages = deliveries.iter().map(|message| {
+            // Of what is deleted there is no lock to tell of.
+            let lock = message.lock.filter(|_| mode == ReceiveMode::PeekLock);
+            deferred(&Delivery { lock, ..message }, clock)
+        });
         let body = single("messages", Value::List(messages.collect()));
         Ok(Answer::granted(200, body).after(commit))
     }
@@ -73,6 +138,12 @@ fn deferred(message: &Delivery<'_>, clock: ClientClock) -> Value {
     }
     Value::Map(entries)
 }
+
+/// The instant before which messages were enqueued that are to be deleted; any, where it is not given.
+const ENQUEUED_BEFORE: &str = "enqueued-time-utc";
+
+/// Most messages that are deleted at once, as in the service.
+const DELETED_MAX: usize = 4_000;
 
 /// Most messages that are told at once; clients ask for the rest from the last one on.
 const MESSAGES_MAX: usize = 1_000;

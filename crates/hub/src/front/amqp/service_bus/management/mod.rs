@@ -7,9 +7,13 @@
 //! |---|---|---|
 //! | `renew-lock`, `update-disposition` | Listen | `locks` |
 //! | `peek-message`, `receive-by-sequence-number` | Listen | `messages` |
+//! | `batch-delete-messages` | Listen | `messages` |
 //! | `schedule-message`, `cancel-scheduled-message` | Send | `scheduling` |
 //! | `renew-session-lock`, `get-session-state`, `set-session-state`, `get-message-sessions` | Listen | `sessions` |
 //! | `add-rule`, `remove-rule`, `enumerate-rules` | Listen or Manage | `rules`, with `rule_codec` |
+//!
+//! A request that is part of a transaction is carried out with it, if it changes anything. Clients make all of them part of it whose
+//! program has one open; rules alone can't be changed so.
 
 mod arguments;
 mod locks;
@@ -19,17 +23,17 @@ mod rules;
 mod scheduling;
 mod sessions;
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use access::Right;
 use amqp::message::MessageView;
-use amqp::performative::ErrorCondition;
+use amqp::performative::{Error, ErrorCondition};
 use amqp::{DecodeError, Value};
 
 use super::conditions;
-use super::transaction::TransactionWork;
+use super::transaction::{Enlisting, TransactionWork};
 use crate::clock::ClientClock;
 use crate::front::amqp::links::requests::{Answer, claims_required, text_property};
 use crate::namespace::{Claims, Namespace};
@@ -53,8 +57,8 @@ pub(crate) struct Request<'a> {
     pub(crate) now: SystemTime,
     /// The lock of a session that a link of the connection holds.
     pub(crate) session_lock: SessionLocks<'a>,
-    /// The transaction that the request is part of, if it is.
-    pub(crate) transaction: Option<RefCell<&'a mut TransactionWork>>,
+    /// The transaction that the request is part of, if it is, and how it comes into it.
+    pub(crate) transaction: Option<(RefCell<&'a mut TransactionWork>, Enlisting)>,
 }
 
 /// Finds the lock of a session of a queue.
@@ -113,13 +117,14 @@ impl Request<'_> {
         let arguments = Arguments::new(message.value()?.unwrap_or(Value::Null));
         let operation = operation.strip_prefix("com.microsoft:").unwrap_or(&operation);
         let result = match operation {
-            other if self.transaction.is_some() && other != "update-disposition" => {
-                let text = format!("The operation '{other}' can't be part of a transaction.");
+            "add-rule" | "remove-rule" if self.transaction.is_some() => {
+                let text = "Rules can't be changed within a transaction.";
                 Err(Answer::failed(501, ErrorCondition::NOT_IMPLEMENTED, text))
             }
             "renew-lock" => self.renew_locks(&arguments),
             "update-disposition" => self.update_disposition(&arguments),
             "peek-message" => self.peek(&arguments),
+            "batch-delete-messages" => self.delete(&arguments),
             "receive-by-sequence-number" => {
                 let link = text_property(message, "associated-link-name")?;
                 self.receive_deferred(&arguments, link.as_deref())
@@ -156,6 +161,12 @@ impl Request<'_> {
         self.entity.queue()
     }
 
+    /// The lock of a session of `queue` that a link of the connection holds.
+    fn held_session(&self, queue: &Arc<Queue>, session_id: &str) -> Result<SessionLock, Answer> {
+        let lock = (self.session_lock)(queue, LockedSession::Id(session_id));
+        lock.ok_or_else(|| refusal(&QueueError::SessionLockLost))
+    }
+
     /// Whether one of `rights` may be used on the entity, or on this node of it alone.
     fn authorize(&self, rights: &[Right]) -> Result<(), Answer> {
         let name = self.entity.name();
@@ -170,9 +181,32 @@ impl Request<'_> {
     }
 }
 
+impl<'a> Request<'a> {
+    /// The work of the transaction that it is part of, if it is, and how it comes into it.
+    fn work(&self) -> Option<(RefMut<'_, &'a mut TransactionWork>, Enlisting)> {
+        self.transaction.as_ref().map(|(work, enlisting)| (work.borrow_mut(), *enlisting))
+    }
+}
+
 /// The answer to what the store refuses.
 fn refusal(error: &QueueError) -> Answer {
     Answer::failed(conditions::status_of(error), conditions::condition_of(error), conditions::sentence(error))
+}
+
+/// The answer to what can't be part of a transaction.
+fn not_in_transaction(error: Error) -> Answer {
+    let statuses = [
+        (ErrorCondition::RESOURCE_LIMIT_EXCEEDED, 403),
+        (ErrorCondition::ENTITY_DISABLED, 403),
+        (ErrorCondition::MESSAGE_NOT_FOUND, 404),
+        (ErrorCondition::NOT_FOUND, 404),
+        (ErrorCondition::MESSAGE_LOCK_LOST, 410),
+        (ErrorCondition::SESSION_LOCK_LOST, 410),
+        (ErrorCondition::MESSAGE_SIZE_EXCEEDED, 413),
+        (ErrorCondition::SERVER_BUSY, 503),
+    ];
+    let status = statuses.iter().find(|(condition, _)| *condition == error.condition);
+    Answer::failed(status.map_or(400, |(_, status)| *status), error.condition, error.description)
 }
 
 fn not_allowed(text: String) -> Answer {

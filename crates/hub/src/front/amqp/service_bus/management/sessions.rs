@@ -5,7 +5,7 @@ use amqp::Value;
 use super::arguments::{Arguments, mistyped};
 use partition_log::UnixTime;
 
-use super::{Answer, Outcome, Request, done, nothing, refusal, single};
+use super::{Answer, Outcome, Request, done, not_in_transaction, nothing, refusal, single};
 
 impl Request<'_> {
     pub(super) fn renew_session_lock(&self, arguments: &Arguments) -> Outcome {
@@ -20,6 +20,11 @@ impl Request<'_> {
         let queue = self.listened_queue()?;
         let session = arguments.text("session-id")?;
         let state = queue.session_state(self.unix_time(), session).map_err(|error| refusal(&error))?;
+        // Within a transaction it is what that makes it.
+        let state = match self.work().as_ref().and_then(|(work, _)| work.session_state(queue, session)) {
+            Some(set) => set.filter(|state| !state.is_empty()).map(<[u8]>::to_vec),
+            None => state,
+        };
         let state = state.map_or(Value::Null, Value::Binary);
         Ok(Answer::granted(200, single("session-state", state)))
     }
@@ -32,6 +37,10 @@ impl Request<'_> {
             Some(Value::Binary(state)) => Some(&state[..]),
             Some(_) => return Err(mistyped("session-state", "binary or null")),
         };
+        if let Some((mut work, _)) = self.work() {
+            work.set_session_state(queue, self.unix_time(), session, state).map_err(not_in_transaction)?;
+            return Ok(done());
+        }
         let commit =
             queue.set_session_state(self.unix_time(), session, state).map_err(|error| refusal(&error))?;
         Ok(done().after(commit))

@@ -2,8 +2,11 @@
 //!
 //! What is refused is told at once where it can be known: a message that is none, a lock that is over, an entity that can't take
 //! part. Clients may not look at that (the official one for Java does not look at sends), so a transaction of which something was refused
-//! can't be committed. The rest is looked at when it is committed. Nothing is locked or stored for a transaction, so there is nothing to
-//! undo: messages stay locked as long as their locks last.
+//! can't be committed. The rest is looked at when it is committed. Nothing is stored for a transaction, so there is nothing to
+//! undo: messages stay locked as long as their locks last. A delivery whose outcome is part of a transaction is settled when that
+//! is committed; until then, and after a rollback, it is as live as before (specification section 4.4.2).
+//!
+//! What is asked of `$management` in a transaction is in `requests`.
 //!
 //! # Which entities take part
 //!
@@ -11,8 +14,12 @@
 //! through it (*send via*): a link says so by a property, and all links of the coordinator's own session do so by themselves,
 //! which is how clients enable transactions across entities.
 
+mod requests;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use amqp::connection::{LinkId, SessionId};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 use bytes::Bytes;
 
@@ -20,21 +27,31 @@ use super::address::EntityAddress;
 use super::conditions;
 use super::enqueue::SendLink;
 use super::incoming::{IncomingMessage, MessageError, MessageIds, each_message};
-use super::settle::{Decision, answer_to, each_run, lock_lost};
+use super::settle::{Decision, answer_to, each_run};
 use crate::front::amqp::links::outcomes::{OutcomeAnswer, Proposal};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
-use queue_store::{Entity, LockToken, NewMessage, Queue, QueueError, QueueStore, Work};
+use queue_store::{Entity, LockToken, NewMessage, Queue, QueueError, QueueStore, SessionLock, Work};
+use requests::{Cancellation, Deletion, HeldMessages, PendingSchedule, PendingSessionState};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct TransactionWork {
     sends: Vec<PendingSend>,
+    schedules: Vec<PendingSchedule>,
+    cancellations: Vec<Cancellation>,
+    deletions: Vec<Deletion>,
+    session_states: Vec<PendingSessionState>,
     settlements: Vec<PendingSettlement>,
+    /// The locks of these.
+    settled_locks: HashSet<LockToken>,
+    /// Deliveries that are settled when it is committed.
+    taken: Vec<TakenOutcome>,
+    /// Messages that are given to the client already and deleted when it is committed.
+    held: Vec<HeldMessages>,
     /// The entity that takes part, by its name.
     entity: Option<String>,
     messages: usize,
-    settled: usize,
     bytes: usize,
     /// Why something that belongs to it was refused.
     refused: Option<Error>,
@@ -55,6 +72,16 @@ struct PendingSend {
     entity: Entity,
     format: u32,
     transfer: Bytes,
+}
+
+/// An outcome of some deliveries that was accepted, as the client is told of it.
+#[derive(Debug)]
+pub(crate) struct TakenOutcome {
+    pub(crate) link: LinkId,
+    pub(crate) session: SessionId,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) state: DeliveryState,
 }
 
 /// Outcomes that were accepted.
@@ -104,10 +131,7 @@ impl TransactionWork {
         })
         .map_err(|error: MessageError| conditions::malformed(&error))?;
         let rejected = |error| DeliveryState::Rejected(Some(error));
-        if self.messages + messages > MESSAGES_MAX {
-            let text = format!("Cannot send more than {MESSAGES_MAX} messages in a single transaction.");
-            return Err(rejected(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text)));
-        }
+        self.check_messages(messages).map_err(rejected)?;
         if enlisting == Enlisting::FromAnother {
             self.enlist(link.transaction_entity()).map_err(rejected)?;
         }
@@ -118,28 +142,27 @@ impl TransactionWork {
         Ok(())
     }
 
-    /// Takes in what becomes of messages, and gives the locks that are over already.
+    /// Takes in what becomes of messages, for whoever has this lock of a session, and gives the locks that are over already, with what
+    /// that means. The last outcome of a message counts.
     ///
     /// # Errors
     /// Why none of it is part of the transaction. If so, or if any lock is over, it can't be committed.
     pub(super) fn settle(
         &mut self,
         queue: &Arc<Queue>,
+        session: Option<&SessionLock>,
         now: UnixTime,
         decision: Decision,
         tokens: &[LockToken],
-    ) -> Result<Vec<LockToken>, Error> {
+    ) -> Result<Vec<(LockToken, QueueError)>, Error> {
         let taken = self.take_settlement(queue, now, decision, tokens);
-        match &taken {
-            Err(error) => self.refuse(error),
-            Ok(lost) if !lost.is_empty() => {
-                if let DeliveryState::Rejected(Some(error)) = lock_lost(queue) {
-                    self.refuse(&error);
-                }
-            }
-            Ok(_) => {}
+        let lost = taken.inspect_err(|error| self.refuse(error))?;
+        let lost: Vec<(LockToken, QueueError)> =
+            lost.into_iter().map(|token| (token, queue.why_lost(now, &token, session))).collect();
+        if let Some((_, why)) = lost.first() {
+            self.refuse(&conditions::error_of(why));
         }
-        taken
+        Ok(lost)
     }
 
     fn take_settlement(
@@ -149,15 +172,21 @@ impl TransactionWork {
         decision: Decision,
         tokens: &[LockToken],
     ) -> Result<Vec<LockToken>, Error> {
-        if self.settled + tokens.len() > SETTLED_MAX {
+        if self.settled_locks.len() + tokens.len() > SETTLED_MAX {
             let text = format!("Cannot settle more than {SETTLED_MAX} messages in a single transaction.");
             return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
         }
-        self.enlist(EntityAddress::parse(queue.name()).map_or_else(|| queue.name(), |address| address.name))?;
+        self.enlist(entity_of(queue))?;
         let lost = queue.lost_locks(now, tokens);
         let held: Vec<LockToken> = tokens.iter().filter(|token| !lost.contains(token)).copied().collect();
+        if held.iter().any(|token| self.settled_locks.contains(token)) {
+            let again: HashSet<&LockToken> = held.iter().collect();
+            for pending in self.settlements.iter_mut().filter(|pending| Arc::ptr_eq(&pending.queue, queue)) {
+                pending.tokens.retain(|token| !again.contains(token));
+            }
+        }
         if !held.is_empty() {
-            self.settled += held.len();
+            self.settled_locks.extend(&held);
             self.bytes += decision.bytes() + held.len() * size_of::<LockToken>() + ITEM_BYTES;
             self.settlements.push(PendingSettlement { queue: Arc::clone(queue), tokens: held, decision });
         }
@@ -168,14 +197,14 @@ impl TransactionWork {
     /// it waits for any.
     pub(crate) fn settle_deliveries(
         &mut self,
-        queue: &Arc<Queue>,
+        (queue, session): (&Arc<Queue>, Option<&SessionLock>),
         now: UnixTime,
         proposal: &Proposal,
         deliveries: &[(u32, LockToken)],
         mut answer: impl FnMut(OutcomeAnswer),
     ) {
         let tokens: Vec<LockToken> = deliveries.iter().map(|(_, token)| *token).collect();
-        let settled = self.settle(queue, now, Decision::of(&proposal.state), &tokens);
+        let settled = self.settle(queue, session, now, Decision::of(&proposal.state), &tokens);
         if !proposal.wants_answer {
             return;
         }
@@ -183,56 +212,95 @@ impl TransactionWork {
         let ids = deliveries.iter();
         match settled {
             Ok(lost) => {
-                each_run(ids.map(|(id, token)| (*id, lost.contains(token))), |first, last, is_lost| {
-                    let state = match is_lost {
-                        false => answer_to(&proposal.state),
-                        true => lock_lost(queue),
+                let why = |token| lost.iter().find(|(lost, _)| lost == token).map(|(_, why)| *why);
+                each_run(ids.map(|(id, token)| (*id, why(token))), |first, last, why| {
+                    let state = match &why {
+                        None => answer_to(&proposal.state),
+                        Some(why) => conditions::rejected(why),
                     };
-                    answer(OutcomeAnswer { first, last, state, commit });
+                    if why.is_none() {
+                        let Proposal { link, session, .. } = *proposal;
+                        self.taken.push(TakenOutcome { link, session, first, last, state: state.clone() });
+                        self.bytes += ITEM_BYTES;
+                    }
+                    answer(OutcomeAnswer { first, last, state, commit, is_settled: why.is_some() });
                 })
             }
             Err(error) => each_run(ids.map(|(id, _)| (*id, ())), |first, last, ()| {
                 let state = DeliveryState::Rejected(Some(error.clone()));
-                answer(OutcomeAnswer { first, last, state, commit });
+                answer(OutcomeAnswer { first, last, state, commit, is_settled: true });
             }),
         }
+    }
+
+    /// The deliveries that are to be settled with it.
+    pub(crate) fn take_outcomes(&mut self) -> Vec<TakenOutcome> {
+        std::mem::take(&mut self.taken)
     }
 
     /// Has the store do all of it.
     ///
     /// # Errors
     /// Why nothing of it was done.
-    pub(crate) fn commit(self, store: &QueueStore, now: UnixTime) -> Result<CommitNumber, Error> {
+    pub(crate) fn commit(mut self, store: &QueueStore, now: UnixTime) -> Result<CommitNumber, Error> {
         if let Some(error) = self.refused {
             return Err(error);
         }
         let mut ids = MessageIds::new();
         let mut messages: Vec<IncomingMessage<'_>> = Vec::with_capacity(self.messages);
-        // Where the messages of each transfer end.
-        let mut ends = Vec::with_capacity(self.sends.len());
+        let mut parse = |message| {
+            messages.push(IncomingMessage::parse(message, &mut ids)?);
+            Ok::<usize, MessageError>(messages.len())
+        };
+        // Where the messages of each transfer, or of each request, end.
+        let mut ends = Vec::with_capacity(self.sends.len() + self.schedules.len());
         for send in &self.sends {
-            each_message(send.format, &send.transfer, |message| {
-                messages.push(IncomingMessage::parse(message, &mut ids)?);
-                Ok::<(), MessageError>(())
-            })
-            .map_err(|error| Error::new(conditions::message_condition(&error), format!("{error}.")))?;
-            ends.push(messages.len());
+            let mut end = 0;
+            each_message(send.format, &send.transfer, |message| parse(message).map(|after| end = after))
+                .map_err(malformed)?;
+            ends.push(end);
+        }
+        for schedule in &self.schedules {
+            let mut end = ends.last().copied().unwrap_or_default();
+            for message in &schedule.messages {
+                end = parse(&message[..]).map_err(malformed)?;
+            }
+            ends.push(end);
         }
         let pieces: Vec<[&[u8]; 2]> = messages.iter().map(IncomingMessage::kept).collect();
         let new: Vec<NewMessage<'_>> =
             messages.iter().zip(&pieces).map(|(message, pieces)| message.to_new(pieces)).collect();
-        let mut work = Vec::with_capacity(self.sends.len() + self.settlements.len());
         let mut start = 0;
-        for (send, end) in self.sends.iter().zip(ends) {
-            work.push(Work::Send { entity: &send.entity, messages: &new[start..end] });
-            start = end;
+        let mut batches = ends.into_iter().map(|end| &new[std::mem::replace(&mut start, end)..end]);
+        let mut work = Vec::with_capacity(self.sends.len() + self.settlements.len());
+        for (send, messages) in self.sends.iter().zip(&mut batches) {
+            work.push(Work::Send { entity: &send.entity, messages });
         }
+        for (schedule, messages) in self.schedules.iter().zip(&mut batches) {
+            work.push(schedule.work(messages));
+        }
+        work.extend(self.cancellations.iter().map(Cancellation::work));
+        work.extend(self.deletions.iter().map(Deletion::work));
+        work.extend(self.session_states.iter().map(PendingSessionState::work));
         work.extend(self.settlements.iter().map(|pending| Work::Settle {
             queue: &pending.queue,
             tokens: &pending.tokens,
             settlement: pending.decision.settlement(),
         }));
-        store.commit(now, &work).map_err(|error: QueueError| conditions::error_of(&error))
+        let committed = store.commit(now, &work).map_err(|error: QueueError| conditions::error_of(&error))?;
+        self.held.drain(..).for_each(HeldMessages::keep);
+        Ok(committed)
+    }
+
+    /// Whether so many messages more may be sent.
+    fn check_messages(&self, more: usize) -> Result<(), Error> {
+        match self.messages + more > MESSAGES_MAX {
+            false => Ok(()),
+            true => {
+                let text = format!("Cannot send more than {MESSAGES_MAX} messages in a single transaction.");
+                Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text))
+            }
+        }
     }
 
     fn refuse(&mut self, error: &Error) {
@@ -252,6 +320,15 @@ impl TransactionWork {
             }
         }
     }
+}
+
+/// The name of the queue or the topic that a queue belongs to.
+pub(crate) fn entity_of(queue: &Queue) -> &str {
+    EntityAddress::parse(queue.name()).map_or_else(|| queue.name(), |address| address.name)
+}
+
+fn malformed(error: MessageError) -> Error {
+    Error::new(conditions::message_condition(&error), format!("{error}."))
 }
 
 /// Most messages that a transaction sends, as in the service.
