@@ -32,7 +32,8 @@ pub(super) fn locate_usual(message: &[u8], start: u32) -> Option<Received> {
     let head = message.first_chunk::<SECTIONS_AT>()?;
     let is_usual = head[..TOKEN_AT] == *BEFORE_TOKEN
         && head[TOKEN_AT + 16..SEQUENCE_AT] == *BEFORE_SEQUENCE
-        && head[SEQUENCE_AT + 8..ENQUEUED_AT] == *BEFORE_ENQUEUED
+        && head[SEQUENCE_AT + 8..FIRST_SEQUENCE_AT] == *BEFORE_FIRST_SEQUENCE
+        && head[FIRST_SEQUENCE_AT + 8..ENQUEUED_AT] == *BEFORE_ENQUEUED
         && head[ENQUEUED_AT + 8..LOCKED_AT] == *BEFORE_LOCKED;
     if !is_usual {
         return None;
@@ -123,17 +124,20 @@ fn gather(message: &[u8], parts: &mut EventParts, start: u32) -> Result<Bytes, D
 }
 
 /// What is always the same in front of a message of the usual shape: a header of nulls and no delivery, and the heads of the
-/// sections, up to the token, the sequence number, and the instants of enqueuing and of the lock's end.
+/// sections, up to the token, the sequence number, that which it had where it was enqueued first, and the instants of enqueuing and of the
+/// lock's end.
 const BEFORE_TOKEN: &[u8; TOKEN_AT] = b"\x00\x53\x70\xc0\x06\x05\x40\x40\x40\x40\x43\
     \x00\x53\x71\xd1\x00\x00\x00\x27\x00\x00\x00\x02\xa3\x10x-opt-lock-token\x98";
 const BEFORE_SEQUENCE: &[u8; 36] =
-    b"\x00\x53\x72\xd1\x00\x00\x00\x5f\x00\x00\x00\x06\xa3\x15x-opt-sequence-number\x81";
+    b"\x00\x53\x72\xd1\x00\x00\x00\x87\x00\x00\x00\x08\xa3\x15x-opt-sequence-number\x81";
+const BEFORE_FIRST_SEQUENCE: &[u8; 32] = b"\xa3\x1dx-opt-enqueue-sequence-number\x81";
 const BEFORE_ENQUEUED: &[u8; 22] = b"\xa3\x13x-opt-enqueued-time\x83";
 const BEFORE_LOCKED: &[u8; 21] = b"\xa3\x12x-opt-locked-until\x83";
 
 const TOKEN_AT: usize = 42;
 const SEQUENCE_AT: usize = TOKEN_AT + 16 + BEFORE_SEQUENCE.len();
-const ENQUEUED_AT: usize = SEQUENCE_AT + 8 + BEFORE_ENQUEUED.len();
+const FIRST_SEQUENCE_AT: usize = SEQUENCE_AT + 8 + BEFORE_FIRST_SEQUENCE.len();
+const ENQUEUED_AT: usize = FIRST_SEQUENCE_AT + 8 + BEFORE_ENQUEUED.len();
 const LOCKED_AT: usize = ENQUEUED_AT + 8 + BEFORE_LOCKED.len();
 const SECTIONS_AT: usize = LOCKED_AT + 8;
 
@@ -300,6 +304,8 @@ mod tests {
             &BEFORE_TOKEN[..],
             &[7; 16],
             BEFORE_SEQUENCE,
+            &sequence_number,
+            BEFORE_FIRST_SEQUENCE,
             &sequence_number,
             BEFORE_ENQUEUED,
             &enqueued_ms,

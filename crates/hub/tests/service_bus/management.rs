@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use amqp::Value;
 use amqp::codec::Symbol;
+use amqp::connection::LinkOptions;
 use amqp::message::{FORMAT_AMQP, MessageView, encode};
 use amqp::performative::DeliveryState;
 use hub::namespace::QueueConfig;
@@ -218,4 +219,35 @@ async fn the_oldest_messages_are_deleted_unseen() {
     assert_eq!(answer.body.get("message-count"), Some(&Value::Int(1)));
     let answer = client.request("sessions", operation, &body[..1]).await;
     assert_eq!(answer.body.get("message-count"), Some(&Value::Int(1)), "nobody has the other");
+}
+
+#[tokio::test]
+async fn what_is_looked_at_says_nothing_of_who_has_locked_it() {
+    let mut sessions = QueueConfig::new("sessions");
+    sessions.options.requires_session = true;
+    let service = service(vec![QueueConfig::new("orders"), sessions], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    for (entity, until) in [("orders", -62_135_596_800_000), ("sessions", 253_402_300_799_999)] {
+        let (sender, _) = client.sender(entity).await.unwrap();
+        for _ in 0..2 {
+            client.send_message(sender, FORMAT_AMQP, &message_of_session("one", b"x")).await;
+        }
+        let ask = |options: &mut LinkOptions| {
+            if entity == "sessions" {
+                session_filter("one".into())(options);
+            }
+        };
+        let (receiver, _) = client.ask_to_receive(entity, ask).await.unwrap();
+        client.connection().set_credit(receiver, 1);
+        client.receive(receiver, 1).await;
+        let body = [("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(9))];
+        let answer = client.request(entity, "peek-message", &body).await;
+        let messages = messages(&answer);
+        assert_eq!(messages.len(), 2);
+        for message in messages {
+            let view = MessageView::parse(&message).unwrap();
+            let told = view.message_annotations().unwrap().find("x-opt-locked-until").unwrap();
+            assert_eq!(told, Some(Value::Timestamp(until)), "{entity}");
+        }
+    }
 }

@@ -37,16 +37,15 @@ async fn a_message_comes_out_as_it_went_in_with_what_the_service_says_about_it()
     assert!(!received.settled);
     let key = received.annotation("x-opt-partition-key");
     assert_eq!(key, Some("key".into()));
-    // The service says these only where there is something to tell.
-    for name in ["x-opt-message-state", "x-opt-enqueue-sequence-number"] {
-        assert_eq!(received.annotation(name), None, "{name}");
-    }
+    // The service says this only where there is something to tell.
+    assert_eq!(received.annotation("x-opt-message-state"), None);
     for name in ["x-opt-enqueued-time", "x-opt-locked-until"] {
         let time = received.annotation(name);
         assert!(matches!(time, Some(Value::Timestamp(_))), "{name} {time:?}");
     }
     let number = received.annotation("x-opt-sequence-number");
     assert!(matches!(number, Some(Value::Long(_))), "{number:?}");
+    assert_eq!(received.annotation("x-opt-enqueue-sequence-number"), number);
 }
 
 #[tokio::test]
@@ -66,6 +65,20 @@ async fn a_batch_is_its_messages_in_their_order_each_with_an_identifier() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 100);
+}
+
+#[tokio::test]
+async fn a_batch_has_as_many_messages_as_its_bytes_allow() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let messages = vec![message(b""); 12_000];
+    assert_eq!(client.send_batch(sender, &messages).await, DeliveryState::Accepted);
+    let body = [("message-count", Value::Int(4_000))];
+    for _ in 0..3 {
+        let answer = client.request("orders", "batch-delete-messages", &body).await;
+        assert_eq!(answer.body.get("message-count"), Some(&Value::Int(4_000)));
+    }
 }
 
 #[tokio::test]

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use amqp::Value;
 use amqp::codec::Symbol;
+use amqp::message::MessageView;
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 use hub::namespace::QueueConfig;
 use hub::service::{Service, ServiceConfig};
 
-use crate::service_bus::client::{Client, condition, namespace, service};
+use crate::service_bus::client::{Client, condition, map, namespace, service};
 
 const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
 
@@ -183,4 +184,68 @@ async fn what_a_link_had_locked_stays_locked_when_it_goes() {
     let body = [("disposition-status", "completed".into()), ("lock-tokens", tokens)];
     let answer = client.request("orders", "update-disposition", &body).await;
     assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn a_reason_that_is_no_text_stays_what_it_is() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let receiver = client.receiver("orders", 2).await;
+    let dead_letters = client.receiver("orders/$DeadLetterQueue", 2).await;
+    let (reason, description) = (Value::Int(7), Value::Boolean(true));
+    let info = vec![
+        (Symbol::from_static("DeadLetterReason"), reason.clone()),
+        (Symbol::from_static("DeadLetterErrorDescription"), description.clone()),
+    ];
+    client.send(sender, b"by its link").await;
+    let received = client.receive(receiver, 1).await.remove(0);
+    let rejected =
+        DeliveryState::Rejected(Some(Error { info, ..Error::new(ErrorCondition::DEAD_LETTER, "") }));
+    client.settle(&received, rejected).await;
+    client.send(sender, b"by request").await;
+    let received = client.receive(receiver, 1).await.remove(0);
+    let properties =
+        map(&[("DeadLetterReason", reason.clone()), ("DeadLetterErrorDescription", description.clone())]);
+    let body = [
+        ("disposition-status", Value::from("suspended")),
+        ("lock-tokens", Value::Array(vec![received.lock_token()])),
+        ("properties-to-modify", properties),
+    ];
+    assert_eq!(client.request("orders", "update-disposition", &body).await.status, 200);
+    for dead in client.receive(dead_letters, 2).await {
+        assert_eq!(dead.application_property("DeadLetterReason"), Some(reason.clone()));
+        assert_eq!(dead.application_property("DeadLetterErrorDescription"), Some(description.clone()));
+    }
+}
+
+#[tokio::test]
+async fn putting_aside_counts_as_no_failed_delivery() {
+    let mut config = QueueConfig::new("orders");
+    config.options.maximum_delivery_count = 1;
+    let service = service(vec![config], vec![]).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    client.send(sender, b"order").await;
+    let receiver = client.receiver("orders", 1).await;
+    let received = client.receive(receiver, 1).await.remove(0);
+    let outcome =
+        DeliveryState::Modified { delivery_failed: true, undeliverable_here: true, annotations: vec![] };
+    client.settle(&received, outcome).await;
+    for status in ["defered", "defered", "completed"] {
+        let body = [
+            ("sequence-numbers", Value::Array(vec![Value::Long(received.sequence_number())])),
+            ("receiver-settle-mode", Value::Uint(1)),
+        ];
+        let answer = client.request("orders", "receive-by-sequence-number", &body).await;
+        let Some(Value::List(entries)) = answer.body.get("messages") else { panic!("{answer:?}") };
+        let Some(Value::Binary(message)) = entries[0].get("message") else { panic!("{answer:?}") };
+        let header = MessageView::parse(message).unwrap().header().unwrap().unwrap();
+        assert_eq!(header.delivery_count, Some(0));
+        let body = [
+            ("disposition-status", Value::from(status)),
+            ("lock-tokens", Value::Array(vec![entries[0].get("lock-token").unwrap().clone()])),
+        ];
+        assert_eq!(client.request("orders", "update-disposition", &body).await.status, 200);
+    }
 }

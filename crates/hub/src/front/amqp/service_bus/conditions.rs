@@ -68,7 +68,7 @@ pub(super) fn message_condition(error: &MessageError) -> ErrorCondition {
     match error {
         MessageError::Malformed(_) | MessageError::Repeated => ErrorCondition::DECODE_ERROR,
         MessageError::EmptyBatch => ErrorCondition::ARGUMENT_ERROR,
-        MessageError::LargeBatch | MessageError::LargeAnnotations => ErrorCondition::MESSAGE_SIZE_EXCEEDED,
+        MessageError::LargeAnnotations => ErrorCondition::MESSAGE_SIZE_EXCEEDED,
         MessageError::LongSessionId | MessageError::LongMessageId => ErrorCondition::ARGUMENT_OUT_OF_RANGE,
     }
 }

@@ -14,7 +14,7 @@ use crate::front::amqp::links::node::Stored;
 use partition_log::disk::CommitNumber;
 use partition_log::{Subscriber, UnixTime};
 use queue_store::{Enqueued, Entity, NewMessage, QueueError, Waiter};
-use units::recycled::emptied;
+use units::recycled::{bounded, emptied};
 
 /// A link through which a client sends.
 #[derive(Debug)]
@@ -120,10 +120,10 @@ impl SendLink {
             let pairs = messages.iter().zip(&pieces);
             new.extend(pairs.map(|(message, pieces)| message.to_new(pieces)));
             self.store_all(&new, &burst.ends, now, stored);
-            burst.new = emptied(new);
-            burst.pieces = emptied(pieces);
+            burst.new = bounded(emptied(new), KEPT_MESSAGES);
+            burst.pieces = bounded(emptied(pieces), KEPT_MESSAGES);
         }
-        burst.messages = emptied(messages);
+        burst.messages = bounded(emptied(messages), KEPT_MESSAGES);
     }
 
     fn store_all(
@@ -188,3 +188,6 @@ impl Default for Burst {
 thread_local! {
     static BURST: RefCell<Burst> = RefCell::default();
 }
+
+/// Messages for which memory is kept: a batch may have ten times as many.
+const KEPT_MESSAGES: usize = 8_192;

@@ -7,37 +7,75 @@
 //!   the client's own entries
 //! 00 53 72  d1 size size size size count count count count
 //!   a3 15 "x-opt-sequence-number"          81 …8 bytes…
+//!   a3 1d "x-opt-enqueue-sequence-number"  81 …8 bytes…
 //!   a3 13 "x-opt-enqueued-time"            83 …8 bytes…
-//!   a3 12 "x-opt-locked-until"             83 …8 bytes…      while it is locked
-//!   a3 1d "x-opt-enqueue-sequence-number"  81 …8 bytes…      if it is another number
+//!   a3 12 "x-opt-locked-until"             83 …8 bytes…      while it is locked, and where it is only looked at
 //!   a3 13 "x-opt-message-state"            54 state          if it is not active
 //!   a3 17 "x-opt-deadletter-source"        a1 n name         in a dead-letter queue
 //!   the client's own entries
 //! properties … body … footer, as they came
 //! ```
 //!
-//! Durability, priority and first acquirer are the sender's, and null if it gave none.
+//! Durability, priority and first acquirer are the sender's, and null if it gave none. A time to live for which the header is too short
+//! is told by the properties: by when the message was enqueued, and when it expires.
+
+use std::time::Duration;
 
 use amqp::codec::{code, write};
-use amqp::message::{EncodedHeader, Header};
+use amqp::message::{EncodedHeader, Header, MessageView, Properties, SectionKind, Sections};
 
 use crate::clock::ClientClock;
 use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
-use queue_store::{Delivery, Lock, LockToken, MessageState};
+use partition_log::UnixTime;
+use queue_store::{Delivery, Lock, LockEnd, LockToken, MessageState};
 
 /// A message on its way out.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Outgoing<'a> {
     message: &'a Delivery<'a>,
-    clock: ClientClock,
+    /// What is told of the end of its lock, if anything is.
+    locked_until: Option<UnixTime>,
     /// The header and the delivery annotations that the sender gave it.
     leading: Option<Leading<'a>>,
+    /// The properties in place of its own, if it lives for longer than its header can tell.
+    long_lived: Option<LongLived<'a>>,
+}
+
+/// The properties of a message that lives for long.
+#[derive(Debug, Clone)]
+struct LongLived<'a> {
+    /// With the times between which it lives, encoded.
+    properties: Vec<u8>,
+    /// The sections behind its own.
+    rest: &'a [u8],
 }
 
 impl<'a> Outgoing<'a> {
     #[inline]
     pub(super) fn new(message: &'a Delivery<'a>, clock: ClientClock) -> Self {
-        Self { message, clock, leading: Leading::of(message.sections) }
+        Self::told(message, message.lock.map(|lock| clock.lock_end(lock.until)))
+    }
+
+    /// A message that is only looked at, of a queue that may require sessions. Whether anybody has locked it is not told, as in the
+    /// service.
+    pub(super) fn peeked(message: &'a Delivery<'a>, requires_session: bool) -> Self {
+        Self::told(
+            message,
+            Some(match requires_session {
+                true => LockEnd::WITH_ITS_SESSION.queue_time(),
+                false => NEVER_LOCKED,
+            }),
+        )
+    }
+
+    #[inline]
+    fn told(message: &'a Delivery<'a>, locked_until: Option<UnixTime>) -> Self {
+        let leading = Leading::of(message.sections);
+        let long_lived = match message.time_to_live {
+            Some(time) if time > LONGEST_IN_HEADER => LongLived::of(message, time, leading.as_ref()),
+            _ => None,
+        };
+        Self { message, locked_until, leading, long_lived }
     }
 
     /// The lock of a message whose head is [usual](put_usual_head), as nearly all are.
@@ -45,7 +83,6 @@ impl<'a> Outgoing<'a> {
     pub(super) fn usual_lock(message: &'a Delivery<'a>) -> Option<&'a Lock> {
         let is_usual = message.delivery_count == 0
             && message.time_to_live.is_none()
-            && message.enqueue_sequence_number == message.sequence_number
             && message.state == MessageState::Active
             && message.dead_letter_source.is_none()
             && message.annotation_count == 0
@@ -66,7 +103,10 @@ impl<'a> Outgoing<'a> {
             }
             Some(leading) => self.put_delivery_annotations(leading, out),
         }
-        message_annotations(self.message, self.clock, out);
+        message_annotations(self.message, self.locked_until, out);
+        if let Some(long_lived) = &self.long_lived {
+            out.extend_from_slice(&long_lived.properties);
+        }
     }
 
     /// More bytes than [`put_head`](Self::put_head) ever appends, or as many.
@@ -74,15 +114,17 @@ impl<'a> Outgoing<'a> {
     pub(super) fn head_length_max(&self) -> usize {
         let source = self.message.dead_letter_source.map_or(0, str::len);
         let leading = self.leading.map_or(0, |leading| leading.length());
-        HEAD_LENGTH_MAX + leading + source + self.message.annotations.len()
+        let properties = self.long_lived.as_ref().map_or(0, |long_lived| long_lived.properties.len());
+        HEAD_LENGTH_MAX + leading + source + self.message.annotations.len() + properties
     }
 
     /// The kept bytes.
     #[inline]
     pub(super) fn sections(&self) -> &'a [u8] {
-        match &self.leading {
-            None => self.message.sections,
-            Some(leading) => leading.rest,
+        match (&self.long_lived, &self.leading) {
+            (Some(long_lived), _) => long_lived.rest,
+            (None, Some(leading)) => leading.rest,
+            (None, None) => self.message.sections,
         }
     }
 
@@ -129,6 +171,31 @@ impl<'a> Outgoing<'a> {
     }
 }
 
+impl<'a> LongLived<'a> {
+    /// `None` if it is no message.
+    #[cold]
+    fn of(message: &Delivery<'a>, time: Duration, leading: Option<&Leading<'a>>) -> Option<Self> {
+        let sections = leading.map_or(message.sections, |leading| leading.rest);
+        let first = Sections::new(sections).next()?.ok()?;
+        let (own, rest) = match first.kind {
+            SectionKind::Properties => {
+                (MessageView::parse(first.encoded).ok()?.properties().ok()?, &sections[first.encoded.len()..])
+            }
+            _ => (None, sections),
+        };
+        let enqueued = message.enqueued_time.milliseconds();
+        let expires = enqueued.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        let told = Properties {
+            creation_time: Some(enqueued),
+            absolute_expiry_time: Some(expires.min(LAST_MILLISECOND)),
+            ..own.unwrap_or_default()
+        };
+        let mut properties = Vec::new();
+        told.encode(&mut properties);
+        Some(Self { properties, rest })
+    }
+}
+
 /// Appends the head of a message that has its [usual lock](Outgoing::usual_lock): a copy of what is always the same, with the
 /// token and the numbers filled in.
 #[inline]
@@ -143,6 +210,7 @@ pub(super) fn put_usual_head(message: &Delivery<'_>, lock: &Lock, clock: ClientC
         head[ANNOTATIONS_AT + at..ANNOTATIONS_AT + at + 8].copy_from_slice(&number.to_be_bytes());
     };
     patch(SEQUENCE_AT, message.sequence_number);
+    patch(ENQUEUE_SEQUENCE_AT, message.enqueue_sequence_number);
     patch(ENQUEUED_AT, message.enqueued_time.milliseconds().cast_unsigned());
     patch(LOCKED_AT, clock.lock_end(lock.until).milliseconds().cast_unsigned());
 }
@@ -165,26 +233,22 @@ pub(super) fn delivery_tag(token: LockToken) -> [u8; 16] {
 }
 
 #[inline]
-fn message_annotations(message: &Delivery<'_>, clock: ClientClock, out: &mut Vec<u8>) {
+fn message_annotations(message: &Delivery<'_>, locked_until: Option<UnixTime>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&TEMPLATE);
     let mut patch = |at: usize, number: u64| {
         out[start + at..start + at + 8].copy_from_slice(&number.to_be_bytes());
     };
     patch(SEQUENCE_AT, message.sequence_number);
+    patch(ENQUEUE_SEQUENCE_AT, message.enqueue_sequence_number);
     patch(ENQUEUED_AT, message.enqueued_time.milliseconds().cast_unsigned());
-    let mut entries = 3;
-    match &message.lock {
-        Some(lock) => patch(LOCKED_AT, clock.lock_end(lock.until).milliseconds().cast_unsigned()),
+    let mut entries = 4;
+    match locked_until {
+        Some(until) => patch(LOCKED_AT, until.milliseconds().cast_unsigned()),
         None => {
             out.truncate(start + UNLOCKED_LENGTH);
             entries -= 1;
         }
-    }
-    if message.enqueue_sequence_number != message.sequence_number {
-        out.extend_from_slice(ENQUEUE_SEQUENCE_NUMBER);
-        out.extend_from_slice(&message.enqueue_sequence_number.to_be_bytes());
-        entries += 1;
     }
     if message.state != MessageState::Active {
         out.extend_from_slice(MESSAGE_STATE);
@@ -207,6 +271,7 @@ fn message_annotations(message: &Delivery<'_>, clock: ClientClock, out: &mut Vec
 const TEMPLATE: [u8; TEMPLATE_LENGTH] = with_gaps([
     (&[0x00, 0x53, 0x72, code::MAP_32], 8),
     (b"\xa3\x15x-opt-sequence-number\x81", 8),
+    (b"\xa3\x1dx-opt-enqueue-sequence-number\x81", 8),
     (b"\xa3\x13x-opt-enqueued-time\x83", 8),
     (b"\xa3\x12x-opt-locked-until\x83", 8),
 ]);
@@ -216,8 +281,9 @@ const USUAL_HEAD: [u8; USUAL_HEAD_LENGTH] = with_gaps([
     (b"\x00\x53\x70\xc0\x06\x05\x40\x40\x40\x40\x43", 0),
     (&LOCK_TOKEN_SECTION, 16),
     (b"\x00\x53\x72\xd1\x00\x00\x00", 0),
-    (&[TEMPLATE_LENGTH as u8 - 8, 0, 0, 0, 6], 0),
+    (&[TEMPLATE_LENGTH as u8 - 8, 0, 0, 0, 8], 0),
     (b"\xa3\x15x-opt-sequence-number\x81", 8),
+    (b"\xa3\x1dx-opt-enqueue-sequence-number\x81", 8),
     (b"\xa3\x13x-opt-enqueued-time\x83", 8),
     (b"\xa3\x12x-opt-locked-until\x83", 8),
 ]);
@@ -248,7 +314,6 @@ const LOCK_TOKEN_SECTION: [u8; 31] =
 /// Where the only entry of that begins.
 const LOCK_TOKEN_ENTRY_AT: usize = 12;
 
-const ENQUEUE_SEQUENCE_NUMBER: &[u8] = b"\xa3\x1dx-opt-enqueue-sequence-number\x81";
 const MESSAGE_STATE: &[u8] = b"\xa3\x13x-opt-message-state\x54";
 const DEAD_LETTER_SOURCE: &str = "x-opt-deadletter-source";
 
@@ -257,17 +322,25 @@ const HEAD_LENGTH_MAX: usize = EncodedHeader::LENGTH_MAX
     + LOCK_TOKEN_SECTION.len()
     + 16
     + TEMPLATE_LENGTH
-    + ENQUEUE_SEQUENCE_NUMBER.len()
-    + 8
     + MESSAGE_STATE.len()
     + 1
     + 2
     + DEAD_LETTER_SOURCE.len()
     + 5;
 
+/// The end of the lock of a message that nobody has locked, as the service tells it: the first instant of the year 1.
+const NEVER_LOCKED: UnixTime = UnixTime::from_milliseconds(-62_135_596_800_000);
+
+/// The last millisecond of the year 9999: clients know no later instant.
+const LAST_MILLISECOND: i64 = LockEnd::WITH_ITS_SESSION.queue_time().milliseconds();
+
+/// The longest time to live that a header can tell.
+const LONGEST_IN_HEADER: Duration = Duration::from_millis(u32::MAX as u64);
+
 const SIZE_AT: usize = 4;
 const SEQUENCE_AT: usize = SIZE_AT + 8 + 2 + 21 + 1;
-const ENQUEUED_AT: usize = SEQUENCE_AT + 8 + 2 + 19 + 1;
+const ENQUEUE_SEQUENCE_AT: usize = SEQUENCE_AT + 8 + 2 + 29 + 1;
+const ENQUEUED_AT: usize = ENQUEUE_SEQUENCE_AT + 8 + 2 + 19 + 1;
 const UNLOCKED_LENGTH: usize = ENQUEUED_AT + 8;
 const LOCKED_AT: usize = UNLOCKED_LENGTH + 2 + 18 + 1;
 const TEMPLATE_LENGTH: usize = LOCKED_AT + 8;
@@ -282,12 +355,9 @@ pub(super) const USUAL_HEAD_LENGTH: usize = ANNOTATIONS_AT + TEMPLATE_LENGTH;
 mod tests {
     use amqp::Value;
     use amqp::codec::Symbol;
-    use amqp::message::{MessageView, SectionKind, Sections, encode};
+    use amqp::message::encode;
 
     use super::*;
-    use partition_log::UnixTime;
-    use queue_store::LockEnd;
-    use std::time::Duration;
 
     fn message() -> Delivery<'static> {
         Delivery {
@@ -352,6 +422,7 @@ mod tests {
         let bytes = head(&message());
         let expected = [
             ("x-opt-sequence-number", Value::Long(i64::MAX)),
+            ("x-opt-enqueue-sequence-number", Value::Long(i64::MAX)),
             ("x-opt-enqueued-time", Value::Timestamp(1_700_000_000_003)),
             ("x-opt-locked-until", Value::Timestamp(1_700_000_060_003)),
         ];
@@ -370,11 +441,16 @@ mod tests {
         let mut bytes = vec![7; 3];
         put_usual_head(&usual, lock, ClientClock::default(), &mut bytes);
         assert_eq!(bytes[3..], head(&usual));
+        // Forwarded.
+        let other = Delivery { enqueue_sequence_number: 7, ..usual };
+        let lock = Outgoing::usual_lock(&other).expect("a usual message");
+        bytes.clear();
+        put_usual_head(&other, lock, ClientClock::default(), &mut bytes);
+        assert_eq!(bytes, head(&other));
         let own = [0xa3, 1, b'a', 0x41];
         for unusual in [
             Delivery { delivery_count: 1, ..usual },
             Delivery { time_to_live: Some(Duration::ZERO), ..usual },
-            Delivery { enqueue_sequence_number: 7, ..usual },
             Delivery { state: MessageState::Deferred, ..usual },
             Delivery { dead_letter_source: Some("orders"), ..usual },
             Delivery { annotation_count: 1, annotations: &own, ..usual },
@@ -390,7 +466,53 @@ mod tests {
         let bytes = head(&Delivery { lock: None, ..message() });
         let kinds: Vec<_> = Sections::new(&bytes).map(|section| section.unwrap().kind).collect();
         assert_eq!(kinds, [SectionKind::Header, SectionKind::MessageAnnotations]);
-        assert_eq!(annotations(&bytes).len(), 2);
+        assert_eq!(annotations(&bytes).len(), 3);
+    }
+
+    #[test]
+    fn a_message_that_is_only_looked_at_tells_of_a_lock_what_the_service_tells() {
+        for (requires_session, until) in [(false, -62_135_596_800_000), (true, 253_402_300_799_999)] {
+            let free = Delivery { lock: None, ..message() };
+            let encoded = Outgoing::peeked(&free, requires_session).encode();
+            let told = annotations(&encoded);
+            assert_eq!(told[3], ("x-opt-locked-until".to_owned(), Value::Timestamp(until)));
+        }
+    }
+
+    #[test]
+    fn a_time_to_live_for_which_the_header_is_too_short_is_told_by_the_properties() {
+        let day = Duration::from_secs(24 * 3_600);
+        let enqueued = 1_700_000_000_003;
+        let mut body = Vec::new();
+        encode::data(&mut body, b"payload");
+        let mut own = Vec::new();
+        let properties =
+            Properties { message_id: Some(Value::Ulong(7)), to: Some("you".into()), ..Properties::default() };
+        properties.encode(&mut own);
+        let durable = Header { durable: Some(true), ..Header::default() }.encode();
+        for (front, properties) in [(&own[..], properties.clone()), (&[], Properties::default())] {
+            let sections = [durable.as_slice(), front, &body].concat();
+            for (time, expires) in [
+                (60 * day, Some(enqueued + 60 * 86_400_000)),
+                (Duration::MAX, Some(253_402_300_799_999)),
+                (LONGEST_IN_HEADER, None),
+            ] {
+                let message = Delivery { time_to_live: Some(time), sections: &sections, ..message() };
+                let outgoing = Outgoing::new(&message, ClientClock::default());
+                let bytes = outgoing.encode();
+                assert!(bytes.len() <= outgoing.head_length_max() + outgoing.sections().len());
+                let sent = header(&bytes);
+                assert_eq!((sent.time_to_live_ms, sent.durable), (Some(u32::MAX), Some(true)));
+                let view = MessageView::parse(&bytes).unwrap();
+                let expected = Properties {
+                    absolute_expiry_time: expires,
+                    creation_time: expires.map(|_| enqueued),
+                    ..properties.clone()
+                };
+                assert_eq!(view.properties().unwrap().unwrap_or_default(), expected);
+                assert_eq!(view.data().unwrap().unwrap(), b"payload");
+            }
+        }
     }
 
     #[test]
@@ -413,15 +535,15 @@ mod tests {
         let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).collect();
         let expected = [
             "x-opt-sequence-number",
+            "x-opt-enqueue-sequence-number",
             "x-opt-enqueued-time",
             "x-opt-locked-until",
-            "x-opt-enqueue-sequence-number",
             "x-opt-message-state",
             "x-opt-deadletter-source",
             "mine",
         ];
         assert_eq!(names, expected);
-        assert_eq!(told[3].1, Value::Long(7));
+        assert_eq!(told[1].1, Value::Long(7));
         assert_eq!(told[4].1, Value::Int(1));
         assert_eq!(told[5].1, Value::from("orders"));
         let expected =

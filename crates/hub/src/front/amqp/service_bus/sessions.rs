@@ -198,6 +198,24 @@ mod tests {
     }
 
     #[test]
+    fn a_session_beside_others_is_refused_in_the_words_that_clients_know() {
+        let list = Value::List(vec![Value::from("one"), Value::Null]);
+        let described = |descriptor| Value::Described(Box::new((descriptor, list.clone())));
+        let by_name = described(Value::Symbol("com.microsoft:non-exclusive-session-filter:list".into()));
+        let by_code = described(Value::Ulong(83_483_426_830));
+        for (name, value) in
+            [(NON_EXCLUSIVE_FILTER, by_name), (NON_EXCLUSIVE_FILTER, by_code.clone()), ("any", by_code)]
+        {
+            let filter = vec![(Symbol::from(name), value)];
+            let error = wanted_session(&Source { filter, ..Source::new("orders") }).unwrap_err();
+            assert_eq!(error.condition, ErrorCondition::NOT_ALLOWED);
+            let text = &error.description;
+            let named = text.find("'com.microsoft:non-exclusive-session-filter'").unwrap();
+            assert!(text[named..].contains("invalid filter type"), "{text}");
+        }
+    }
+
+    #[test]
     fn an_instant_is_written_in_ticks() {
         assert_eq!(ticks(UnixTime::from_milliseconds(0)), TICKS_BEFORE_1970);
         assert_eq!(ticks(UnixTime::from_milliseconds(1)), TICKS_BEFORE_1970 + 10_000);

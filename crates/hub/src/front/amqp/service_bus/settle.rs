@@ -182,9 +182,9 @@ impl Decision {
     }
 }
 
-/// Takes the property of this name out of these, and gives it if it is a text.
+/// Takes the property of this name out of these, if it is a text. Any other stays as it is.
 pub(super) fn take_text(properties: &mut Vec<(String, Value)>, name: &str) -> Option<String> {
-    let at = properties.iter().position(|(found, _)| found == name)?;
+    let at = properties.iter().position(|(found, value)| found == name && value.as_text().is_some())?;
     properties.remove(at).1.as_text().map(str::to_owned)
 }
 

@@ -57,9 +57,6 @@ pub(super) enum MessageError {
     /// A batch without messages.
     #[error("The batch holds no message")]
     EmptyBatch,
-    /// A batch of too many messages.
-    #[error("The batch holds more than {BATCH_MESSAGES_MAX} messages")]
-    LargeBatch,
     /// More annotations than are kept.
     #[error("The message annotations are longer than {ANNOTATIONS_MAX} bytes")]
     LargeAnnotations,
@@ -135,6 +132,7 @@ impl<'a> IncomingMessage<'a> {
     fn parse_any(message: &'a [u8], ids: &mut MessageIds) -> Result<Self, MessageError> {
         let mut parsed = Self::EMPTY;
         let (mut rank, mut seen, mut is_in_order) = (0, 0_u8, true);
+        let mut is_long_lived = false;
         let mut delivery_annotations = None;
         let mut properties: Option<Section<'a>> = None;
         let mut tail = &[][..];
@@ -151,7 +149,7 @@ impl<'a> IncomingMessage<'a> {
             is_in_order &= next >= rank;
             rank = next;
             match section.kind {
-                SectionKind::Header => parsed.read_header(section.value)?,
+                SectionKind::Header => is_long_lived = parsed.read_header(section.value)?,
                 SectionKind::DeliveryAnnotations => delivery_annotations = Some(section.value),
                 SectionKind::MessageAnnotations => parsed.read_annotations(section.value)?,
                 kind => {
@@ -166,7 +164,7 @@ impl<'a> IncomingMessage<'a> {
             rest = &rest[section.encoded.len()..];
         }
         let after_id = match &properties {
-            Some(section) => parsed.read_properties(section)?,
+            Some(section) => parsed.read_properties(section, is_long_lived)?,
             None => Some(List::EMPTY),
         };
         if !is_in_order || delivery_annotations.is_some() {
@@ -205,9 +203,9 @@ impl<'a> IncomingMessage<'a> {
         [&self.front.bytes[..usize::from(self.front.length)], &self.tail]
     }
 
-    fn read_header(&mut self, value: &'a [u8]) -> Result<(), MessageError> {
+    /// Reads what a queue must know of the header. Whether it has the longest time to live that fits, which stands for longer ones.
+    fn read_header(&mut self, value: &'a [u8]) -> Result<bool, MessageError> {
         let header = Header::decode(value)?;
-        // The longest that fits stands for longer ones and for none.
         self.time_to_live = header
             .time_to_live_ms
             .filter(|milliseconds| *milliseconds < u32::MAX)
@@ -221,7 +219,7 @@ impl<'a> IncomingMessage<'a> {
         if kept != Header::default() {
             self.front.put(kept.encode().as_slice());
         }
-        Ok(())
+        Ok(header.time_to_live_ms == Some(u32::MAX))
     }
 
     fn read_annotations(&mut self, value: &'a [u8]) -> Result<(), MessageError> {
@@ -270,14 +268,25 @@ impl<'a> IncomingMessage<'a> {
         Ok(())
     }
 
-    /// Reads what a queue must know of the properties. The fields after an identifier that is missing, if it is.
-    fn read_properties(&mut self, section: &Section<'a>) -> Result<Option<List<'a>>, MessageError> {
+    /// Reads what a queue must know of the properties, which tell the time to live of a message that `is_long_lived`. The fields after an
+    /// identifier that is missing, if it is.
+    fn read_properties(
+        &mut self,
+        section: &Section<'a>,
+        is_long_lived: bool,
+    ) -> Result<Option<List<'a>>, MessageError> {
         let all = Reader::new(section.value).list()?.unwrap_or(List::EMPTY);
         let mut fields = all;
         let id = fields.field(|reader| reader.raw().map(Some))?;
         let after_id = fields;
-        for _ in 0..FIELDS_BEFORE_GROUP {
+        for _ in 0..FIELDS_BEFORE_TIMES {
             fields.skip()?;
+        }
+        let expires = fields.field(Reader::timestamp)?;
+        let created = fields.field(Reader::timestamp)?;
+        if is_long_lived && let (Some(created), Some(expires)) = (created, expires) {
+            let lives = expires.checked_sub(created).and_then(|lives| u64::try_from(lives).ok());
+            self.time_to_live = lives.map(Duration::from_millis);
         }
         self.session_id = fields.field(Reader::string)?;
         if self.session_id.is_some_and(|session| session.chars().count() > SESSION_ID_MAX) {
@@ -393,10 +402,10 @@ impl Front {
     }
 }
 
-/// Calls `each` with every message of a transfer: those in a batch, or the one that it is.
+/// Calls `each` with every message of a transfer: those in a batch, or the one that it is. How many there may be in a batch, its bytes say.
 ///
 /// # Errors
-/// The batch is malformed, empty or too large, or `each` refuses a message.
+/// The batch is malformed or empty, or `each` refuses a message.
 #[inline]
 pub(super) fn each_message<'a, E: From<MessageError>>(
     format: u32,
@@ -411,9 +420,6 @@ pub(super) fn each_message<'a, E: From<MessageError>>(
         let section = section.map_err(MessageError::from)?;
         if section.kind == SectionKind::Data {
             count += 1;
-            if count > BATCH_MESSAGES_MAX {
-                return Err(MessageError::LargeBatch.into());
-            }
             each(section.data().map_err(MessageError::from)?)?;
         }
     }
@@ -457,11 +463,9 @@ pub(super) const ID_LENGTH: usize = 32;
 /// A header, then a descriptor, the longest head of a list, and an identifier.
 const FRONT_LENGTH: usize = EncodedHeader::LENGTH_MAX + 3 + 9 + 2 + ID_LENGTH;
 
-/// Fields of the properties between the message id and the group id: user id to creation time.
-const FIELDS_BEFORE_GROUP: u32 = 9;
-
-/// Most messages of one batch, as in the service.
-pub(super) const BATCH_MESSAGES_MAX: usize = 4_500;
+/// Fields of the properties between the message id and the times of expiry and creation, which the group id follows: user id to content
+/// encoding.
+const FIELDS_BEFORE_TIMES: u32 = 7;
 
 /// Longest session id, in characters, as in the service.
 pub(super) const SESSION_ID_MAX: usize = 128;

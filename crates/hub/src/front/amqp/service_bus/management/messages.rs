@@ -23,21 +23,23 @@ impl Request<'_> {
         let session = arguments.optional_text("session-id")?;
         let now = self.unix_time();
         let mut deliveries = Deliveries::new();
-        match self.entity {
+        let requires_session = match self.entity {
             // What is scheduled in it.
             ManagedEntity::Topic(topic) => {
                 topic.peek(now, from, count, BYTES_MAX, session, &mut deliveries);
+                false
             }
             ManagedEntity::Queue(_) | ManagedEntity::Subscription(_) => {
-                self.entity.queue()?.peek(now, from, count, BYTES_MAX, session, &mut deliveries);
+                let queue = self.entity.queue()?;
+                queue.peek(now, from, count, BYTES_MAX, session, &mut deliveries);
+                queue.options().requires_session
             }
-        }
+        };
         if deliveries.is_empty() {
             return Ok(nothing());
         }
-        let clock = self.client_clock();
         let messages = deliveries.iter().map(|message| {
-            let encoded = Outgoing::new(&message, clock).encode();
+            let encoded = Outgoing::peeked(&message, requires_session).encode();
             single("message", Value::Binary(encoded))
         });
         let body = single("messages", Value::List(messages.collect()));

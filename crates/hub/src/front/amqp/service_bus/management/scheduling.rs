@@ -6,8 +6,8 @@ use access::Right;
 use amqp::Value;
 
 use super::super::conditions;
-use super::super::incoming::{BATCH_MESSAGES_MAX, IncomingMessage, MessageIds};
-use super::arguments::{Arguments, invalid, mistyped};
+use super::super::incoming::{IncomingMessage, MessageIds};
+use super::arguments::{Arguments, mistyped};
 use super::{Answer, ManagedEntity, Outcome, Request, done, not_in_transaction, refusal, single};
 use crate::aside::send_to_topic;
 use partition_log::disk::CommitNumber;
@@ -17,10 +17,6 @@ impl Request<'_> {
     pub(super) fn schedule(&self, arguments: &Arguments) -> Outcome {
         self.authorize(&[Right::Send])?;
         let entries = arguments.elements("messages")?;
-        if entries.len() > BATCH_MESSAGES_MAX {
-            let text = format!("'messages' has more than {BATCH_MESSAGES_MAX} messages.");
-            return Err(invalid(text));
-        }
         let mut ids = MessageIds::new();
         let mut messages = Vec::with_capacity(entries.len());
         let mut all_encoded = Vec::with_capacity(entries.len());
