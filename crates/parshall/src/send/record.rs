@@ -185,7 +185,7 @@ impl RecordReader {
 
     /// The line is what `tail` prints.
     fn send_printed<T>(&self, line: &[u8], send: impl FnOnce(&NewEvent<'_>) -> T) -> Result<T, BadLine> {
-        const NAMES: [&str; 9] = [
+        const NAMES: [&str; 10] = [
             "body",
             "body_encoding",
             "key",
@@ -193,6 +193,7 @@ impl RecordReader {
             "correlation_id",
             "content_type",
             "subject",
+            "label",
             "session_id",
             "properties",
         ];
@@ -207,6 +208,8 @@ impl RecordReader {
         };
         let (key, message_id, correlation_id) = (text("key")?, text("message_id")?, text("correlation_id")?);
         let (content_type, subject, session) = (text("content_type")?, text("subject")?, text("session_id")?);
+        // What older clients call it.
+        let subject = subject.map_or_else(|| text("label"), |subject| Ok(Some(subject)))?;
         let mut properties: Vec<_> = self.constant_properties().collect();
         if let Some(Value::Object(given)) = value("properties") {
             for (name, value) in given {

@@ -28,8 +28,8 @@ pub struct CorrelationFilter {
     /// Where answers go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// The label, which newer clients call subject.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The label, which newer clients call subject; files may say either.
+    #[serde(alias = "subject", skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The session.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,8 +245,11 @@ mod tests {
             r#"{"label":"red","properties":{"color":"Red","size":-10,"weight":0.5,"urgent":true,"key":{"amqp":"98"#
         ));
         assert_eq!(serde_json::from_str::<CorrelationFilter>(&text).unwrap(), filter);
+        let subject = serde_json::from_str::<CorrelationFilter>(r#"{"subject": " red "}"#).unwrap();
+        assert_eq!(subject.label.as_deref(), Some(" red "));
         let refused = |text| serde_json::from_str::<CorrelationFilter>(text).unwrap_err();
-        assert!(refused(r#"{"subject": "red"}"#).to_string().contains("subject"));
+        assert!(refused(r#"{"theme": "red"}"#).to_string().contains("theme"));
+        assert!(refused(r#"{"subject": "red", "label": "red"}"#).to_string().contains("duplicate"));
         let list = refused(r#"{"properties": {"a": [1]}}"#).to_string();
         assert!(list.contains("a string, a number or a boolean"), "{list}");
     }

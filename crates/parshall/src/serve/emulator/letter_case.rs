@@ -51,7 +51,7 @@ fn known(key: &str) -> &str {
 }
 
 /// All keys of such a file, as Microsoft's schema spells them.
-const KEYS: [&str; 33] = [
+const KEYS: [&str; 34] = [
     "UserConfig",
     "Namespaces",
     "NamespaceConfig",
@@ -80,6 +80,7 @@ const KEYS: [&str; 33] = [
     "ContentType",
     "CorrelationId",
     "Label",
+    "Subject",
     "MessageId",
     "ReplyTo",
     "ReplyToSessionId",

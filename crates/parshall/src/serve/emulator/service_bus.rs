@@ -176,6 +176,7 @@ enum FilterType {
 struct CorrelationFields {
     content_type: Option<String>,
     correlation_id: Option<String>,
+    #[serde(alias = "Subject")]
     label: Option<String>,
     message_id: Option<String>,
     reply_to: Option<String>,
@@ -405,6 +406,9 @@ mod tests {
             panic!("{rules:?}");
         };
         assert_eq!(filter.label.as_deref(), Some("l"));
+        let (_, topics) = entities(&text.replace("\"label\"", "\"subject\"")).unwrap();
+        let rules = topics[0].subscriptions[0].rules.as_ref().unwrap();
+        assert_eq!(rules[0].filter, Filter::Correlation(filter.clone()));
         let names: Vec<&str> = filter.properties.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["name", "n"]);
     }

@@ -24,6 +24,14 @@ pub enum SqlErrorKind {
         /// What is there.
         found: String,
     },
+    /// A mark that begins a comment in other dialects of SQL. The grammar of the service has no comments.
+    #[error(
+        "`{mark}` begins a comment elsewhere, and there are none here; two signs are written with a blank between them"
+    )]
+    Comment {
+        /// The mark.
+        mark: &'static str,
+    },
     /// A quotation mark or bracket is never closed.
     #[error("missing {closing}")]
     Unfinished {

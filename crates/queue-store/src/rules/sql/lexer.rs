@@ -78,6 +78,9 @@ impl<'a> Lexer<'a> {
                 Token::Parameter(&rest[..length])
             }
             Some(first) => {
+                if let Some(mark) = COMMENTS.into_iter().find(|mark| rest.starts_with(mark)) {
+                    return Err(self.error(start, SqlErrorKind::Comment { mark }));
+                }
                 let Some(mark) = MARKS.into_iter().find(|mark| rest.starts_with(mark)) else {
                     let kind = SqlErrorKind::Unexpected {
                         expected: "a name, a constant or an operator",
@@ -150,6 +153,9 @@ impl<'a> Lexer<'a> {
         Ok(token)
     }
 }
+
+/// Marks that begin a comment in other dialects.
+const COMMENTS: [&str; 2] = ["--", "/*"];
 
 /// Longer ones first.
 const MARKS: [&str; 17] =

@@ -290,6 +290,10 @@ impl fmt::Display for Expression {
             }
             Self::Sign { is_minus, operand } => {
                 f.write_str(if *is_minus { "-" } else { "+" })?;
+                // Two of them without a blank would be read as a comment.
+                if operand.rank() == Rank::Sign {
+                    f.write_str(" ")?;
+                }
                 operand.print(f, Rank::Sign)
             }
         }

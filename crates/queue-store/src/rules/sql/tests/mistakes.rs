@@ -31,6 +31,14 @@ fn mistakes_say_where_they_are_and_what_was_expected() {
         ("a = 9223372036854775808", "character 5: the number 9223372036854775808 is out of range"),
         ("a = 1E400", "character 5: the number 1E400 is out of range"),
         ("a LIKE 'b' ESCAPE 'cc'", "character 19: ESCAPE must be followed by one character, such as '\\'"),
+        (
+            "color = 'red' -- not blue",
+            "character 15: `--` begins a comment elsewhere, and there are none here; two signs are written with a blank between them",
+        ),
+        (
+            "a = 1 /* one */",
+            "character 7: `/*` begins a comment elsewhere, and there are none here; two signs are written with a blank between them",
+        ),
         ("a = @tag", "character 5: there is no value for the parameter `@tag`"),
         ("newid() = a", "character 1: the function `newid` is not supported here"),
         (
@@ -93,7 +101,7 @@ fn nesting_has_a_most_depth_and_chains_have_none() {
         let error = SqlFilter::parse(text(MAXIMUM_DEPTH + 2)).unwrap_err();
         assert_eq!(error.kind, SqlErrorKind::TooDeep);
     }
-    let signs = |depth: usize| format!("{}1 = 1", "-".repeat(depth));
+    let signs = |depth: usize| format!("{}1 = 1", "- ".repeat(depth));
     assert!(SqlFilter::parse(signs(MAXIMUM_DEPTH)).is_ok());
     assert!(SqlFilter::parse(signs(MAXIMUM_DEPTH + 1)).is_err());
     let deepest = "(".repeat(MAXIMUM_TEXT_LENGTH);
