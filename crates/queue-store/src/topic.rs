@@ -176,6 +176,14 @@ impl Subscription {
         self.look_at_rules(|set| Arc::clone(set.rules()))
     }
 
+    /// Returns its rules in the order of their names, in which the service lists them; letter case makes no difference.
+    #[must_use]
+    pub fn rules_by_name(&self) -> Vec<Arc<Rule>> {
+        let mut rules = self.rules().to_vec();
+        rules.sort_by_cached_key(|rule| rule.name.to_ascii_lowercase());
+        rules
+    }
+
     /// The rule of this name, whatever the letter case.
     #[must_use]
     pub fn rule(&self, name: &str) -> Option<Arc<Rule>> {

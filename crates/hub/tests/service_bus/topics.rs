@@ -57,9 +57,25 @@ async fn rules_are_sent_as_clients_read_them() {
     assert_eq!(rule.0, Value::Ulong(0x0137_0000_0004));
     let Value::List(fields) = &rule.1 else { panic!("{rule:?}") };
     assert_eq!(fields[2], "$Default".into());
-    let page = [("top", Value::Int(10)), ("skip", Value::Int(1))];
-    let answer = client.request(subscription, "enumerate-rules", &page).await;
+    let next = [("top", Value::Int(10)), ("skip", Value::Int(1))];
+    let answer = client.request(subscription, "enumerate-rules", &next).await;
     assert_eq!(answer.status, 204);
+    for name in ["zebra", "Ant", "bee"] {
+        let rule = map(&[("true-filter", map(&[]))]);
+        let rule = [("rule-name", Value::from(name)), ("rule-description", rule)];
+        assert_eq!(client.request(subscription, "add-rule", &rule).await.status, 200);
+    }
+    let answer = client.request(subscription, "enumerate-rules", &page).await;
+    let Some(Value::List(rules)) = answer.body.get("rules") else { panic!("{answer:?}") };
+    let name = |rule: &Value| match rule.get("rule-description") {
+        Some(Value::Described(rule)) => match &rule.1 {
+            Value::List(fields) => fields[2].clone(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    let names: Vec<Value> = rules.iter().map(name).collect();
+    assert_eq!(names, ["$Default", "Ant", "bee", "zebra"].map(Value::from));
     let answer = client.request(subscription, "remove-rule", &[("rule-name", "none".into())]).await;
     assert_eq!(answer.status, 404);
 }

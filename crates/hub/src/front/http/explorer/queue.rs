@@ -41,7 +41,7 @@ impl ExplorerFront {
         let rules: Option<Vec<RuleDetails>> = found
             .subscription
             .as_ref()
-            .map(|it| it.rules().iter().map(|rule| RuleDetails::of(rule)).collect());
+            .map(|it| it.rules_by_name().iter().map(|rule| RuleDetails::of(rule)).collect());
         Ok(reply::json(&json!({
             "queue": QueueGlance::of(queue, queue.name()),
             "options": *queue.options(),

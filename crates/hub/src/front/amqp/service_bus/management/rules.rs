@@ -32,7 +32,7 @@ impl Request<'_> {
         let subscription = self.ruled_subscription()?;
         let skip = arguments.count("skip")?;
         let top = arguments.count("top")?;
-        let rules = subscription.rules();
+        let rules = subscription.rules_by_name();
         let rules: Vec<Value> = rules
             .iter()
             .skip(skip)
