@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
 use units::date::{parse_http_date, parse_iso_date};
+use units::partition_key;
 
 /// What a client sets. Members that are not known are ignored.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -66,6 +67,12 @@ pub enum PropertiesError {
     /// Two members contradict each other.
     #[error("SessionId and PartitionKey in BrokerProperties differ")]
     SessionAndKey,
+    /// A partition key that is longer than the service takes.
+    #[error("{name} in BrokerProperties is longer than {} characters", partition_key::LONGEST)]
+    LongPartitionKey {
+        /// Its name.
+        name: &'static str,
+    },
 }
 
 impl<'a> BrokerProperties<'a> {
@@ -91,6 +98,13 @@ impl<'a> BrokerProperties<'a> {
     pub fn check(&self) -> Result<(), PropertiesError> {
         self.time_to_live_ms()?;
         self.scheduled_enqueue_time()?;
+        for (name, key) in
+            [("PartitionKey", self.partition_key()), ("ViaPartitionKey", self.via_partition_key())]
+        {
+            if key.is_some_and(|key| partition_key::is_too_long(&key)) {
+                return Err(PropertiesError::LongPartitionKey { name });
+            }
+        }
         match (self.session_id(), self.partition_key()) {
             (Some(session), Some(key)) if session != key => Err(PropertiesError::SessionAndKey),
             _ => Ok(()),
@@ -376,6 +390,9 @@ mod tests {
         }
         let both = r#"{"SessionId": "a", "PartitionKey": "b"}"#;
         assert_eq!(parse(both), Err(PropertiesError::SessionAndKey));
+        let key = |length| format!(r#"{{"PartitionKey": "{}"}}"#, "ä".repeat(length));
+        assert!(parse(&key(128)).is_ok());
+        assert_eq!(parse(&key(129)), Err(PropertiesError::LongPartitionKey { name: "PartitionKey" }));
     }
 
     #[test]

@@ -3,6 +3,16 @@
 mod event_hubs;
 mod kafka;
 
+/// Maximum length of a partition key of Event Hubs and Service Bus, in characters.
+pub const LONGEST: usize = 128;
+
+/// Whether a partition key is longer than [`LONGEST`].
+#[inline]
+#[must_use]
+pub fn is_too_long(key: &str) -> bool {
+    key.len() > LONGEST && key.chars().count() > LONGEST
+}
+
 /// Who has decided it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partitioner {

@@ -12,8 +12,10 @@ use amqp::DecodeError;
 use amqp::codec::Reader;
 use amqp::message::{FORMAT_BATCH, Header, Section, SectionKind, Sections, is_data_section};
 
+use super::publish::PARTITION_KEY;
 use crate::front::amqp::leading::keep_delivery_annotations;
 use partition_log::BatchEncoder;
+use units::partition_key;
 use units::recycled::{bounded, emptied};
 
 /// The events of a burst, in the order in which they came.
@@ -35,6 +37,8 @@ pub(super) enum MessageError {
     TooManyParts,
     #[error("The batch holds no event")]
     Empty,
+    #[error("The partition key is longer than {} characters", partition_key::LONGEST)]
+    LongPartitionKey,
 }
 
 #[derive(Debug)]
@@ -206,7 +210,7 @@ impl<'a> Incoming<'a> {
         &mut self,
         map: Option<&'a [u8]>,
         publisher: &[u8],
-    ) -> Result<(u32, Piece<'a>), DecodeError> {
+    ) -> Result<(u32, Piece<'a>), MessageError> {
         let start = self.own.len();
         let mut kept = 0;
         if let Some(map) = map
@@ -217,6 +221,12 @@ impl<'a> Incoming<'a> {
                 let key_bytes = reader.raw()?;
                 let value = reader.raw()?;
                 let key = Reader::new(key_bytes).text()?.unwrap_or_default();
+                if key == PARTITION_KEY
+                    && let Ok(Some(key)) = Reader::new(value).text()
+                    && partition_key::is_too_long(key)
+                {
+                    return Err(MessageError::LongPartitionKey);
+                }
                 if !SERVICE_ANNOTATIONS.contains(&key) {
                     self.own.extend_from_slice(key_bytes);
                     self.own.extend_from_slice(value);

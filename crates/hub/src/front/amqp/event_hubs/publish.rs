@@ -12,6 +12,7 @@ use super::incoming::{MessageError, PUBLISHER};
 use crate::front::amqp::conditions::{rejected, server_busy};
 use crate::namespace::{Hub, Partition, Watch};
 use partition_log::{AppendError, Subscriber};
+use units::partition_key::is_too_long;
 
 /// A link through which a client publishes.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl PublishLink {
         match &self.target {
             PublishTarget::Partition(partition) => Ok(partition),
             // It may have got more partitions since the link was made.
-            PublishTarget::Hub(hub) => Ok(partition_of(hub.latest(), format, message)?),
+            PublishTarget::Hub(hub) => partition_of(hub.latest(), format, message),
         }
     }
 }
@@ -137,16 +138,17 @@ pub(super) fn refused(error: AppendError) -> DeliveryState {
 /// The partition for a message sent to the hub: by the key of the envelope, else of the first event in it, else in
 /// turn.
 #[cold]
-fn partition_of<'a>(hub: &'a Hub, format: u32, message: &[u8]) -> Result<&'a Partition, DecodeError> {
+fn partition_of<'a>(hub: &'a Hub, format: u32, message: &[u8]) -> Result<&'a Partition, MessageError> {
     let mut first_event = None;
     for section in Sections::new(message) {
         let section = section?;
         match section.kind {
-            SectionKind::MessageAnnotations => {
-                if let Some(key) = partition_key(section.value)? {
-                    return Ok(hub.partition_for_key(key));
-                }
-            }
+            SectionKind::MessageAnnotations => match partition_key(section.value)? {
+                // That of the envelope is kept nowhere, and looked at here alone.
+                Some(key) if is_too_long(key) => return Err(MessageError::LongPartitionKey),
+                Some(key) => return Ok(hub.partition_for_key(key)),
+                None => {}
+            },
             SectionKind::Data if format == FORMAT_BATCH && first_event.is_none() => {
                 first_event = Some(section.data()?);
             }
@@ -177,10 +179,16 @@ fn partition_key(map: &[u8]) -> Result<Option<&str>, DecodeError> {
     Ok(None)
 }
 
-/// The outcome of a message that can't be read.
+/// The outcome of a message that can't be taken as it is.
 #[cold]
 pub(super) fn malformed(error: &MessageError) -> DeliveryState {
-    rejected(ErrorCondition::DECODE_ERROR, error.to_string())
+    let condition = match error {
+        MessageError::LongPartitionKey => ErrorCondition::ARGUMENT_OUT_OF_RANGE,
+        MessageError::Malformed(_) | MessageError::TooManyParts | MessageError::Empty => {
+            ErrorCondition::DECODE_ERROR
+        }
+    };
+    rejected(condition, error.to_string())
 }
 
 /// Annotation by which a client picks the partition.

@@ -69,7 +69,9 @@ pub(super) fn message_condition(error: &MessageError) -> ErrorCondition {
         MessageError::Malformed(_) | MessageError::Repeated => ErrorCondition::DECODE_ERROR,
         MessageError::EmptyBatch => ErrorCondition::ARGUMENT_ERROR,
         MessageError::LargeAnnotations => ErrorCondition::MESSAGE_SIZE_EXCEEDED,
-        MessageError::LongSessionId | MessageError::LongMessageId => ErrorCondition::ARGUMENT_OUT_OF_RANGE,
+        MessageError::LongSessionId | MessageError::LongPartitionKey | MessageError::LongMessageId => {
+            ErrorCondition::ARGUMENT_OUT_OF_RANGE
+        }
     }
 }
 

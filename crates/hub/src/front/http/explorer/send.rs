@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use partition_log::disk::CommitNumber;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
+use units::partition_key;
 
 use super::ExplorerFront;
 use super::message::value_of;
@@ -92,7 +93,7 @@ impl ExplorerFront {
             ));
         }
         let hub = hub.latest();
-        let key = new.partition_key.as_deref().filter(|key| !key.is_empty());
+        let key = new.partition_key()?;
         let partition = match (new.partition.as_deref().filter(|id| !id.is_empty()), key) {
             (Some(_), Some(_)) => {
                 return Err(Refusal::bad("an event has a partition or a partition key, not both"));
@@ -163,8 +164,8 @@ impl NewMessage {
             let header = Header { time_to_live_ms: self.time_to_live_ms, ..Header::default() };
             out.extend_from_slice(header.encode().as_slice());
         }
-        let key = self.partition_key.as_deref().filter(|key| !key.is_empty());
-        let key = key.map(|key| (Symbol::from_static("x-opt-partition-key"), Value::from(key)));
+        let key =
+            self.partition_key()?.map(|key| (Symbol::from_static("x-opt-partition-key"), Value::from(key)));
         let name = Symbol::from_static("x-opt-scheduled-enqueue-time");
         let scheduled = self.scheduled_ms.map(|time| (name, Value::Timestamp(time)));
         let annotations: Vec<(Symbol, Value)> = key.into_iter().chain(scheduled).collect();
@@ -173,6 +174,17 @@ impl NewMessage {
         }
         self.encode_content(&mut out)?;
         Ok(out)
+    }
+
+    /// The partition key, if there is one.
+    fn partition_key(&self) -> Result<Option<&str>, Refusal> {
+        match self.partition_key.as_deref().filter(|key| !key.is_empty()) {
+            Some(key) if partition_key::is_too_long(key) => Err(Refusal::bad(format!(
+                "a partition key has at most {} characters",
+                partition_key::LONGEST
+            ))),
+            key => Ok(key),
+        }
     }
 
     /// The sections from properties to body.

@@ -23,6 +23,7 @@ use amqp::performative::descriptor;
 use crate::front::amqp::leading::keep_delivery_annotations;
 use partition_log::UnixTime;
 use queue_store::NewMessage;
+use units::partition_key;
 
 /// One message, in pieces of the buffer that it came in.
 #[derive(Debug, Clone)]
@@ -63,6 +64,9 @@ pub(super) enum MessageError {
     /// A session of too long a name.
     #[error("The session id is longer than {SESSION_ID_MAX} characters")]
     LongSessionId,
+    /// A partition key that is longer than the service takes.
+    #[error("The partition key is longer than {} characters", partition_key::LONGEST)]
+    LongPartitionKey,
     /// An identifier that is too long to be remembered.
     #[error("The message id is longer than {MESSAGE_ID_MAX} bytes")]
     LongMessageId,
@@ -232,6 +236,8 @@ impl<'a> IncomingMessage<'a> {
             let key = reader.text()?.unwrap_or_default();
             if key == SCHEDULED_ENQUEUE_TIME {
                 self.scheduled_enqueue_time = reader.timestamp()?.map(UnixTime::from_milliseconds);
+            } else if PARTITION_KEYS.contains(&key) {
+                check_partition_key(reader.raw()?)?;
             } else {
                 is_clean &= !SERVICE_ANNOTATIONS.contains(&key);
                 reader.skip()?;
@@ -300,6 +306,14 @@ impl<'a> IncomingMessage<'a> {
             }
             None => Ok(Some(after_id)),
         }
+    }
+}
+
+/// Checks the length of a partition key, encoded. One that is no text says nothing of a partition.
+fn check_partition_key(key: &[u8]) -> Result<(), MessageError> {
+    match Reader::new(key).text() {
+        Ok(Some(key)) if partition_key::is_too_long(key) => Err(MessageError::LongPartitionKey),
+        _ => Ok(()),
     }
 }
 
@@ -481,6 +495,9 @@ const LENGTH_PREFIX_MAX: usize = 5;
 
 /// Annotation with the instant at which a message becomes visible.
 const SCHEDULED_ENQUEUE_TIME: &str = "x-opt-scheduled-enqueue-time";
+
+/// Annotations with a partition key, of the entity and of the one that it is sent through.
+const PARTITION_KEYS: [&str; 2] = ["x-opt-partition-key", "x-opt-via-partition-key"];
 
 /// Annotations that the service sets on what it delivers, whatever the client wrote: a message that was received may be
 /// sent on as it is.

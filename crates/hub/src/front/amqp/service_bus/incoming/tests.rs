@@ -50,6 +50,28 @@ fn what_has_an_identifier_is_kept_to_the_byte_from_the_properties_on() {
     assert_eq!(parsed.scheduled_enqueue_time, Some(time));
 }
 
+#[test]
+fn partition_keys_have_at_most_128_characters() {
+    for name in ["x-opt-partition-key", "x-opt-via-partition-key"] {
+        for (key, is_taken) in [
+            (Value::String("ä".repeat(128)), true),
+            (Value::String("ä".repeat(129)), false),
+            (Value::Binary(vec![0; 500]), true),
+            (Value::Null, true),
+        ] {
+            let mut message = Vec::new();
+            encode::message_annotations(&mut message, &[(Symbol::from_static(name), key)]);
+            encode::data(&mut message, b"payload");
+            match parse(&message) {
+                Ok(parsed) => assert!(is_taken && parsed.annotation_count == 1, "{name}"),
+                Err(error) => {
+                    assert!(!is_taken && matches!(error, MessageError::LongPartitionKey), "{error}")
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn the_usual_shape_is_read_as_any_other(
