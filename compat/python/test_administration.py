@@ -211,7 +211,7 @@ def test_what_can_not_be_is_refused_with_the_clients_own_errors(client, name):
             client.create_queue(name + "-wrong", **wrong)
         assert refused.value.status_code == 400, wrong
     with pytest.raises(HttpResponseError):
-        client.create_queue("-" + name)
+        client.create_queue(name + "//wrong")
     queue = client.get_queue(name)
     queue.requires_session = True
     with pytest.raises(HttpResponseError) as refused:

@@ -9,6 +9,7 @@
 //!   verified against the [`AuthorizationRule`]s of a namespace.
 //! * [`Resource`] is what a token is about, with the comparison that the service applies: letter case, scheme
 //!   and port do not matter, and a resource covers everything beneath it.
+//! * [`NamedEntity`] is what can have a name, and which names.
 //! * [`storage`] is the same for the blobs of a storage account, which sign the request itself.
 //! * [`Rights`] are send, listen and manage.
 //! * [`token`] has the bearer tokens of Microsoft Entra ID and of issuers like it.
@@ -19,6 +20,7 @@
 mod authorization_rule;
 mod connection_string;
 mod endpoint;
+mod entity_name;
 mod resource;
 mod rights;
 mod secret;
@@ -32,6 +34,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 pub use authorization_rule::AuthorizationRule;
 pub use connection_string::{ConnectionString, ConnectionStringError, Credential};
 pub use endpoint::{Endpoint, EndpointError, ServiceAddress, TransportSecurity, is_loopback};
+pub use entity_name::{EntityNameError, NamedEntity};
 pub use resource::Resource;
 pub use rights::{Right, Rights};
 pub use secret::Secret;

@@ -82,7 +82,7 @@ async fn what_cannot_be_created_or_deleted_is_refused_with_the_reason() {
     let (service, mut client) = serve(config).await;
     assert_refused(client.create_hub("ORDERS", 1, &[]).await, 409, "The hub 'orders' exists already.");
     for (name, partitions, group, reason) in [
-        ("-", 1, "g", "is not a valid name for a hub"),
+        ("a b", 1, "g", "is not a valid name for a hub"),
         ("a", 0, "g", "is not from 1 to 32768"),
         ("a", 70_000, "g", "'partition_count' is not a number"),
         ("a", 1, "g/h", "is not a valid name for a consumer group"),

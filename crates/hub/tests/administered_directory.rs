@@ -268,3 +268,26 @@ fn what_the_disk_does_not_take_is_not_there_and_can_be_made_once_it_does() {
 
 /// A body of one byte.
 const MESSAGE: &[u8] = &[0x00, 0x53, 0x75, 0xa0, 0x01, b'x'];
+
+#[test]
+fn every_name_keeps_what_is_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let long = |last: &str| format!("{}{last}", "x".repeat(259));
+    let names = ["a/b", "a~b", "_deleted-a", "~transactions", ".a", "b--", &long("y"), &long("z")];
+    let namespace = open(directory.path(), vec![], vec![]);
+    for (index, name) in names.into_iter().enumerate() {
+        let config = QueueConfig { name: name.to_owned(), options: options(1 + index as u32) };
+        let made = namespace.create_queue(&config, EntityFacts::of(at(1_500))).unwrap();
+        (0..=index).for_each(|_| send(&made));
+    }
+    closed(namespace);
+    let namespace = open(directory.path(), vec![], vec![]);
+    for (index, name) in names.into_iter().enumerate() {
+        assert_eq!(queue(&namespace, name).counts().active, 1 + index as u64, "{name}");
+    }
+    namespace.delete_queue_or_topic("a~b").unwrap();
+    closed(namespace);
+    let namespace = open(directory.path(), vec![], vec![]);
+    assert!(namespace.queue_or_topic("a~b").is_none());
+    assert_eq!(queue(&namespace, "a/b").counts().active, 1);
+}

@@ -54,7 +54,7 @@ pub use lock_end::LockEnd;
 pub use lock_token::LockToken;
 pub use message::{Deliveries, Delivery, Forwarded, Lock, MessageState, NewMessage};
 pub use operator::{Purged, Removed, SessionDescription};
-pub use options::{EntityStatus, MESSAGE_OVERHEAD, QueueOptions, TopicOptions};
+pub use options::{EntityStatus, MAXIMUM_DELIVERY_COUNT, MESSAGE_OVERHEAD, QueueOptions, TopicOptions};
 pub use queue::{Enqueued, Queue, QueueCounts, Scheduled, Settled};
 pub use queue_store::{CheckedOptions, CreateError, Entity, NewSubscription, QueueStore};
 pub use requests::{ReceiveMode, ReceiveRequest, Settlement};

@@ -11,7 +11,7 @@ pub struct QueueOptions {
     /// How long a received message is locked for its receiver, and how long a session is.
     #[serde(with = "duration")]
     pub lock_duration: Duration,
-    /// After this many failed deliveries a message goes to the dead-letter queue; at least 1.
+    /// After this many failed deliveries a message goes to the dead-letter queue; from 1 to [`MAXIMUM_DELIVERY_COUNT`].
     pub maximum_delivery_count: u32,
     /// The longest that a message may wait, and how long it does if its sender says nothing; for ever, if `None`.
     #[serde(with = "duration::optional", skip_serializing_if = "Option::is_none")]
@@ -53,6 +53,10 @@ pub struct TopicOptions {
     /// What may be done at present.
     pub status: EntityStatus,
 }
+
+/// The largest number of failed deliveries that can be chosen, as in the service: the largest 32-bit integer with a sign. Users who want no
+/// dead letters choose it.
+pub const MAXIMUM_DELIVERY_COUNT: u32 = i32::MAX.cast_unsigned();
 
 /// What may be done with an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use super::error::QueueError;
 use super::forwarding::Forwarder;
 use super::journal::{Journal, JournalPlace, parked};
 use super::message::NewMessage;
-use super::options::{QueueOptions, TopicOptions};
+use super::options::{MAXIMUM_DELIVERY_COUNT, QueueOptions, TopicOptions};
 use super::page::NEVER;
 use super::queue::{Queue, Role};
 use super::rules::RuleSet;
@@ -402,11 +402,29 @@ impl QueueStore {
     /// with the first one.
     pub const TRANSACTIONS_FOLDER: &str = "~transactions";
 
-    /// The name of the folder in which an entity is kept.
+    /// Prefix of the folders of deleted entities, until they are removed.
+    pub const DELETED: &str = "_deleted-";
+
+    /// Returns the name of the folder in which an entity is kept: its own in lower case, since some file systems know no other
+    /// difference, with `~` for a slash. No two names of up to 255 characters have one folder, and no folder begins as [`DELETED`].
+    ///
+    /// ```text
+    /// a/b   a~b        ~a   +a        _a   =a        260 characters   the first 200=16 hexadecimal digits
+    /// ```
+    ///
+    /// [`DELETED`]: Self::DELETED
     #[must_use]
     pub fn folder(name: &str) -> String {
-        // No name of an entity has a tilde.
-        name.to_ascii_lowercase().replace('/', "~")
+        let name = name.to_ascii_lowercase();
+        let mut folder = name.replace('~', "+").replace('/', "~");
+        if folder.starts_with('_') {
+            folder.replace_range(..1, "=");
+        }
+        if folder.len() > LONGEST_FOLDER {
+            folder.truncate(FOLDER_FRONT);
+            folder.push_str(&format!("={:016x}", hash(name.as_bytes())));
+        }
+        folder
     }
 
     fn forwarders(&self) -> MutexGuard<'_, Vec<Forwarder>> {
@@ -617,22 +635,33 @@ fn check_change(before: &QueueOptions, options: &QueueOptions) -> Result<(), Cre
     }
 }
 
+/// Checks that a folder can stand for a name. Which names entities may have is for the namespace to say.
 fn check_name(name: &str) -> Result<(), CreateError> {
     let is_name = !name.is_empty()
         && name.len() <= LONGEST_NAME
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte))
-        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && name.ends_with(|last: char| last.is_ascii_alphanumeric());
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/~".contains(&byte))
+        && !name.starts_with('/')
+        && !matches!(name, "." | "..");
     match is_name {
         true => Ok(()),
         false => Err(CreateError::Name { name: name.to_owned() }),
     }
 }
 
+/// The hash FNV-1a of 64 bits.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
 fn check_options(options: &QueueOptions) -> Result<(), CreateError> {
     let checks = [
         (!options.lock_duration.is_zero(), "lock_duration", "longer than 0"),
-        (options.maximum_delivery_count > 0, "maximum_delivery_count", "at least 1"),
+        (
+            (1..=MAXIMUM_DELIVERY_COUNT).contains(&options.maximum_delivery_count),
+            "maximum_delivery_count",
+            "1 to 2147483647",
+        ),
         (
             options.default_time_to_live.is_none_or(|time| !time.is_zero()),
             "default_time_to_live",
@@ -658,6 +687,12 @@ fn check_options(options: &QueueOptions) -> Result<(), CreateError> {
 
 /// What the service allows.
 const LONGEST_NAME: usize = 260;
+
+/// Maximum length of the name of a folder, in bytes, of common file systems.
+const LONGEST_FOLDER: usize = 255;
+
+/// Length of the front that is kept of a longer name, in bytes.
+const FOLDER_FRONT: usize = 200;
 
 /// How much longer than twice of what is alive a journal may be: two of the log's largest segments.
 const JOURNAL_SLACK: ByteSize = ByteSize::from_mebibytes(8);

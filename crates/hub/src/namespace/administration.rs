@@ -9,6 +9,7 @@ use std::io;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use access::{EntityNameError, NamedEntity};
 use partition_log::UnixTime;
 use queue_store::{
     CreateError, Entity, NewSubscription, Queue, QueueError, QueueOptions, QueueStore, RuleChangeError,
@@ -16,7 +17,7 @@ use queue_store::{
 };
 
 use super::facts::subscription_path;
-use super::queue_config::{self, Kind};
+use super::queue_config;
 use super::storage::{Kept, Storage};
 use super::{
     DataDirectoryError, EntityFacts, Namespace, QueueConfig, QueueConfigError, SubscriptionConfig,
@@ -78,7 +79,7 @@ impl Namespace {
     /// The name is taken or none, or an option makes no sense. Nothing has changed then.
     pub fn create_queue(&self, config: &QueueConfig, facts: EntityFacts) -> Result<Arc<Queue>> {
         self.entities.change(|mut storage| {
-            self.check_new(storage.as_ref(), &config.name, Kind::Queue)?;
+            self.check_new(storage.as_ref(), &config.name, NamedEntity::Queue)?;
             self.check_options(&config.name, &config.options)?;
             let kept = storage.as_mut().map(|storage| storage.keep_queue(config, &facts)).transpose()?;
             self.make(storage, kept, || {
@@ -95,7 +96,7 @@ impl Namespace {
     /// The name is taken or none, or an option makes no sense. Nothing has changed then.
     pub fn create_topic(&self, config: &TopicConfig, facts: EntityFacts) -> Result<Arc<Topic>> {
         self.entities.change(|mut storage| {
-            self.check_new(storage.as_ref(), &config.name, Kind::Topic)?;
+            self.check_new(storage.as_ref(), &config.name, NamedEntity::Topic)?;
             let mut subscriptions = Vec::with_capacity(config.subscriptions.len());
             for subscription in &config.subscriptions {
                 subscriptions.push(self.new_subscription(&config.name, subscription)?);
@@ -367,7 +368,7 @@ impl Namespace {
     }
 
     /// Whether something new can have this name.
-    fn check_new(&self, storage: Option<&Storage>, name: &str, kind: Kind) -> Result<()> {
+    fn check_new(&self, storage: Option<&Storage>, name: &str, kind: NamedEntity) -> Result<()> {
         if storage.is_some_and(|storage| storage.is_reserved(name)) {
             return Err(AdministrationError::Exists { name: name.to_owned() });
         }
@@ -378,16 +379,11 @@ impl Namespace {
             return Err(AdministrationError::Exists { name: there.name().to_owned() });
         }
         check_count("queues and topics", self.queues.entity_count(), MAXIMUM_ENTITIES)?;
-        match queue_config::name_mistake(name, kind) {
-            None => Ok(()),
-            Some(mistake) => Err(AdministrationError::Invalid(mistake)),
-        }
+        Ok(kind.check_name(name)?)
     }
 
     fn new_subscription(&self, topic: &str, config: &SubscriptionConfig) -> Result<NewSubscription> {
-        if let Some(mistake) = queue_config::name_mistake(&config.name, Kind::Subscription) {
-            return Err(AdministrationError::Invalid(mistake));
-        }
+        NamedEntity::Subscription.check_name(&config.name)?;
         self.check_options(&subscription_path(topic, &config.name), &config.options)?;
         let rules = config.rule_set().map_err(|(_, error)| AdministrationError::Rule(error.into()))?;
         Ok(NewSubscription { name: config.name.clone(), options: config.options.clone(), rules })
@@ -418,6 +414,12 @@ impl From<CreateError> for AdministrationError {
             CreateError::Unavailable(error) => Self::Queue(error),
             error => Self::Store(error),
         }
+    }
+}
+
+impl From<EntityNameError> for AdministrationError {
+    fn from(error: EntityNameError) -> Self {
+        Self::Invalid(error.to_string())
     }
 }
 

@@ -118,7 +118,7 @@ pub enum RightConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HubConfig {
-    /// 1 to 256 characters: letters, digits, `_`, and within `.`, `-`, `/`.
+    /// As [`access::NamedEntity::Hub`] has it.
     pub name: String,
     /// How many partitions.
     pub partitions: u16,

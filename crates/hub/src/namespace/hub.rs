@@ -15,6 +15,7 @@ use super::retention::Reported;
 use super::topic_settings::TopicSettings;
 use super::watchers::Watchers;
 use crate::counters::{CounterValues, Counters};
+use access::{EntityNameError, NamedEntity};
 use kafka::record_batch::RecordBatch;
 use partition_log::UnixTime;
 use partition_log::{
@@ -86,14 +87,8 @@ pub struct Partition {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HubError {
     /// The name is not one that the service takes.
-    #[error(
-        "name: {name:?} is not a valid name for a hub; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters, digits and _, with any of . - / \
-         between them, and no part between slashes that addresses use themselves (such as Partitions)"
-    )]
-    Name {
-        /// What was given.
-        name: String,
-    },
+    #[error("name: {0}")]
+    Name(EntityNameError),
     /// None, or more than there can be.
     #[error("partitions: {count} is not from 1 to {MAXIMUM_PARTITIONS}")]
     PartitionCount {
@@ -101,14 +96,8 @@ pub enum HubError {
         count: u16,
     },
     /// The name of a consumer group is not one that the service takes.
-    #[error(
-        "consumer_groups: {name:?} is not a valid name for a consumer group; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters \
-         and digits, with any of _ . - between them"
-    )]
-    ConsumerGroup {
-        /// What was given.
-        name: String,
-    },
+    #[error("consumer_groups: {0}")]
+    ConsumerGroup(EntityNameError),
     /// A consumer group is there twice, or is the one that is there anyway.
     #[error("consumer_groups: {name:?} exists already; {DEFAULT_CONSUMER_GROUP} need not be listed")]
     RepeatedConsumerGroup {
@@ -149,16 +138,7 @@ impl Hub {
     /// Whether there can be such a hub.
     pub(super) fn check(config: &HubConfig) -> Result<(), HubError> {
         let HubConfig { name, partitions, consumer_groups, log, settings: _, capture } = config;
-        let has_reserved_part =
-            name.split('/').any(|part| RESERVED.iter().any(|reserved| part.eq_ignore_ascii_case(reserved)));
-        // Tools of Kafka name their topics `_schemas` or `__amazon_msk_canary`.
-        if !is_name(name.trim_matches('_'), b"_.-/")
-            || name.len() > MAXIMUM_NAME_LENGTH
-            || name.contains("//")
-            || has_reserved_part
-        {
-            return Err(HubError::Name { name: name.clone() });
-        }
+        NamedEntity::Hub.check_name(name).map_err(HubError::Name)?;
         Self::check_partitions(*partitions)?;
         log.as_ref().map_or(Ok(()), Self::check_limits)?;
         Self::check_limits(&config.limits(LogLimits::default()))?;
@@ -607,8 +587,8 @@ fn insert_consumer_group(
 
 fn check_consumer_group(groups: &BTreeMap<String, Arc<ConsumerGroup>>, name: &str) -> Result<(), HubError> {
     let is_default = name.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP);
-    if !is_default && !is_name(name, b"_.-") {
-        return Err(HubError::ConsumerGroup { name: name.into() });
+    if !is_default {
+        NamedEntity::ConsumerGroup.check_name(name).map_err(HubError::ConsumerGroup)?;
     }
     match groups.contains_key(&name.to_ascii_lowercase()) {
         true => Err(HubError::RepeatedConsumerGroup { name: name.into() }),
@@ -616,27 +596,11 @@ fn check_consumer_group(groups: &BTreeMap<String, Arc<ConsumerGroup>>, name: &st
     }
 }
 
-/// Letters and digits, with any of `between` except at either end.
-fn is_name(name: &str, between: &[u8]) -> bool {
-    let bytes = name.as_bytes();
-    let ends_well =
-        [bytes.first(), bytes.last()].into_iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric));
-    ends_well
-        && bytes.len() <= MAXIMUM_NAME_LENGTH
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || between.contains(byte))
-}
-
 /// The hash of a partition key has 15 bits beside its sign: further partitions would get no keys.
 pub const MAXIMUM_PARTITIONS: u16 = 32_768;
 
-/// The service's own limit for hubs; for consumer groups that of its Kafka side, the wider of two.
-const MAXIMUM_NAME_LENGTH: usize = 256;
-
 /// Room for the largest publication that the service takes, and for a second one while the first is read.
 const MINIMUM_LOG_BYTES: units::ByteSize = units::ByteSize::from_mebibytes(2);
-
-/// Parts of addresses that follow the hub's name.
-const RESERVED: [&str; 3] = ["Partitions", "ConsumerGroups", "Publishers"];
 
 #[cfg(test)]
 mod tests {
@@ -688,22 +652,12 @@ mod tests {
 
     #[test]
     fn names_and_limits_that_the_service_would_not_take_are_refused() {
-        for name in [
-            "",
-            "_",
-            "-a",
-            "a.",
-            "_-a",
-            "a b",
-            "é",
-            "a//b",
-            "a/Partitions/0",
-            "consumergroups",
-            &"x".repeat(257),
-        ] {
-            assert_eq!(hub(&HubConfig::new(name, 1)).unwrap_err(), HubError::Name { name: name.into() });
+        for name in ["", "a b", "a//b", "a/Partitions/0", &"x".repeat(257)] {
+            let refused = hub(&HubConfig::new(name, 1)).unwrap_err();
+            let expected = EntityNameError { name: name.to_owned(), kind: NamedEntity::Hub };
+            assert_eq!(refused, HubError::Name(expected));
         }
-        for name in ["a", "9", "a.b_c-d/e", "_schemas", "__internal_", &"x".repeat(256)] {
+        for name in ["a", "a.b_c-d/e", "_schemas", "-a.", "Orders/Placed--", &"x".repeat(256)] {
             assert!(hub(&HubConfig::new(name, 1)).is_ok(), "{name}");
         }
         assert!(hub(&HubConfig::new("a", MAXIMUM_PARTITIONS)).is_ok());
@@ -723,7 +677,9 @@ mod tests {
             with_groups(&["b", "B"]).unwrap_err(),
             HubError::RepeatedConsumerGroup { name: "B".into() }
         );
-        assert_eq!(with_groups(&["b/c"]).unwrap_err(), HubError::ConsumerGroup { name: "b/c".into() });
+        let expected = EntityNameError { name: "b/c".into(), kind: NamedEntity::ConsumerGroup };
+        assert_eq!(with_groups(&["b/c"]).unwrap_err(), HubError::ConsumerGroup(expected));
+        assert!(with_groups(&["_b-", "B__"]).is_ok());
         let log = LogLimits { bytes: ByteSize::from_bytes((2 << 20) - 1), ..LogLimits::default() };
         let small = hub(&HubConfig { log: Some(log), ..HubConfig::new("a", 1) });
         assert_eq!(small.unwrap_err(), HubError::LogBytes { minimum: MINIMUM_LOG_BYTES });

@@ -111,7 +111,9 @@ async fn what_makes_no_sense_is_refused_and_named() {
         ("/new", queue("<LockDuration>PT1H</LockDuration>"), "LockDuration"),
         ("/new", queue("<LockDuration>soon</LockDuration>"), "LockDuration"),
         ("/new", queue("<ForwardTo>nowhere</ForwardTo>"), "nowhere"),
-        ("/-new", queue(""), "is not a valid name for a queue"),
+        ("/new", queue("<MaxDeliveryCount>2147483648</MaxDeliveryCount>"), "MaxDeliveryCount"),
+        ("/a%20b", queue(""), "is not a valid name for a queue"),
+        ("/a%40b", queue(""), "is not a valid name for a queue"),
         ("/a//b", queue(""), "is not a valid name for a queue"),
         (
             "/news/subscriptions/a:b",
@@ -138,6 +140,34 @@ async fn what_makes_no_sense_is_refused_and_named() {
     let refused = Client::connect(service.amqp_address()).await.ask("PUT", "/new", "", &queue(&many)).await;
     assert_eq!(refused.status, 413);
     assert!(service.namespace().queue_or_topic("new").is_none());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn names_and_counts_that_frameworks_choose_are_taken() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let never = "<MaxDeliveryCount>2147483647</MaxDeliveryCount>";
+    for (name, kind) in [
+        ("Contracts/Fault--Shop.Orders/OrderPlaced--", "TopicDescription"),
+        ("Shop.Orders/Ping__", "TopicDescription"),
+        ("_leading", "QueueDescription"),
+        ("-a~b.", "QueueDescription"),
+        ("subscriptions", "QueueDescription"),
+    ] {
+        let content = if kind == "QueueDescription" { never } else { "" };
+        let made = client.ask("PUT", &format!("/{name}"), "", &entry(kind, content)).await;
+        assert_eq!(made.status, 201, "{name}: {}", made.text());
+        let told = client.ask("GET", &format!("/{}", name.to_uppercase()), "", b"").await;
+        assert!(told.text().contains(&format!("<title type=\"text\">{name}</title>")), "{}", told.text());
+        assert_eq!(told.text().contains(never), kind == "QueueDescription", "{}", told.text());
+        assert_eq!(client.ask("POST", &format!("/{name}/messages"), "", b"message").await.status, 201);
+    }
+    let subscription = "/Shop.Orders/Ping__/subscriptions/_own--";
+    assert_eq!(
+        client.ask("PUT", subscription, "", &entry("SubscriptionDescription", never)).await.status,
+        201
+    );
     service.stop().await;
 }
 

@@ -1,6 +1,7 @@
 //! What is accepted and what is refused.
 
 use super::*;
+use std::collections::BTreeSet;
 use units::ByteSize;
 
 #[test]
@@ -209,4 +210,21 @@ fn names_are_unique_whatever_the_letter_case_and_options_make_sense() {
     assert!(matches!(store.create_queue("", QueueOptions::default()), Err(CreateError::Name { .. })));
     let options = QueueOptions { maximum_delivery_count: 0, ..QueueOptions::default() };
     assert!(matches!(store.create_queue("new", options), Err(CreateError::Option { .. })));
+}
+
+#[test]
+fn each_name_has_a_folder_of_its_own_and_none_that_of_something_else() {
+    let long = |last: &str| format!("{}{last}", "x".repeat(259));
+    let names = ["a/b", "a~b", "a_b", "~transactions", "_deleted-a", "-_", ".a", &long("a"), &long("b")];
+    let folders: BTreeSet<String> = names.iter().map(|name| QueueStore::folder(name)).collect();
+    assert_eq!(folders.len(), names.len(), "{folders:?}");
+    for folder in folders {
+        assert!(folder.len() <= 255 && !folder.contains('/'), "{folder}");
+        assert!(
+            folder != QueueStore::TRANSACTIONS_FOLDER && !folder.starts_with(QueueStore::DELETED),
+            "{folder}"
+        );
+    }
+    assert_eq!(QueueStore::folder("Team/Orders"), QueueStore::folder("team/orders"));
+    assert_eq!(QueueStore::folder("Team/Orders"), "team~orders");
 }

@@ -1,7 +1,7 @@
 //! What topics can be called, and those that come to be because someone asked for them.
 //!
-//! A topic's name is a hub's, of the characters that Kafka has: a hub whose name has a slash has no name that clients would
-//! let anyone create.
+//! A topic's name is a hub's, of the characters that Kafka has: a hub whose name has a slash or a tilde has no name that clients
+//! would let anyone create.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,11 +17,14 @@ use crate::namespace::{DEFAULT_PARTITIONS, Hub, HubConfig, Namespace};
 /// Whether a topic can be called that, as far as Kafka knows.
 pub(super) fn check(name: &str) -> Result<(), Refusal> {
     let is_name = (1..=NAME_MAX).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        && !matches!(name, "." | "..");
     match is_name {
         true => Ok(()),
         false => {
-            let message = format!("a name has 1 to {NAME_MAX} letters, digits, '.', '_' and '-'");
+            let message = format!(
+                "a name has 1 to {NAME_MAX} letters, digits, '.', '_' and '-', and is not '.' or '..'"
+            );
             Err((ErrorCode::InvalidTopicException, message))
         }
     }

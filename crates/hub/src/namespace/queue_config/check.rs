@@ -3,10 +3,10 @@
 use super::super::facts::subscription_path;
 use super::circles::check_for_circles;
 use super::{QueueConfig, QueueConfigError, TopicConfig};
-use queue_store::QueueOptions;
+use access::NamedEntity;
 use queue_store::rules::RuleError;
+use queue_store::{MAXIMUM_DELIVERY_COUNT, QueueOptions};
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::time::Duration;
 use units::{ByteSize, duration};
 
@@ -19,11 +19,11 @@ pub(in crate::namespace) fn check<'a>(
     queues: &[QueueConfig],
     topics: &[TopicConfig],
 ) -> Result<(), QueueConfigError> {
-    let mut names: HashMap<String, Kind> =
-        hubs.into_iter().map(|name| (name.to_ascii_lowercase(), Kind::Hub)).collect();
-    let mut check_name = |path: String, name: &str, kind: Kind| {
-        if let Some(reason) = name_mistake(name, kind) {
-            return Err(QueueConfigError { path, reason });
+    let mut names: HashMap<String, NamedEntity> =
+        hubs.into_iter().map(|name| (name.to_ascii_lowercase(), NamedEntity::Hub)).collect();
+    let mut check_name = |path: String, name: &str, kind: NamedEntity| {
+        if let Err(error) = kind.check_name(name) {
+            return Err(QueueConfigError { path, reason: error.to_string() });
         }
         match names.insert(name.to_ascii_lowercase(), kind) {
             Some(there) => {
@@ -33,10 +33,10 @@ pub(in crate::namespace) fn check<'a>(
         }
     };
     for (index, queue) in queues.iter().enumerate() {
-        check_name(format!("queues[{index}].name"), &queue.name, Kind::Queue)?;
+        check_name(format!("queues[{index}].name"), &queue.name, NamedEntity::Queue)?;
     }
     for (index, topic) in topics.iter().enumerate() {
-        check_name(format!("topics[{index}].name"), &topic.name, Kind::Topic)?;
+        check_name(format!("topics[{index}].name"), &topic.name, NamedEntity::Topic)?;
     }
     for (index, queue) in queues.iter().enumerate() {
         let place = format!("queues[{index}]");
@@ -85,27 +85,6 @@ pub(in crate::namespace) fn check_forwarding<'a>(
     check_for_circles(queues, topics)
 }
 
-/// Why something of this kind can't have this name, if it can't.
-pub(in crate::namespace) fn name_mistake(name: &str, kind: Kind) -> Option<String> {
-    let is_valid = match kind {
-        Kind::Subscription => is_name(name, MAXIMUM_SUBSCRIPTION_NAME_LENGTH, b"_.-"),
-        Kind::Hub | Kind::Queue | Kind::Topic => {
-            is_name(name, MAXIMUM_NAME_LENGTH, b"_.-/") && !has_reserved_part(name)
-        }
-    };
-    let allowed = match kind {
-        _ if is_valid => return None,
-        Kind::Subscription => format!(
-            "1 to {MAXIMUM_SUBSCRIPTION_NAME_LENGTH} letters and digits, with any of _ . - between them"
-        ),
-        Kind::Hub | Kind::Queue | Kind::Topic => format!(
-            "1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any of _ . - / between them, and no part between slashes \
-             that addresses use themselves (such as Subscriptions)"
-        ),
-    };
-    Some(format!("{name:?} is not a valid name for a {kind}; allowed are {allowed}"))
-}
-
 fn targets(options: &QueueOptions) -> impl Iterator<Item = (&'static str, &String)> {
     let targets = [
         ("forward_to", &options.forward_to),
@@ -129,8 +108,8 @@ fn check_topic(place: &str, topic: &TopicConfig) -> Result<(), QueueConfigError>
         let name = &subscription.name;
         let mistake =
             |field: &str, reason: String| QueueConfigError { path: format!("{place}.{field}"), reason };
-        if let Some(reason) = name_mistake(name, Kind::Subscription) {
-            return Err(mistake("name", reason));
+        if let Err(error) = NamedEntity::Subscription.check_name(name) {
+            return Err(mistake("name", error.to_string()));
         }
         if subscriptions.insert(name.to_ascii_lowercase(), index).is_some() {
             let reason = format!("the topic has another subscription with the name {name:?}");
@@ -161,8 +140,9 @@ pub(in crate::namespace) fn check_values(
     check_positive(place, "default_time_to_live", options.default_time_to_live)?;
     check_positive(place, "duplicate_detection", options.duplicate_detection)?;
     let mistake = |field: &str, reason: String| QueueConfigError { path: format!("{place}.{field}"), reason };
-    if options.maximum_delivery_count == 0 {
-        let reason = "must be at least 1: a message is delivered at least once".to_owned();
+    if !(1..=MAXIMUM_DELIVERY_COUNT).contains(&options.maximum_delivery_count) {
+        let count = options.maximum_delivery_count;
+        let reason = format!("{count} is not from 1 to {MAXIMUM_DELIVERY_COUNT}");
         return Err(mistake("maximum_delivery_count", reason));
     }
     if options.size_limit == ByteSize::ZERO {
@@ -186,43 +166,6 @@ fn check_positive(place: &str, field: &str, duration: Option<Duration>) -> Resul
     }
 }
 
-/// Letters and digits, with any of `between` except at either end.
-fn is_name(name: &str, longest: usize, between: &[u8]) -> bool {
-    let bytes = name.as_bytes();
-    let ends_well =
-        [bytes.first(), bytes.last()].into_iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric));
-    ends_well
-        && bytes.len() <= longest
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || between.contains(byte))
-}
-
-fn has_reserved_part(name: &str) -> bool {
-    name.split('/').any(|part| part.is_empty() || part.eq_ignore_ascii_case("Subscriptions"))
-}
-
-/// What a name belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::namespace) enum Kind {
-    Hub,
-    Queue,
-    Topic,
-    Subscription,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hub => "hub",
-            Self::Queue => "queue",
-            Self::Topic => "topic",
-            Self::Subscription => "subscription",
-        })
-    }
-}
-
-/// The service's own limits.
-const MAXIMUM_NAME_LENGTH: usize = 260;
-const MAXIMUM_SUBSCRIPTION_NAME_LENGTH: usize = 50;
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Far enough for "for ever", and near enough that adding it to a time makes one.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -255,11 +198,11 @@ mod tests {
 
     #[test]
     fn names_that_are_reserved_words_of_addresses_are_refused() {
-        for name in ["", "a//b", "a/subscriptions/b", "-a", "a$", &"a".repeat(261)] {
+        for name in ["", "a//b", "a/subscriptions/b", "/a", "a$", &"a".repeat(261)] {
             let mistake = mistake(&[QueueConfig::new(name)], &[]);
             assert!(mistake.starts_with("queues[0].name: "), "{mistake}");
         }
-        check([], &[QueueConfig::new("team/orders_1.x-y")], &[]).unwrap();
+        check([], &[QueueConfig::new("-team/orders_1.x-y__")], &[]).unwrap();
         for name in ["", "a/b", &"a".repeat(51)] {
             let mistake = mistake(&[], &[TopicConfig::new("news", [name])]);
             assert!(mistake.starts_with("topics[0].subscriptions[0].name: "), "{mistake}");
@@ -293,8 +236,9 @@ mod tests {
         let mut topic = TopicConfig::new("news", ["all"]);
         topic.subscriptions[0].options.maximum_delivery_count = 0;
         assert!(
-            mistake(&[], std::slice::from_ref(&topic))
-                .starts_with("topics[0].subscriptions[0].maximum_delivery_count: must be at least 1")
+            mistake(&[], std::slice::from_ref(&topic)).starts_with(
+                "topics[0].subscriptions[0].maximum_delivery_count: 0 is not from 1 to 2147483647"
+            )
         );
         let subscription = &mut topic.subscriptions[0];
         subscription.options.maximum_delivery_count = 1;

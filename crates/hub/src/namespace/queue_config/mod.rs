@@ -4,7 +4,7 @@ mod check;
 mod circles;
 mod fields;
 
-pub(super) use check::{Kind, check, check_forwarding, check_values, name_mistake};
+pub(super) use check::{check, check_forwarding, check_values};
 
 use fields::{QueueFields, SubscriptionFields, TopicFields};
 use queue_store::rules::{Rule, RuleError, RuleSet};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "QueueFields")]
 pub struct QueueConfig {
-    /// 1 to 260 characters: letters, digits, and within `_`, `.`, `-`, `/`.
+    /// As [`access::NamedEntity::Queue`] has it.
     pub name: String,
     /// Its options.
     #[serde(flatten)]
@@ -26,7 +26,7 @@ pub struct QueueConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "TopicFields")]
 pub struct TopicConfig {
-    /// As that of a queue.
+    /// As [`access::NamedEntity::Topic`] has it.
     pub name: String,
     /// Its options.
     #[serde(flatten)]
@@ -39,7 +39,7 @@ pub struct TopicConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "SubscriptionFields")]
 pub struct SubscriptionConfig {
-    /// 1 to 50 characters: letters, digits, and within `_`, `.`, `-`.
+    /// As [`access::NamedEntity::Subscription`] has it.
     pub name: String,
     /// Its options. It detects no duplicates, and has the size limit of its topic.
     #[serde(flatten)]

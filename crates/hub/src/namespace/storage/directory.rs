@@ -594,8 +594,8 @@ const HUBS: &str = "hubs";
 const QUEUES: &str = "queues";
 const COORDINATORS: &str = "kafka";
 
-/// What the folders of deleted hubs and queues begin with; no other folder does, since no name begins with an underscore.
-const DELETED: &str = "_deleted-";
+/// Prefix of the folders of deleted hubs and queues; no other folder has it.
+const DELETED: &str = QueueStore::DELETED;
 
 /// What is in the topmost directory of some file systems.
 const LOST_AND_FOUND: &str = "lost+found";

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use access::NamedEntity;
+use queue_store::MAXIMUM_DELIVERY_COUNT;
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
@@ -366,17 +368,17 @@ impl Rules<'_> {
 
     /// The name of a queue or topic.
     fn queue_name(&self, path: &str, name: &str, kind: &str) -> Result<(), SettingsError> {
-        if is_name(name, ".-_/") {
+        if is_name(NamedEntity::Queue, name) {
             return Ok(());
         }
-        let advice = "1 to 256 letters, digits, `.`, `-`, `_` and `/`";
+        let advice = "1 to 260 letters, digits, `.`, `-`, `_`, `~`, and `/` between parts";
         Err(self.document.mistake(path, format!("can't be the name of a {kind}"), advice))
     }
 
     fn queue(&self, at: &str, queue: &Queue) -> Result<(), SettingsError> {
         self.duration(&format!("{at}.lock_duration"), queue.lock_duration, Duration::from_secs(1))?;
         let count = format!("{at}.maximum_delivery_count");
-        self.within(&count, queue.maximum_delivery_count, 1..=2000)?;
+        self.within(&count, queue.maximum_delivery_count, 1..=MAXIMUM_DELIVERY_COUNT)?;
         self.within(
             &format!("{at}.largest_message"),
             queue.largest_message,
@@ -393,8 +395,8 @@ impl Rules<'_> {
             return Err(self.document.mistake(&path, reason, "such as `subscriptions: [verify]`"));
         }
         for (index, name) in topic.subscriptions.iter().enumerate() {
-            if !is_name(name, ".-_") || name.len() > LONGEST_SUBSCRIPTION {
-                let advice = "1 to 50 letters, digits, `.`, `-` and `_`";
+            if !is_name(NamedEntity::Subscription, name) {
+                let advice = "1 to 50 letters, digits, `.`, `-`, `_` and `~`";
                 return Err(self.document.mistake(&path, "can't be the names of subscriptions", advice));
             }
             if topic.subscriptions[..index].iter().any(|other| other.eq_ignore_ascii_case(name)) {
@@ -413,11 +415,11 @@ impl Rules<'_> {
         hub: &Hub,
         parameters: &Parameters,
     ) -> Result<(), SettingsError> {
-        let advice = "1 to 256 letters, digits, `.`, `-` and `_`";
-        if !is_name(&hub.name, ".-_") {
+        let advice = "1 to 256 letters, digits, `.`, `-`, `_` and `~`";
+        if !is_name(NamedEntity::Hub, &hub.name) || hub.name.contains('/') {
             return Err(self.document.mistake(&format!("{at}.{key}"), "can't be the name of a hub", advice));
         }
-        if !is_name(&hub.consumer_group, ".-_$") {
+        if !is_name(NamedEntity::ConsumerGroup, hub.consumer_group.trim_start_matches('$')) {
             let path = format!("{at}.consumer_group");
             return Err(self.document.mistake(&path, "can't be the name of a consumer group", advice));
         }
@@ -472,12 +474,6 @@ impl<'a> EndPlace<'a> {
     }
 }
 
-/// Whether `text` can be a name: of letters, digits and the characters of `also`.
-fn is_name(text: &str, also: &str) -> bool {
-    let is_allowed = |character: char| character.is_ascii_alphanumeric() || also.contains(character);
-    (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(is_allowed)
+fn is_name(kind: NamedEntity, name: &str) -> bool {
+    kind.check_name(name).is_ok()
 }
-
-/// As in Azure.
-const LONGEST_NAME: usize = 256;
-const LONGEST_SUBSCRIPTION: usize = 50;

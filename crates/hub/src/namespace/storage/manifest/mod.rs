@@ -20,7 +20,7 @@ pub(super) use entities::EntityChange;
 use partition_log::LogLimits;
 use partition_log::UnixTime;
 use partition_log::durable_file::{self, ReplaceError, ReplaceStep};
-use queue_store::QueueOptions;
+use queue_store::{QueueOptions, QueueStore};
 
 /// The entities of a data directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -258,11 +258,14 @@ impl KeptHub {
     /// The name of a partition's folder: the hub's, for people, its number, for which it is unlike any other's, and that
     /// of the partition.
     ///
-    /// Lower case, since some file systems know no other difference; a slash becomes a plus sign, which no name has; and
-    /// cut, since file systems take 255 bytes.
+    /// Lower case, since some file systems know no other difference; a slash becomes a plus sign, which no name has; cut, since
+    /// file systems take 255 bytes; and it does not begin as the folders of what was deleted.
     pub(super) fn folder(&self, partition: u16) -> String {
-        let name = self.name.to_ascii_lowercase().replace('/', "+");
-        let name = &name[..name.len().min(LONGEST_PART)];
+        let mut name = self.name.to_ascii_lowercase().replace('/', "+");
+        name.truncate(LONGEST_PART);
+        if name.starts_with(QueueStore::DELETED) {
+            name.replace_range(..1, "=");
+        }
         format!("{name}~{}.{partition}", self.number)
     }
 
@@ -373,8 +376,10 @@ mod tests {
         let long = "x".repeat(256);
         assert_eq!(folder(&long).len(), 204);
         assert_ne!(folder(&long), folder(&long));
+        let deleted = folder("_deleted-a~b");
+        assert_eq!((&*deleted, KeptHub::number_of_folder(&deleted)), ("=deleted-a~b~5.0", Some(5)));
         manifest.remove("ORDERS/2026").unwrap();
         let again = manifest.add(&HubConfig::new("orders/2026", 1), UnixTime::default());
-        assert_eq!(again.folder(7), "orders+2026~5.7");
+        assert_eq!(again.folder(7), "orders+2026~6.7");
     }
 }

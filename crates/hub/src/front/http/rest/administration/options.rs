@@ -10,7 +10,7 @@ use std::time::Duration;
 use ::rest::administration::document::Element;
 use ::rest::administration::entity::{AuthorizationRule, EntityDescription, EntityKind, Status, UNLIMITED};
 use partition_log::UnixTime;
-use queue_store::{EntityStatus, QueueOptions, TopicOptions};
+use queue_store::{EntityStatus, MAXIMUM_DELIVERY_COUNT, QueueOptions, TopicOptions};
 use units::{ByteSize, iso_duration};
 
 use super::super::refusal::Refusal;
@@ -332,7 +332,6 @@ pub(super) const DUPLICATE_DETECTION_WINDOW: Duration = Duration::from_secs(600)
 
 /// The limits of the service.
 const LONGEST_LOCK: Duration = Duration::from_secs(300);
-const MAXIMUM_DELIVERY_COUNT: u32 = 2_000;
 const DUPLICATE_DETECTION_WINDOWS: (Duration, Duration) =
     (Duration::from_secs(20), Duration::from_secs(7 * 86_400));
 const SIZES: [u64; 9] = [1_024, 2_048, 3_072, 4_096, 5_120, 10_240, 20_480, 40_960, 81_920];
@@ -382,7 +381,7 @@ mod tests {
             ("LockDuration", "PT5M0.1S"),
             ("LockDuration", "PT0S"),
             ("MaxDeliveryCount", "0"),
-            ("MaxDeliveryCount", "2001"),
+            ("MaxDeliveryCount", "2147483648"),
             ("DefaultMessageTimeToLive", "PT0.5S"),
             ("DuplicateDetectionHistoryTimeWindow", "P7DT1S"),
             ("MaxSizeInMegabytes", "1000"),
