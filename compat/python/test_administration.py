@@ -181,7 +181,7 @@ def test_rules_keep_every_type_of_value_and_do_what_they_say(client, queues, nam
     names = [f"rule-{number:03}" for number in range(PAGE + 1)]
     for each in names:
         client.create_rule(name, "ruled", each, filter=SqlRuleFilter("1=1"))
-    assert [rule.name for rule in client.list_rules(name, "ruled")] == ["correlation", "sql", "none", *names]
+    assert [rule.name for rule in client.list_rules(name, "ruled")] == ["correlation", "none", *names, "sql"]
     client.delete_topic(name)
 
 

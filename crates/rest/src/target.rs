@@ -68,6 +68,12 @@ impl<'a> Target<'a> {
         Some(Self { path, query })
     }
 
+    /// The query as it came, without its question mark; empty if there is none.
+    #[must_use]
+    pub const fn query(&self) -> &'a str {
+        self.query
+    }
+
     /// The value of a parameter of the query, as it came. Its name may be encoded: `%24skip` is `$skip`.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'a str> {

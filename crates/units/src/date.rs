@@ -71,6 +71,15 @@ pub fn iso_instant(instant: SystemTime) -> String {
     format!("{}.{millisecond:03}Z", second.trim_end_matches('Z'))
 }
 
+/// An instant as XML Schema has it, in UTC, cut to the millisecond, without zeros at the end of the fraction:
+/// `2026-11-20T23:21:07.12Z`, `2026-11-20T23:21:07Z`. What is before 1970 or after 9999 is written as the nearest instant between.
+#[must_use]
+pub fn xml_date_time(instant: SystemTime) -> String {
+    let text = iso_instant(instant);
+    let digits = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}Z")
+}
+
 /// An instant as RFC 3339 in UTC, cut to the second: `2026-11-20T23:21:07Z`. What is before 1970 or after 9999 is written as
 /// the nearest instant between.
 #[must_use]
@@ -160,6 +169,9 @@ mod tests {
 
     #[test]
     fn known_instants_are_written_as_the_calendar_has_them() {
+        for (milliseconds, text) in [(0, "1970-01-01T00:00:00Z"), (10_120, "1970-01-01T00:00:10.12Z")] {
+            assert_eq!(xml_date_time(UNIX_EPOCH + Duration::from_millis(milliseconds)), text);
+        }
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
@@ -223,6 +235,7 @@ mod tests {
         fn every_millisecond_comes_back(milliseconds in 0_u64..253_402_300_799_000) {
             let instant = UNIX_EPOCH + Duration::from_millis(milliseconds);
             prop_assert_eq!(parse_iso_instant(&iso_instant(instant)), Some(instant));
+            prop_assert_eq!(parse_iso_instant(&xml_date_time(instant)), Some(instant));
         }
 
         #[test]

@@ -112,6 +112,11 @@ async fn what_makes_no_sense_is_refused_and_named() {
         ("/new", queue("<LockDuration>soon</LockDuration>"), "LockDuration"),
         ("/new", queue("<ForwardTo>nowhere</ForwardTo>"), "nowhere"),
         ("/new", queue("<MaxDeliveryCount>2147483648</MaxDeliveryCount>"), "MaxDeliveryCount"),
+        (
+            "/new",
+            queue("<RequiresSession>true</RequiresSession><ForwardTo>orders</ForwardTo>"),
+            "RequiresSession",
+        ),
         ("/a%20b", queue(""), "is not a valid name for a queue"),
         ("/a%40b", queue(""), "is not a valid name for a queue"),
         ("/a//b", queue(""), "is not a valid name for a queue"),
@@ -127,6 +132,14 @@ async fn what_makes_no_sense_is_refused_and_named() {
                 r#"<Filter i:type="SqlFilter"><SqlExpression>a =</SqlExpression></Filter>"#,
             ),
             "character 4",
+        ),
+        (
+            "/news/subscriptions/all/rules/bad",
+            entry(
+                "RuleDescription",
+                r#"<Action i:type="SqlRuleActions"><SqlExpression>SET a = 1</SqlExpression></Action>"#,
+            ),
+            "SqlRuleActions",
         ),
     ] {
         let reply = client.ask("PUT", target, "", &body).await;
@@ -168,6 +181,52 @@ async fn names_and_counts_that_frameworks_choose_are_taken() {
         client.ask("PUT", subscription, "", &entry("SubscriptionDescription", never)).await.status,
         201
     );
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn texts_are_kept_with_their_blanks() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let note = "<UserMetadata> a note\n</UserMetadata>";
+    let made = client.ask("PUT", "/noted", "", &queue(note)).await;
+    assert!(made.status == 201 && made.text().contains(note), "{}", made.text());
+    let path = "/news/subscriptions/all/rules/blanks";
+    for content in [
+        r#"<Filter i:type="CorrelationFilter"><Label> red </Label><Properties></Properties></Filter><Action i:type="EmptyRuleAction"/>"#,
+        r#"<Filter i:type="SqlFilter"><SqlExpression> a = 1 </SqlExpression><CompatibilityLevel>20</CompatibilityLevel></Filter>"#,
+    ] {
+        let made = client.ask("PUT", path, "", &entry("RuleDescription", content)).await;
+        assert!(made.status == 201 && made.text().contains(content), "{}", made.text());
+        assert_eq!(client.ask("DELETE", path, "", b"").await.status, 200);
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn entries_repeat_the_clients_keywords_and_feeds_its_address() {
+    let service = service().await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    for rule in ["zebra", "Ant", "bee"] {
+        let path = format!("/news/subscriptions/all/rules/{rule}");
+        assert_eq!(client.ask("PUT", &path, "", &entry("RuleDescription", "")).await.status, 201);
+    }
+    for (target, id) in [
+        ("/news/Subscriptions", "news/Subscriptions/all"),
+        ("/news/subscriptions/ALL", "news/subscriptions/all"),
+        ("/news/subscriptions/all/rules/ant", "news/subscriptions/all/rules/Ant"),
+        ("/news/Subscriptions/all/Rules", "news/Subscriptions/all/Rules/bee"),
+    ] {
+        let told = client.ask("GET", target, "", b"").await;
+        assert!(told.text().contains(&format!("<id>http://localhost/{id}</id>")), "{}", told.text());
+    }
+    let told = client.ask("GET", "/news/subscriptions/all/rules?$skip=0&$top=9", "", b"").await;
+    let head = "<title type=\"text\">Rules</title>\
+                <id>http://localhost/news/subscriptions/all/rules?$skip=0&amp;$top=9</id><updated>";
+    assert!(told.text().contains(head), "{}", told.text());
+    let places =
+        ["$Default", "Ant", "bee", "zebra"].map(|rule| told.text().find(&format!("<Name>{rule}<")).unwrap());
+    assert!(places.is_sorted(), "{}", told.text());
     service.stop().await;
 }
 

@@ -21,7 +21,10 @@ async fn hubs_partitions_and_queues_are_told_with_what_is_in_them() {
             "<id>http://localhost/events/consumergroups/$Default/partitions/0</id>",
         ),
         ("/events/consumergroups/$Default/partitions/1", "<EndSequenceNumber>2</EndSequenceNumber>"),
-        ("/events/consumergroups/$Default/partitions/0", "<EndSequenceNumber>-1</EndSequenceNumber>"),
+        (
+            "/events/consumergroups/$Default/partitions/0",
+            "<BeginSequenceNumber>-1</BeginSequenceNumber><EndSequenceNumber>-1</EndSequenceNumber>",
+        ),
         ("/orders", "<MessageCount>3</MessageCount>"),
         ("/orders", "<d2p1:ActiveMessageCount>3</d2p1:ActiveMessageCount>"),
         ("/news", "<SubscriptionCount>1</SubscriptionCount>"),

@@ -8,7 +8,7 @@ use connect::service_bus::administration::entity::{
 };
 use connect::service_bus::administration::rule::{FilterDescription, RuleDescription};
 use serde_json::{Map, Value, json};
-use units::date::iso_date;
+use units::date::{iso_date, xml_date_time};
 
 use crate::printed::{self, Format, Printed, table};
 
@@ -116,9 +116,9 @@ impl ShownEntity {
             ("scheduled_messages", count(|counts| counts.scheduled)),
             ("transfer_dead_letters", of_queue(count(|counts| counts.transfer_dead_letters))),
             ("size_bytes", told.size_in_bytes.map(Value::from)),
-            ("created_at", told.created_at.map(iso_date).map(Value::from)),
-            ("updated_at", told.updated_at.map(iso_date).map(Value::from)),
-            ("accessed_at", told.accessed_at.map(iso_date).map(Value::from)),
+            ("created_at", told.created_at.map(xml_date_time).map(Value::from)),
+            ("updated_at", told.updated_at.map(xml_date_time).map(Value::from)),
+            ("accessed_at", told.accessed_at.map(xml_date_time).map(Value::from)),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }

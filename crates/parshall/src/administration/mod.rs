@@ -83,7 +83,7 @@ impl Session {
         description: &EntityDescription,
         put: Put,
     ) -> Outcome {
-        self.client.put(path, &description.written(kind), put).await?;
+        self.client.put(path, &description.requested(kind), put).await?;
         // What the service answers is what it was told; what it made of it is another question.
         self.show(kind, path).await
     }

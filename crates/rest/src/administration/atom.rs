@@ -133,20 +133,35 @@ impl Entry {
     }
 }
 
-/// A document with a page of a list; `next` is where the next page is, if there is one.
-#[must_use]
-pub fn feed(url: &str, title: &str, entries: &[Entry], next: Option<&str>) -> String {
-    let (url, title) = (escape(url), escape(title));
-    let mut text = format!(
-        r#"<feed xmlns="{ATOM}"><title type="text">{title}</title><id>{url}</id><link rel="self" href="{url}"/>"#
-    );
-    // Second, since there are clients that look for it there.
-    if let Some(next) = next {
-        let _ = write!(text, r#"<link rel="next" href="{}"/>"#, escape(next));
+/// A page of a list, to be written.
+#[derive(Debug)]
+pub struct Feed<'a> {
+    /// The address of the request for it.
+    pub url: &'a str,
+    /// The name of the list.
+    pub title: &'a str,
+    /// When the list was as it is told, cut to the second.
+    pub updated: SystemTime,
+    /// The address of the next page, if there is one.
+    pub next: Option<&'a str>,
+}
+
+impl Feed<'_> {
+    /// A document with it and its entries.
+    #[must_use]
+    pub fn document(&self, entries: &[Entry]) -> String {
+        let (url, title, updated) = (escape(self.url), escape(self.title), iso_date(self.updated));
+        let mut text = format!(
+            r#"<feed xmlns="{ATOM}"><title type="text">{title}</title><id>{url}</id><updated>{updated}</updated><link rel="self" href="{url}"/>"#
+        );
+        // Second, since there are clients that look for it there.
+        if let Some(next) = self.next {
+            let _ = write!(text, r#"<link rel="next" href="{}"/>"#, escape(next));
+        }
+        entries.iter().for_each(|entry| entry.write(&mut text, ""));
+        text.push_str("</feed>");
+        text
     }
-    entries.iter().for_each(|entry| entry.write(&mut text, ""));
-    text.push_str("</feed>");
-    text
 }
 
 /// A document for a request: an entry with nothing but a description.
@@ -211,8 +226,12 @@ mod tests {
         let read = read_entry(&text).unwrap().unwrap();
         assert_eq!((&*read.title, read.description.text_of("Status")), ("q&", Some("<Active>")));
         assert_eq!(read_feed(&text), Ok(None));
-        let page = read_feed(&feed("http://h/all", "all", &[one], Some("http://h/all?$skip=1&$top=1")));
-        let page = page.unwrap().unwrap();
+        let (url, next) = ("http://h/all?$top=1&a=b", Some("http://h/all?$skip=1&$top=1"));
+        let updated = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
+        let text = Feed { url, title: "all", updated, next }.document(&[one]);
+        let head = "<id>http://h/all?$top=1&amp;a=b</id><updated>1970-01-01T00:00:01Z</updated><link rel=\"self\" href=\"http://h/all?$top=1&amp;a=b\"/>";
+        assert!(text.contains(head), "{text}");
+        let page = read_feed(&text).unwrap().unwrap();
         assert!(page.has_next);
         assert_eq!(page.entries, [read]);
     }

@@ -116,10 +116,11 @@ impl Element {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// The text of the first child of this name.
+    /// Returns the text of the first child of this name, blanks and all: that is what its writer wants. Values that are no texts are
+    /// trimmed where they are parsed.
     #[must_use]
     pub fn text_of(&self, name: &str) -> Option<&str> {
-        self.child(name).map(|child| child.text.trim())
+        self.child(name).map(|child| child.text.as_str())
     }
 
     /// The value of an attribute.
@@ -212,7 +213,7 @@ mod tests {
         let text = r#"<?xml version="1.0"?>
             <a:entry xmlns:a="http://www.w3.org/2005/Atom" xmlns:o="urn:other">
               <o:title>theirs</o:title>
-              <a:title type="text">a &amp; b&#33;<!-- no --></a:title>
+              <a:title type="text"> a &amp; b&#33;<!-- no --></a:title>
               <content xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">
                 <Value xmlns:p="http://www.w3.org/2001/XMLSchema-instance" xmlns:q="http://www.w3.org/2001/XMLSchema"
                   p:type="q:int" type="text"><![CDATA[5]]></Value>
@@ -220,7 +221,7 @@ mod tests {
             </a:entry>"#;
         let root = Element::parse(text).unwrap();
         assert_eq!(root.name, "entry");
-        assert_eq!(root.text_of("title"), Some("a & b!"));
+        assert_eq!(root.text_of("title"), Some(" a & b!"));
         let value = root.child("content").unwrap().child("Value").unwrap();
         assert_eq!((value.type_name.as_deref(), &*value.text), (Some("int"), "5"));
         assert_eq!(value.attribute("type"), Some("text"));

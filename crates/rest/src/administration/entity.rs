@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use quick_xml::escape::escape;
-use units::date::{iso_date, parse_iso_date};
+use units::date::{parse_iso_instant, xml_date_time};
 use units::iso_duration;
 
 use super::atom::Description;
@@ -184,10 +184,9 @@ impl EntityDescription {
                 }
                 name => {
                     if let Some(field) = kind.fields().iter().find(|field| field.name == name) {
-                        let text = child.text.trim();
-                        (field.set)(&mut description, text).ok_or_else(|| InvalidValue {
+                        (field.set)(&mut description, &child.text).ok_or_else(|| InvalidValue {
                             element: name.to_owned(),
-                            value: text.to_owned(),
+                            value: child.text.trim().to_owned(),
                         })?;
                     }
                 }
@@ -196,11 +195,28 @@ impl EntityDescription {
         Ok(description)
     }
 
-    /// Writes it.
+    /// Writes it for an answer.
     #[must_use]
     pub fn written(&self, kind: EntityKind) -> Description {
+        self.write(kind, kind.fields().iter())
+    }
+
+    /// Writes it for a request: as [`written`](Self::written), with `ForwardTo` and `UserMetadata` of a queue behind its `Status`, where the
+    /// client of .NET has them. The service reads `ForwardTo` at its place in answers, too, tells it, and forwards nothing.
+    #[must_use]
+    pub fn requested(&self, kind: EntityKind) -> Description {
+        let is_moved = |field: &&Field| ["ForwardTo", "UserMetadata"].contains(&field.name);
+        let fields = kind.fields();
+        let status = fields.iter().position(|field| field.name == STATUS.name);
+        let (before, after) = fields.split_at(status.map_or(0, |place| place + 1));
+        let moved = fields.iter().filter(is_moved);
+        let others = |fields: &'static [Field]| fields.iter().filter(move |field| !is_moved(field));
+        self.write(kind, others(before).chain(moved).chain(others(after)))
+    }
+
+    fn write<'a>(&self, kind: EntityKind, fields: impl Iterator<Item = &'a Field>) -> Description {
         let mut description = Description::new(kind.element());
-        for field in kind.fields() {
+        for field in fields {
             if field.name == "CountDetails" {
                 if let Some(counts) = &self.counts {
                     description.put_counts(&counts.named());
@@ -263,7 +279,7 @@ impl fmt::Debug for AuthorizationRule {
 
 impl MessageCounts {
     fn read(element: &Element) -> Result<Self, InvalidValue> {
-        let count = |name: &str| match element.text_of(name) {
+        let count = |name: &str| match element.text_of(name).map(str::trim) {
             None => Ok(0),
             Some(text) => {
                 text.parse().map_err(|_| InvalidValue { element: name.to_owned(), value: text.to_owned() })
@@ -317,6 +333,7 @@ impl Status {
 struct Field {
     name: &'static str,
     get: fn(&EntityDescription) -> Option<String>,
+    /// Takes the text of the element, blanks and all.
     set: fn(&mut EntityDescription, &str) -> Option<()>,
 }
 
@@ -336,7 +353,7 @@ fn span(text: &str) -> Option<Duration> {
 fn instant(text: &str) -> Option<Option<SystemTime>> {
     match text.starts_with("0001-01-01T00:00:00") {
         true => Some(None),
-        false => parse_iso_date(text).map(Some),
+        false => parse_iso_instant(text).map(Some),
     }
 }
 
@@ -346,7 +363,7 @@ macro_rules! field {
             name: $name,
             get: |description| description.$field.as_ref().map($write),
             set: |description, text| {
-                description.$field = Some($read(text)?);
+                description.$field = Some($read(text.trim())?);
                 Some(())
             },
         }
@@ -360,23 +377,26 @@ macro_rules! field {
     ($name:literal, number $field:ident) => {
         field!($name, $field, |text: &str| text.parse().ok(), ToString::to_string)
     };
+    // An empty text or path takes away what was there.
     ($name:literal, text $field:ident) => {
         Field {
             name: $name,
             get: |description| description.$field.clone(),
             set: |description, text| {
-                // An empty text takes away what was there.
                 description.$field = Some(text.to_owned());
                 Some(())
             },
         }
     };
+    ($name:literal, path $field:ident) => {
+        field!($name, $field, |text: &str| Some(text.to_owned()), |path: &String| path.as_str().to_owned())
+    };
     ($name:literal, instant $field:ident) => {
         Field {
             name: $name,
-            get: |description| description.$field.map(iso_date),
+            get: |description| description.$field.map(xml_date_time),
             set: |description, text| {
-                description.$field = instant(text)?;
+                description.$field = instant(text.trim())?;
                 Some(())
             },
         }
@@ -393,10 +413,10 @@ const ACCESSED_AT: Field = Field {
     name: "AccessedAt",
     get: |description| {
         let never = || description.created_at.map(|_| "0001-01-01T00:00:00".to_owned());
-        description.accessed_at.map(iso_date).or_else(never)
+        description.accessed_at.map(xml_date_time).or_else(never)
     },
     set: |description, text| {
-        description.accessed_at = instant(text)?;
+        description.accessed_at = instant(text.trim())?;
         Some(())
     },
 };
@@ -427,9 +447,9 @@ const QUEUE: &[Field] = &[
     field!("EnablePartitioning", flag enable_partitioning),
     field!("EntityAvailabilityStatus", constant "Available"),
     field!("EnableExpress", flag enable_express),
-    field!("ForwardTo", text forward_to),
+    field!("ForwardTo", path forward_to),
     field!("UserMetadata", text user_metadata),
-    field!("ForwardDeadLetteredMessagesTo", text forward_dead_letters_to),
+    field!("ForwardDeadLetteredMessagesTo", path forward_dead_letters_to),
     field!("MaxMessageSizeInKilobytes", number maximum_message_kibibytes),
 ];
 
@@ -472,12 +492,12 @@ const SUBSCRIPTION: &[Field] = &[
     field!("MaxDeliveryCount", number maximum_delivery_count),
     field!("EnableBatchedOperations", flag enable_batched_operations),
     STATUS,
-    field!("ForwardTo", text forward_to),
+    field!("ForwardTo", path forward_to),
     field!("CreatedAt", instant created_at),
     field!("UpdatedAt", instant updated_at),
     ACCESSED_AT,
     field!("CountDetails"),
-    field!("ForwardDeadLetteredMessagesTo", text forward_dead_letters_to),
+    field!("ForwardDeadLetteredMessagesTo", path forward_dead_letters_to),
     field!("AutoDeleteOnIdle", span auto_delete_on_idle),
     field!("EntityAvailabilityStatus", constant "Available"),
     field!("UserMetadata", text user_metadata),
@@ -494,7 +514,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
         let description = EntityDescription {
             lock_duration: Some(Duration::from_secs(60)),
             maximum_mebibytes: Some(1_024),
@@ -506,7 +526,7 @@ mod tests {
             accessed_at: None,
             counts: Some(MessageCounts { active: 3, dead_letters: 1, ..MessageCounts::default() }),
             forward_to: Some("a<b".into()),
-            user_metadata: Some(String::new()),
+            user_metadata: Some(" a note ".into()),
             authorization_rules: Some(vec![AuthorizationRule {
                 key_name: "reader".into(),
                 rights: vec!["Listen".into()],
@@ -515,8 +535,14 @@ mod tests {
             }]),
             ..EntityDescription::default()
         };
+        let text = atom::request(&description.requested(EntityKind::Queue));
+        assert_eq!(read(EntityKind::Queue, &text).as_ref(), Ok(&description));
+        let forwarding =
+            "</Status><ForwardTo>a&lt;b</ForwardTo><UserMetadata> a note </UserMetadata><CreatedAt>";
+        assert!(text.contains(forwarding) && text.matches("ForwardTo>").count() == 2, "{text}");
         let text = atom::request(&description.written(EntityKind::Queue));
         assert_eq!(read(EntityKind::Queue, &text), Ok(description));
+        assert!(text.contains("<CreatedAt>2023-11-14T22:13:20.25Z</CreatedAt>"), "{text}");
         assert!(text.contains("<LockDuration>PT1M</LockDuration><MaxSizeInMegabytes>1024<"), "{text}");
         assert!(text.contains(r#"<CountDetails xmlns:d2p1="http"#), "{text}");
         assert!(text.contains("<AccessedAt>0001-01-01T00:00:00</AccessedAt>"), "{text}");
@@ -532,6 +558,8 @@ mod tests {
             assert_eq!(read(EntityKind::Queue, &text), Err(expected));
         };
         refused("LockDuration", "a minute");
+        let blanks = "<entry><content><QueueDescription><MaxDeliveryCount>\n 5 </MaxDeliveryCount></QueueDescription></content></entry>";
+        assert_eq!(read(EntityKind::Queue, blanks).unwrap().maximum_delivery_count, Some(5));
         refused("LockDuration", "-PT1M");
         refused("MaxDeliveryCount", "-1");
         refused("RequiresSession", "");

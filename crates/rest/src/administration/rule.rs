@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use amqp::codec::Value;
 use quick_xml::escape::escape;
-use units::date::{iso_date, parse_iso_date};
+use units::date::{iso_date, parse_iso_date, parse_iso_instant, xml_date_time};
 use units::iso_duration;
 
 use super::TYPES;
@@ -64,20 +64,15 @@ impl RuleDescription {
     /// Reads the element that describes a rule.
     ///
     /// # Errors
-    /// A value is none.
+    /// A value is none, or the filter or the action is of another type than those that there are.
     pub fn read(element: &Element) -> Result<Self, InvalidValue> {
         let filter = element.child("Filter").map(FilterDescription::read).transpose()?;
-        let action = match element.child("Action") {
-            Some(action) if action.type_name.as_deref() == Some("SqlRuleAction") => {
-                Some(SqlDescription::read(action)?).filter(|action| !action.expression.is_empty())
-            }
-            _ => None,
-        };
+        let action = element.child("Action").map_or(Ok(None), read_action)?;
         Ok(Self {
             name: element.text_of("Name").filter(|name| !name.is_empty()).map(str::to_owned),
             filter,
             action,
-            created_at: element.text_of("CreatedAt").and_then(parse_iso_date),
+            created_at: element.text_of("CreatedAt").and_then(|text| parse_iso_instant(text.trim())),
         })
     }
 
@@ -99,8 +94,23 @@ impl RuleDescription {
         let mut description = Description::new(Self::ELEMENT);
         description.put_written(&content);
         description
-            .with_some("CreatedAt", self.created_at.map(iso_date))
+            .with_some("CreatedAt", self.created_at.map(xml_date_time))
             .with_some("Name", self.name.as_ref())
+    }
+}
+
+/// Reads an action; none of the empty type, and of an element without type and content.
+fn read_action(action: &Element) -> Result<Option<SqlDescription>, InvalidValue> {
+    match action.type_name.as_deref() {
+        Some("SqlRuleAction") => {
+            Ok(Some(SqlDescription::read(action)?).filter(|action| !action.expression.is_empty()))
+        }
+        Some("EmptyRuleAction") => Ok(None),
+        None if action.children.is_empty() => Ok(None),
+        other => Err(InvalidValue {
+            element: "the type of Action".to_owned(),
+            value: other.unwrap_or_default().to_owned(),
+        }),
     }
 }
 
@@ -253,15 +263,7 @@ fn written_time(text: &str) -> Option<Value> {
 
 /// The text of a timestamp.
 fn time_text(milliseconds: i64) -> String {
-    let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
-    let seconds = iso_date(UNIX_EPOCH + Duration::from_millis(milliseconds));
-    match milliseconds % 1_000 {
-        0 => seconds,
-        rest => {
-            let fraction = format!("{rest:03}");
-            format!("{}.{}Z", seconds.trim_end_matches('Z'), fraction.trim_end_matches('0'))
-        }
-    }
+    xml_date_time(UNIX_EPOCH + Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
 }
 
 fn write_values(out: &mut String, element: &str, values: &[(String, Value)]) {
@@ -356,9 +358,9 @@ mod tests {
 
     #[test]
     fn rules_of_every_kind_read_back_as_they_were_written() {
-        let sql = SqlDescription { expression: "a < @b".into(), parameters: values() };
+        let sql = SqlDescription { expression: "\ta < @b ".into(), parameters: values() };
         let correlation = CorrelationDescription {
-            system: vec![("MessageId", "m".into()), ("Label", "&".into())],
+            system: vec![("MessageId", "m".into()), ("Label", " & ".into())],
             properties: values(),
         };
         for filter in [
@@ -433,8 +435,21 @@ mod tests {
             let invalid = value(kind, text).unwrap_err();
             assert_eq!(invalid.to_string(), format!("the value '{text}' of the property 'key' is not valid"));
         }
-        assert!(
-            read("<entry><content><RuleDescription><Filter/></RuleDescription></content></entry>").is_err()
-        );
+        for content in [
+            "<Filter/>",
+            r#"<Action i:type="Unheard"/>"#,
+            "<Action><SqlExpression>SET a = 1</SqlExpression></Action>",
+        ] {
+            let text = format!(
+                r#"<entry xmlns:i="http://www.w3.org/2001/XMLSchema-instance"><content><RuleDescription>{content}</RuleDescription></content></entry>"#
+            );
+            assert!(read(&text).is_err(), "{content}");
+        }
+        for content in ["<Action/>", r#"<Action i:type="EmptyRuleAction"/>"#] {
+            let text = format!(
+                r#"<entry xmlns:i="http://www.w3.org/2001/XMLSchema-instance"><content><RuleDescription>{content}</RuleDescription></content></entry>"#
+            );
+            assert_eq!(read(&text), Ok(RuleDescription::default()), "{content}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use ::rest::administration::atom::{Description, Entry};
 use ::rest::target::split_at_keyword;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
-use units::date::iso_date;
+use units::date::xml_date_time;
 
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
@@ -68,7 +68,7 @@ impl Telling<'_> {
         if let Some(answer) = self.of_hub(path) {
             return answer;
         }
-        let administering = self.session.administering(self.request, self.now);
+        let administering = self.session.administering(self.request, path, self.now);
         administering.get(path, self.manages)?.ok_or_else(|| Refusal::not_found(path))
     }
 
@@ -118,8 +118,8 @@ impl Telling<'_> {
         let description = Description::new("EventHubDescription")
             .with("MessageRetentionInDays", retention)
             .with("Status", "Active")
-            .with("CreatedAt", iso_date(created))
-            .with("UpdatedAt", iso_date(created))
+            .with("CreatedAt", xml_date_time(created))
+            .with("UpdatedAt", xml_date_time(created))
             .with("PartitionCount", hub.partitions().len())
             .with_strings(
                 "PartitionIds",
@@ -131,8 +131,8 @@ impl Telling<'_> {
     fn group_entry(&self, hub: &Hub, group: &str) -> Entry {
         let created = time_of(hub.created_at());
         let description = Description::new("ConsumerGroupDescription")
-            .with("CreatedAt", iso_date(created))
-            .with("UpdatedAt", iso_date(created));
+            .with("CreatedAt", xml_date_time(created))
+            .with("UpdatedAt", xml_date_time(created));
         self.entry(&format!("{}/consumergroups/{group}", hub.name()), group, Some(created), description)
     }
 
@@ -141,9 +141,12 @@ impl Telling<'_> {
         let last = stats.last_sequence_number;
         let description = Description::new("PartitionDescription")
             .with("SizeInBytes", stats.bytes)
-            .with("BeginSequenceNumber", stats.begin_sequence_number)
+            .with("BeginSequenceNumber", last.map_or(-1, |_| stats.begin_sequence_number.cast_signed()))
             .with("EndSequenceNumber", last.map_or(-1, u64::cast_signed))
-            .with_some("LastEnqueuedTimeUtc", stats.last_append_time.map(|time| iso_date(time_of(time))));
+            .with_some(
+                "LastEnqueuedTimeUtc",
+                stats.last_append_time.map(|time| xml_date_time(time_of(time))),
+            );
         self.entry(path, &partition.id().to_string(), None, description)
     }
 
@@ -165,7 +168,7 @@ impl Telling<'_> {
         all: impl Iterator<Item = T>,
         entry: impl Fn(T) -> Entry,
     ) -> Result<Reply, Refusal> {
-        self.session.page(self.request, (path, title), all, entry)
+        self.session.page(self.request, (path, title, self.now), all, entry)
     }
 }
 

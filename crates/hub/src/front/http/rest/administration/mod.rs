@@ -19,7 +19,7 @@ mod path;
 mod rights;
 mod rules;
 
-use ::rest::administration::atom::{self, Description, Entry, ReadEntry};
+use ::rest::administration::atom::{self, Description, Entry, Feed, ReadEntry};
 use ::rest::administration::entity::EntityKind;
 use ::rest::administration::rule::RuleDescription;
 use ::rest::target::Target;
@@ -27,7 +27,7 @@ use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use queue_store::rules::Rule;
 use queue_store::{Entity, Subscription, Topic};
-use units::date::iso_date;
+use units::date::xml_date_time;
 
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
@@ -38,7 +38,7 @@ use crate::namespace::{
     AdministrationError, EntityFacts, Namespace, QueueConfig, SubscriptionConfig, TopicConfig,
 };
 use options::{Wanted, WantedTopic};
-use path::Path;
+use path::{Keywords, Path};
 pub(super) use rights::unchangeable;
 
 /// Carries out one request.
@@ -46,6 +46,7 @@ pub(super) struct Administering<'a> {
     session: &'a Session,
     request: &'a Request<'a>,
     namespace: &'a Namespace,
+    keywords: Keywords,
     now: UnixTime,
 }
 
@@ -63,7 +64,7 @@ impl Session {
         body: &[u8],
         now: UnixTime,
     ) -> Result<Step, Refusal> {
-        let administering = self.administering(request, now);
+        let administering = self.administering(request, path, now);
         let (reply, commit) = administering.put(path, body)?;
         Ok(after(reply, Until { commit, instant: self.answer_at(path) }))
     }
@@ -73,19 +74,19 @@ impl Session {
     /// # Errors
     /// There is nothing.
     pub(super) fn delete(&self, request: &Request<'_>, path: &str, now: UnixTime) -> Result<Step, Refusal> {
-        let administering = self.administering(request, now);
+        let administering = self.administering(request, path, now);
         let commit = administering.delete(path)?;
         Ok(after(Reply::empty(200), Until { commit, instant: self.answer_at(path) }))
     }
 
-    /// A page of a list: `$top` of them after the first `$skip`.
+    /// A page of a list as it stands `now`: `$top` of them after the first `$skip`.
     ///
     /// # Errors
     /// One of the two is not a number.
     pub(super) fn page<T>(
         &self,
         request: &Request<'_>,
-        (path, title): (&str, &str),
+        (path, title, now): (&str, &str, UnixTime),
         all: impl Iterator<Item = T>,
         entry: impl Fn(T) -> Entry,
     ) -> Answer {
@@ -102,11 +103,22 @@ impl Session {
         let entries: Vec<Entry> = all.by_ref().take(top).map(entry).collect();
         let url = self.url(request, path);
         let next = all.next().map(|_| format!("{url}?$skip={}&$top={top}", skip.saturating_add(top)));
-        Ok(reply::atom("feed", 200, atom::feed(&url, title, &entries, next.as_deref())))
+        let address = match target.as_ref().map_or("", Target::query) {
+            "" => url,
+            query => format!("{url}?{query}"),
+        };
+        let feed = Feed { url: &address, title, updated: describe::time_of(now), next: next.as_deref() };
+        Ok(reply::atom("feed", 200, feed.document(&entries)))
     }
 
-    pub(super) fn administering<'a>(&'a self, request: &'a Request<'a>, now: UnixTime) -> Administering<'a> {
-        Administering { session: self, request, namespace: &self.front.namespace, now }
+    pub(super) fn administering<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        path: &str,
+        now: UnixTime,
+    ) -> Administering<'a> {
+        let keywords = Keywords::of(path);
+        Administering { session: self, request, namespace: &self.front.namespace, keywords, now }
     }
 }
 
@@ -118,7 +130,7 @@ impl Administering<'_> {
         all: impl Iterator<Item = T>,
         entry: impl Fn(T) -> Entry,
     ) -> Answer {
-        self.session.page(self.request, (path, title), all, entry)
+        self.session.page(self.request, (path, title, self.now), all, entry)
     }
 
     /// Tells what is at a path to a client that has the right to manage, or has not; `None` if that is nothing of what is
@@ -140,7 +152,8 @@ impl Administering<'_> {
             Path::Subscriptions(topic) => match self.namespace.topic(topic) {
                 Err(_) => None,
                 Ok(topic) => {
-                    let all = topic.subscriptions();
+                    let mut all = topic.subscriptions().to_vec();
+                    all.sort_by_cached_key(|each| each.name().to_ascii_lowercase());
                     Some(
                         self.page(path, "Subscriptions", all.iter(), |each| self.subscription(&topic, each))?,
                     )
@@ -153,16 +166,16 @@ impl Administering<'_> {
                 .map(|(topic, found)| self.entry_reply(200, &self.subscription(&topic, &found))),
             Path::Rules(topic, subscription) => match self.namespace.subscription(topic, subscription) {
                 Err(_) => None,
-                Ok((_, found)) => {
-                    let rules = found.rules();
-                    Some(self.page(path, "Rules", rules.iter(), |rule| self.rule(&found, rule))?)
+                Ok((topic, found)) => {
+                    let rules = found.rules_by_name();
+                    Some(self.page(path, "Rules", rules.iter(), |rule| self.rule(&topic, &found, rule))?)
                 }
             },
             Path::Rule(topic, subscription, name) => {
-                let Ok((_, found)) = self.namespace.subscription(topic, subscription) else {
+                let Ok((topic, found)) = self.namespace.subscription(topic, subscription) else {
                     return Ok(None);
                 };
-                found.rule(name).map(|rule| self.entry_reply(200, &self.rule(&found, &rule)))
+                found.rule(name).map(|rule| self.entry_reply(200, &self.rule(&topic, &found, &rule)))
             }
         })
     }
@@ -269,7 +282,7 @@ impl Administering<'_> {
     ) -> Result<(Entry, CommitNumber), Refusal> {
         expect(&wanted.description.name, RuleDescription::ELEMENT)?;
         let found = self.namespace.subscription(topic, subscription).map_err(|error| refusal(&error))?;
-        let (_, subscription) = found;
+        let (topic, subscription) = found;
         let rule = rules::read(name, &wanted.description)?;
         let done = match changes {
             true => subscription.replace_rule(self.now, rule.clone()),
@@ -278,7 +291,7 @@ impl Administering<'_> {
         let commit = done.map_err(|error| refusal(&error.into()))?;
         // With the time at which it was added.
         let kept = subscription.rule(name);
-        Ok((self.rule(&subscription, kept.as_deref().unwrap_or(&rule)), commit))
+        Ok((self.rule(&topic, &subscription, kept.as_deref().unwrap_or(&rule)), commit))
     }
 
     fn delete(&self, path: &str) -> Result<CommitNumber, Refusal> {
@@ -326,19 +339,21 @@ impl Administering<'_> {
     }
 
     fn subscription(&self, topic: &Topic, subscription: &Subscription) -> Entry {
-        let path = subscription.queue().name();
-        let facts = self.namespace.facts(path);
+        let facts = self.namespace.facts(subscription.queue().name());
         let description = describe::subscription(subscription, &facts, self.now);
         let description = self.described(EntityKind::Subscription, description, &facts);
-        let path = format!("{}/Subscriptions/{}", topic.name(), subscription.name());
-        self.entry(&path, subscription.name(), &facts, description)
+        self.entry(&self.path_of(topic, subscription), subscription.name(), &facts, description)
     }
 
-    fn rule(&self, subscription: &Subscription, rule: &Rule) -> Entry {
-        let path = subscription.queue().name();
-        let facts = self.namespace.facts(path);
+    fn rule(&self, topic: &Topic, subscription: &Subscription, rule: &Rule) -> Entry {
+        let facts = self.namespace.facts(subscription.queue().name());
         let description = rules::describe(rule, facts.created_at()).written();
-        self.entry(&format!("{path}/Rules/{}", rule.name), &rule.name, &facts, description)
+        let path = format!("{}/{}/{}", self.path_of(topic, subscription), self.keywords.rules, rule.name);
+        self.entry(&path, &rule.name, &facts, description)
+    }
+
+    fn path_of(&self, topic: &Topic, subscription: &Subscription) -> String {
+        format!("{}/{}/{}", topic.name(), self.keywords.subscriptions, subscription.name())
     }
 
     /// What is said of an entity, with the places that it forwards to as URLs.
@@ -360,7 +375,7 @@ impl Administering<'_> {
 
     fn namespace_info(&self) -> Entry {
         let name = self.namespace.host().split('.').next().unwrap_or_default();
-        let created = iso_date(describe::time_of(self.namespace.created_at()));
+        let created = xml_date_time(describe::time_of(self.namespace.created_at()));
         let description = Description::new("NamespaceInfo")
             .with("CreatedTime", &created)
             .with("MessagingSKU", "Standard")

@@ -40,7 +40,8 @@ impl Wanted {
             options.duplicate_detection = Some(DUPLICATE_DETECTION_WINDOW);
         }
         options.requires_session = wanted.requires_session.unwrap_or(false);
-        Self::of(&wanted, options, EntityFacts::of(now))
+        let applies = applies_forwarding(kind, element);
+        Self::of(&wanted, applies, options, EntityFacts::of(now))
     }
 
     /// One that is there, with these options, and is to be changed.
@@ -56,11 +57,12 @@ impl Wanted {
         check_unchanged("RequiresSession", kind, wanted.requires_session, current.requires_session)?;
         check_fixed(kind, &wanted, &current, &facts)?;
         drop_unchanged(&mut wanted, &current);
-        Self::of(&wanted, options.clone(), facts)
+        Self::of(&wanted, applies_forwarding(kind, element), options.clone(), facts)
     }
 
     fn of(
         wanted: &EntityDescription,
+        applies_forwarding: bool,
         mut options: QueueOptions,
         mut facts: EntityFacts,
     ) -> Result<Self, Refusal> {
@@ -81,10 +83,10 @@ impl Wanted {
         facts.wishes.forwards_by_https =
             targets.into_iter().flatten().any(|target| target.starts_with("https://"));
         let forward_to = wanted.forward_to.as_deref().and_then(entity_path);
-        // The service takes both, and forwards nothing.
-        (options.forward_to, facts.wishes.forward_to) = match options.requires_session {
-            true => (None, forward_to),
-            false => (forward_to, None),
+        (options.forward_to, facts.wishes.forward_to) = match (options.requires_session, forward_to) {
+            (true, Some(_)) if applies_forwarding => return Err(invalid(SESSIONS_STAY.to_owned())),
+            (true, forward_to) => (None, forward_to),
+            (false, forward_to) => (forward_to, None),
         };
         options.forward_dead_lettered_messages_to =
             wanted.forward_dead_letters_to.as_deref().and_then(entity_path);
@@ -317,6 +319,13 @@ fn out_of_range(element: &str, value: &dyn Display, allowed: &str) -> Refusal {
     invalid(format!("The value '{value}' for the {element} property is out of range; allowed is {allowed}."))
 }
 
+/// Whether the service would apply the `ForwardTo` of a description. Behind elements that come after it in a request it only tells it, and
+/// forwards nothing, which shows where messages belong to sessions: Python's client writes it there, and gets such queues.
+fn applies_forwarding(kind: EntityKind, element: &Element) -> bool {
+    let mut before = element.children.iter().take_while(|child| child.name != "ForwardTo");
+    kind != EntityKind::Queue || !before.any(|child| AFTER_FORWARD_TO.contains(&child.name.as_str()))
+}
+
 /// The name of an entity, of which a client may give the URL.
 fn entity_path(target: &str) -> Option<String> {
     let path = match target.split_once("://") {
@@ -339,6 +348,13 @@ const SIZES: [u64; 9] = [1_024, 2_048, 3_072, 4_096, 5_120, 10_240, 20_480, 40_9
 const PARTITIONS: u64 = 16;
 const SHORTEST_IDLE: Duration = Duration::from_secs(300);
 const LONGEST_METADATA: usize = 1_024;
+
+/// Elements that follow `ForwardTo` in a request that describes a queue.
+const AFTER_FORWARD_TO: [&str; 4] =
+    ["AutoDeleteOnIdle", "EnablePartitioning", "EntityAvailabilityStatus", "EnableExpress"];
+
+const SESSIONS_STAY: &str =
+    "ForwardTo can't be set with RequiresSession: messages of sessions can't be forwarded.";
 
 /// From here on a time is without end. The largest that clients mean is some 29,000 years.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -450,9 +466,21 @@ mod tests {
     }
 
     #[test]
-    fn with_sessions_a_place_to_forward_to_is_kept_and_nothing_goes_there() {
-        let sessions = "<RequiresSession>true</RequiresSession><ForwardTo>other</ForwardTo>";
-        let Wanted { options, facts } = new(sessions).unwrap();
+    fn with_sessions_a_place_to_forward_to_is_refused_or_told_as_the_service_does_it() {
+        let sessions = "<RequiresSession>true</RequiresSession>";
+        let forwarding = "<ForwardTo>other</ForwardTo>";
+        let express = "<EnableExpress>false</EnableExpress>";
+        for applied in [format!("{sessions}{forwarding}"), format!("{sessions}{forwarding}{express}")] {
+            let refused = new(&applied).unwrap_err();
+            assert!(
+                refused.status == 400 && refused.detail.contains("RequiresSession"),
+                "{}",
+                refused.detail
+            );
+        }
+        let subscription = element(&format!("{sessions}{express}{forwarding}"));
+        assert!(Wanted::new(EntityKind::Subscription, &subscription, UnixTime::default()).is_err());
+        let Wanted { options, facts } = new(&format!("{sessions}{express}{forwarding}")).unwrap();
         assert_eq!(options.forward_to, None);
         let described = describe::queue_options(&options, &facts);
         assert_eq!(described.forward_to.as_deref(), Some("other"));

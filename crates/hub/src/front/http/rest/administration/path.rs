@@ -57,6 +57,25 @@ impl<'a> Path<'a> {
     }
 }
 
+/// The keywords of the addresses of entries, in the letter case in which the client writes them in its requests. The service repeats them, and
+/// clients look for what they write: some for `Subscriptions`, others for `subscriptions`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Keywords {
+    pub(super) subscriptions: String,
+    pub(super) rules: String,
+}
+
+impl Keywords {
+    /// Those of the path of a request; in lower case where it has none.
+    pub(super) fn of(path: &str) -> Self {
+        let find = |keyword: &str| {
+            let mut parts = path.split('/').skip(1);
+            parts.find(|part| part.eq_ignore_ascii_case(keyword)).unwrap_or(keyword).to_owned()
+        };
+        Self { subscriptions: find("subscriptions"), rules: find("rules") }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +95,19 @@ mod tests {
             ("a/rules/b", Path::Entity("a/rules/b")),
         ] {
             assert_eq!(Path::of(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn keywords_are_repeated_as_the_client_writes_them() {
+        for (path, subscriptions, rules) in [
+            ("news/Subscriptions/all/Rules/one", "Subscriptions", "Rules"),
+            ("news/subscriptions/all/rules", "subscriptions", "rules"),
+            ("SUBSCRIPTIONS/subscriptions/all", "subscriptions", "rules"),
+            ("$Resources/topics", "subscriptions", "rules"),
+        ] {
+            let expected = Keywords { subscriptions: subscriptions.to_owned(), rules: rules.to_owned() };
+            assert_eq!(Keywords::of(path), expected, "{path}");
         }
     }
 }
