@@ -1,6 +1,7 @@
 //! Front ends: protocols on one side, calls of the store on the other, and nothing else in between.
 
 pub mod amqp;
+mod client_host;
 mod event_reader;
 pub mod http;
 pub(crate) mod kafka;

@@ -174,7 +174,7 @@ impl Service {
         let mut collectors: Vec<Box<dyn Collector>> = vec![
             Box::new(NamespaceMetrics(Arc::clone(&namespace))),
             Box::new(AmqpMetrics(amqp_front)),
-            Box::new(RestMetrics(rest_front)),
+            Box::new(RestMetrics(Arc::clone(&rest_front))),
         ];
         // What was decided is brought to its end even if nobody serves Kafka any longer.
         let coordinators = match serves_kafka || namespace.has_coordinator_log() {
@@ -234,6 +234,7 @@ impl Service {
             shares.operations,
             accept_failures,
             time_control.clone(),
+            rest_front,
         );
         listener::serve_http_over_tls(&mut bound);
         for bound in bound {

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use hub::namespace::{NamespaceConfig, RightConfig, RuleConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use partition_log::UnixTime;
 use queue_store::Entity;
 
@@ -227,6 +227,68 @@ async fn entries_repeat_the_clients_keywords_and_feeds_its_address() {
     let places =
         ["$Default", "Ant", "bee", "zebra"].map(|rule| told.text().find(&format!("<Name>{rule}<")).unwrap());
     assert!(places.is_sorted(), "{}", told.text());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn refusals_name_the_host_that_the_client_uses() {
+    let config = with_reader();
+    let service = Service::start(ServiceConfig::loopback(config)).await.unwrap();
+    let key = access::SharedAccessKey::new("reader", "reader-key");
+    let token = key.sign("http://localhost/", SystemTime::now() + Duration::from_secs(60));
+    let mut client = Client::connect_with(service.amqp_address(), &token).await;
+    for (target, expected) in [
+        ("/nothing", "SystemTracker:parshall.test:nothing,"),
+        ("/news/subscriptions/all", "endpoint 'sb://parshall.test/news/subscriptions/all'"),
+    ] {
+        let head =
+            format!("GET {target} HTTP/1.1\r\nHost: parshall.test:5300\r\nAuthorization: {token}\r\n\r\n");
+        client.write(head.as_bytes()).await;
+        let reply = client.reply().await;
+        assert!(reply.text().contains(expected), "{}", reply.text());
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn administration_is_served_beside_health_to_clients_with_a_token() {
+    let service = service().await;
+    let address = service.address(Protocol::Operations).unwrap();
+    let at_once = async |method: &str, target: &str, token: Option<&str>, body: &[u8]| {
+        let authorization = token.map_or_else(String::new, |token| format!("Authorization: {token}\r\n"));
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nHost: localhost:5300\r\n{authorization}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut client = Client::connect(address).await;
+        client.write(&[head.as_bytes(), body].concat()).await;
+        client.reply().await
+    };
+    let token = crate::rest::client::token("");
+    let token = Some(token.as_str());
+    let made = at_once("PUT", "/made?api-version=2024-05", token, &queue("")).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert!(made.text().contains("<id>http://localhost:5300/made</id>"), "{}", made.text());
+    assert!(service.namespace().queue_or_topic("made").is_some());
+    for (method, target, token, status) in [
+        ("GET", "/made?api-version=2024-05", token, 200),
+        ("GET", "/$Resources/queues?api-version=2024-05", token, 200),
+        ("GET", "/none?api-version=2024-05", token, 404),
+        ("GET", "/made?api-version=2024-05", None, 401),
+        ("PUT", "/other", None, 401),
+        ("PUT", "/other", Some("SharedAccessSignature sr=x&sig=x&se=9999999999&skn=x"), 401),
+        ("POST", "/made/messages", token, 404),
+        ("GET", "/health", None, 200),
+        ("GET", "/health", token, 200),
+        ("GET", "/metrics", None, 200),
+        ("GET", "/elsewhere", None, 404),
+        ("POST", "/health", None, 405),
+        ("DELETE", "/made", token, 200),
+    ] {
+        let reply = at_once(method, target, token, b"").await;
+        assert_eq!(reply.status, status, "{method} {target}: {}", reply.text());
+    }
+    assert!(service.namespace().queue_or_topic("made").is_none());
     service.stop().await;
 }
 

@@ -157,7 +157,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = settings::address::parse, group = "encrypted", help_heading = "Addresses")]
     kafka_tls: Option<SocketAddr>,
 
-    /// The address for /metrics, /live, /ready and /health; port 0 picks a free port, and is the default with a command
+    /// The address for /metrics, /live, /ready, /health and administration; port 0 picks a free port, and is the default with a command
     ///
     /// Example: --http 127.0.0.1:9091
     #[arg(

@@ -1,9 +1,12 @@
-//! `/health`, `/live`, `/ready` and `/metrics` over HTTP.
+//! `/health`, `/live`, `/ready` and `/metrics` over HTTP, and administration beside them.
 //!
 //! The health answer has the shape of Microsoft's emulator, so that scripts that wait for the emulator work with this
 //! service too. `/live` is 200 as long as the service answers at all; `/ready` is 503 with the reasons while clients can't
 //! connect, or a log takes no events. Metrics come from the collectors of whatever is served. What is shown is found out eight
 //! times a second at the most, however many ask. Where time is under control, `/time` shows and advances it.
+//!
+//! Microsoft's emulator has administration on this port, too, so that tools give administration clients the port for health. Whatever
+//! is none of the pages is a request of administration: it needs a token, and is answered as on the port for AMQP.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +15,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, HeaderMap};
-use hyper::{Request, Response, StatusCode};
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap};
+use hyper::{Method, Request, Response, StatusCode};
 use listen::http::{PAGE_LIMITS, Page, answer_with_page};
 use listen::{AcceptFailures, Exposition, MetricsWriter, Places, ProcessMetrics, Recent};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
+use super::rest::RestFront;
 use super::server::{self, Client, Service};
 use super::time;
 use crate::front::listener::{Connection, Front, Gate, WhenFull};
@@ -36,6 +40,7 @@ pub(crate) struct OperationsFront {
     metrics: Recent<Exposition>,
     reasons: Recent<Vec<Reason>>,
     time_control: Option<TimeControl>,
+    administration: Arc<RestFront>,
 }
 
 /// Why the service is not ready.
@@ -47,13 +52,15 @@ struct Reason {
 
 impl OperationsFront {
     /// Shows what `collectors` collect of the service of `namespace`, to at most this many clients at once, and the failures
-    /// to accept a connection, which all fronts count in `accept_failures`. Shows and advances the time by `time_control`.
+    /// to accept a connection, which all fronts count in `accept_failures`. Shows and advances the time by `time_control`, and leaves
+    /// requests of administration to `administration`.
     pub(crate) fn new(
         namespace: Arc<Namespace>,
         collectors: impl IntoIterator<Item = Box<dyn Collector>>,
         connections: u64,
         accept_failures: Arc<AcceptFailures>,
         time_control: Option<TimeControl>,
+        administration: Arc<RestFront>,
     ) -> Arc<Self> {
         let gate = Gate::new(connections, WhenFull::Wait, Arc::clone(&accept_failures));
         let mut registry = Registry::default();
@@ -65,7 +72,16 @@ impl OperationsFront {
         registry.register_collector(Box::new(ProcessMetrics));
         let (metrics, reasons) = (Recent::default(), Recent::default());
         let registry = Arc::new(registry);
-        Arc::new(Self { namespace, registry, gate, accept_failures, metrics, reasons, time_control })
+        Arc::new(Self {
+            namespace,
+            registry,
+            gate,
+            accept_failures,
+            metrics,
+            reasons,
+            time_control,
+            administration,
+        })
     }
 
     /// Returns all metrics as text, as they are now.
@@ -173,9 +189,25 @@ impl Service for OperationsFront {
         if request.uri().path() == time::ADVANCE_PATH {
             return time::advance(self.time_control.as_ref(), request, client).await;
         }
+        if is_administration(&request) {
+            // An authorised request is not cut off by others that come.
+            return self.administration.administer(request, || client.prove()).await;
+        }
         answer_with_page(request, async |head| self.page(head.uri.path(), &head.headers).await).await
     }
 }
+
+/// Whether a request is one of administration. Its clients send a token, and name the version of the protocol; a person or a probe that
+/// asks for a page that is not there does neither.
+fn is_administration(request: &Request<Incoming>) -> bool {
+    let is_page = PAGES.contains(&request.uri().path());
+    let looks = matches!(*request.method(), Method::GET | Method::HEAD)
+        && !request.headers().contains_key(AUTHORIZATION)
+        && !request.uri().query().is_some_and(|query| query.contains("api-version="));
+    !is_page && !looks
+}
+
+const PAGES: [&str; 5] = ["/health", "/live", "/ready", "/metrics", time::PATH];
 
 /// Collects the connections of operators that had to make room, and failures to accept a connection.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! A connection that speaks HTTP/2: hyper's, with the bounds that all connections have.
+//! A connection that speaks HTTP/2: hyper's, with the bounds that all connections have. And requests that hyper has read elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use amqp_tokio::Stream;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
+use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use listen::http::{Http2Limits, serve_http2_connection};
@@ -17,7 +18,7 @@ use super::body_memory::{BodyMemory, NO_MEMORY};
 use super::counters::Operation;
 use super::http1::HEAD_MAX;
 use super::refusal::Refusal;
-use super::reply::Reply;
+use super::reply::{self, Reply};
 use super::session::Session;
 use super::{Request, Step};
 use crate::front::listener::PROOF_PATIENCE;
@@ -26,7 +27,10 @@ use crate::front::listener::PROOF_PATIENCE;
 pub(super) async fn serve(stream: Stream, session: Arc<Session>, stop: watch::Receiver<bool>) {
     let unproven = Arc::clone(&session);
     let lost = session.take_unproven_place(&session.front.unproven_http2);
-    let answer = move |request| answer(Arc::clone(&session), request);
+    let answer = move |request| {
+        let session = Arc::clone(&session);
+        async move { answer(&session, request, || {}).await }
+    };
     tokio::select! {
         () = serve_http2_connection(stream, &LIMITS, answer, stop) => {}
         () = overdue(&unproven) => {}
@@ -51,7 +55,12 @@ async fn lost_to_another(session: &Session, lost: impl Future<Output = ()>) {
     }
 }
 
-async fn answer(session: Arc<Session>, request: hyper::Request<Incoming>) -> Response<Full<Bytes>> {
+/// Answers a request. `authorized` is called if its client may make it, before its body is read.
+pub(super) async fn answer(
+    session: &Session,
+    request: hyper::Request<Incoming>,
+    authorized: impl Fn(),
+) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
     let host = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     let host = host.map(|value| Field { name: "host", value });
@@ -62,7 +71,7 @@ async fn answer(session: Arc<Session>, request: hyper::Request<Incoming>) -> Res
     let (operation, reply, bytes_in) = {
         let fields: Vec<Field<'_>> = named.chain(host).collect();
         let request = Request { method, target, fields: &fields };
-        let (started, bytes_in) = match collect(&session, &request, body).await {
+        let (started, bytes_in) = match collect(session, &request, body, authorized).await {
             Ok(body) => (session.start(&request, &body), body.len()),
             Err((operation, reply)) => ((operation, Step::Done(reply)), 0),
         };
@@ -79,6 +88,7 @@ async fn collect(
     session: &Session,
     request: &Request<'_>,
     mut body: Incoming,
+    authorized: impl Fn(),
 ) -> Result<Bytes, (Operation, Reply)> {
     let refused = |refusal| (Operation::Send, session.refused_at("", refusal));
     if request.fields.len() > FIELDS_MAX {
@@ -88,6 +98,7 @@ async fn collect(
         return Ok(Bytes::new());
     }
     let most = session.admit(request)?;
+    authorized();
     let announced = body.size_hint();
     if announced.lower() > most as u64 {
         return Err(refused(Refusal::too_large(most)));
@@ -132,6 +143,12 @@ fn broken_off() -> Refusal {
 fn response(reply: Reply) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(reply.body));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // HTTP/2 has none.
+    if let Some(reason) =
+        reply.reason.as_deref().and_then(|reason| ReasonPhrase::try_from(reply::line(reason)).ok())
+    {
+        response.extensions_mut().insert(reason);
+    }
     let headers = response.headers_mut();
     if let Some(content_type) = reply.content_type
         && let Ok(value) = HeaderValue::from_str(&content_type)

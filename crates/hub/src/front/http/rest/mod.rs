@@ -34,6 +34,10 @@ use std::sync::Arc;
 
 use ::rest::head::{Field, Head};
 use amqp_tokio::Stream;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Response;
+use hyper::body::Incoming;
 use listen::{Place, Places};
 use tokio::sync::watch;
 
@@ -118,6 +122,16 @@ impl RestFront {
             Version::Http1 => http1::serve(stream, &session, stop).await,
             Version::Http2 => http2::serve(stream, session, stop).await,
         }
+    }
+
+    /// Answers a request of administration that came on a connection of another front, as clients of Microsoft's emulator make it at
+    /// its port for health. `authorized` is called if its client may make it, before its body is read.
+    pub(crate) async fn administer(
+        self: &Arc<Self>,
+        request: hyper::Request<Incoming>,
+        authorized: impl Fn(),
+    ) -> Response<Full<Bytes>> {
+        http2::answer(&Session::of_administration(Arc::clone(self)), request, authorized).await
     }
 
     /// The longest body of a request that sends along `route`. The escapes of a batch may be as many bytes as what they stand for.

@@ -40,8 +40,7 @@ impl Reply {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
                 out.extend_from_slice(format!("HTTP/1.1 {} ", status.as_u16()).as_bytes());
                 match &self.reason {
-                    // It may have a client's own words, and must not end the line.
-                    Some(reason) => out.extend(reason.bytes().map(printable)),
+                    Some(reason) => out.extend(line(reason)),
                     None => out.extend_from_slice(status.canonical_reason().unwrap_or("Unknown").as_bytes()),
                 }
                 out.extend_from_slice(b"\r\n");
@@ -68,8 +67,9 @@ impl Reply {
     }
 }
 
-const fn printable(byte: u8) -> u8 {
-    if matches!(byte, b' '..=b'~') { byte } else { b'?' }
+/// A reason as the line of the status can have it: it may have a client's own words, and must not end the line.
+pub(super) fn line(reason: &str) -> Vec<u8> {
+    reason.bytes().map(|byte| if matches!(byte, b' '..=b'~') { byte } else { b'?' }).collect()
 }
 
 fn field(out: &mut Vec<u8>, name: &str, value: &str) {

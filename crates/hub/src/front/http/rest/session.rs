@@ -22,6 +22,7 @@ use super::reply::Reply;
 use super::route::{Asked, Route};
 use super::{Request, RestFront, Step};
 use crate::clock::TokenNow;
+use crate::front::client_host;
 use crate::front::pending::Until;
 use crate::namespace::SignaturePolicy;
 use crate::profile::{Fate, PreciseTimer, Shaped, Shaper};
@@ -30,11 +31,16 @@ use crate::profile::{Fate, PreciseTimer, Shaped, Shaper};
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) front: Arc<RestFront>,
-    place: Place,
+    /// The place of the connection; `None` where it is a place of another front.
+    place: Option<Place>,
+    /// Whether nothing is sent to entities or received from them.
+    administers_only: bool,
     /// The place among connections over HTTP/2 without a token, until the client shows one.
     unproven_place: Mutex<Option<Place>>,
     shaper: Option<Mutex<Shaper>>,
     is_secure: bool,
+    /// Host name that the client uses for the service in its requests; `None` before the first one with such a name.
+    host: Mutex<Option<Box<str>>>,
     known: Mutex<Option<Known>>,
     /// Kept between requests that wait for commits.
     commits: Mutex<Option<CommitWatch>>,
@@ -68,10 +74,27 @@ impl Session {
     pub(super) fn new(front: Arc<RestFront>, place: Place, shaper: Option<Shaper>, is_secure: bool) -> Self {
         Self {
             front,
-            place,
+            place: Some(place),
+            administers_only: false,
             unproven_place: Mutex::default(),
             shaper: shaper.map(Mutex::new),
             is_secure,
+            host: Mutex::default(),
+            known: Mutex::default(),
+            commits: Mutex::default(),
+        }
+    }
+
+    /// For requests of administration, and nothing else, on a connection of another front that is not encrypted.
+    pub(super) fn of_administration(front: Arc<RestFront>) -> Self {
+        Self {
+            front,
+            place: None,
+            administers_only: true,
+            unproven_place: Mutex::default(),
+            shaper: None,
+            is_secure: false,
+            host: Mutex::default(),
             known: Mutex::default(),
             commits: Mutex::default(),
         }
@@ -79,7 +102,7 @@ impl Session {
 
     /// Whether its client has shown that it may do something.
     pub(super) fn is_proven(&self) -> bool {
-        self.place.is_proven()
+        self.place.as_ref().is_none_or(Place::is_proven)
     }
 
     /// Takes a place among `places` until the client shows a token. The result is ready if the connection has to end before that.
@@ -97,8 +120,8 @@ impl Session {
     }
 
     fn prove(&self) {
-        if !self.place.is_proven() {
-            self.place.prove();
+        if let Some(place) = self.place.as_ref().filter(|place| !place.is_proven()) {
+            place.prove();
             lock(&self.unproven_place).take();
         }
     }
@@ -172,7 +195,7 @@ impl Session {
             )),
             Fate::Throttled(_) => {
                 count_throttled();
-                refused(Refusal::throttled(self.front.namespace.host()))
+                refused(Refusal::throttled(&self.host()))
             }
             Fate::Unacknowledged => {
                 let _unsaid = store();
@@ -255,7 +278,21 @@ impl Session {
     /// The same, of one about this path.
     pub(super) fn refused_at(&self, path: &str, refusal: Refusal) -> Reply {
         tracing::debug!(path, status = refusal.status, detail = refusal.detail, "refused");
-        refusal.reply(self.front.namespace.host(), path)
+        refusal.reply(&self.host(), path)
+    }
+
+    /// Returns the host name that the client uses for the service.
+    pub(super) fn host(&self) -> Box<str> {
+        lock(&self.host).clone().unwrap_or_else(|| self.front.namespace.host().into())
+    }
+
+    /// Remembers the host name that the client uses. It is the same for all requests of a connection.
+    fn note_host(&self, request: &Request<'_>) {
+        let host = request.text("host").and_then(client_host::of_authority);
+        let mut known = lock(&self.host);
+        if host.is_some() && host != known.as_deref() {
+            *known = host.map(Into::into);
+        }
     }
 
     /// Where a client finds what is at this path.
@@ -296,12 +333,18 @@ impl Session {
         now: TokenNow,
         operation: &mut Operation,
     ) -> Result<Route, Refusal> {
+        self.note_host(request);
         let target = Target::parse(request.target)
             .ok_or_else(|| Refusal::new(400, "The path of the URL is no text in UTF-8."))?;
         let asked = Asked::of(&target.path, request.method)?;
         *operation = asked.operation;
         let Allowed { expires_at, manages } = self.authorize(token, &target.path, &asked, now)?;
         self.prove();
+        if self.administers_only
+            && !matches!(asked.operation, Operation::Read | Operation::Put | Operation::Delete)
+        {
+            return Err(Refusal::new(404, ADMINISTERS_ONLY));
+        }
         let route = asked.find(&self.front.namespace, manages)?;
         if asked.operation == Operation::Send {
             let (target, token) = (request.target.into(), token.into());
@@ -334,7 +377,7 @@ impl Session {
                 Ok(Allowed { expires_at: claim.expires_at, manages })
             }
             false if matches!(asked.operation, Operation::Put | Operation::Delete) => {
-                Err(administration::unchangeable(namespace, asked.entity, asked.operation))
+                Err(administration::unchangeable(&self.host(), asked.entity, asked.operation))
             }
             false => Err(Refusal::claim(asked.rights[0], asked.entity)),
         }
@@ -353,6 +396,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Locked sections replace what is there as a whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+const ADMINISTERS_ONLY: &str = "Entities are administered here. Messages are sent and received at the port for AMQP, which takes HTTP as well.";
 
 /// The longest body of a request that sends nothing: a description, if any.
 const OTHER_BODY_MAX: usize = 64 * 1024;

@@ -139,7 +139,7 @@ impl Administering<'_> {
     /// # Errors
     /// The right is needed, or it is a list, and the page of it is none.
     pub(super) fn get(&self, path: &str, manages: bool) -> Result<Option<Reply>, Refusal> {
-        if !manages && let Some(refusal) = rights::unreadable(self.namespace, path) {
+        if !manages && let Some(refusal) = rights::unreadable(self.namespace, &self.session.host(), path) {
             return Err(refusal);
         }
         Ok(match Path::of(path) {
