@@ -33,10 +33,9 @@ pub struct HubProperties {
 pub struct PartitionProperties {
     /// The partition.
     pub partition: PartitionId,
-    /// The sequence number of the oldest event that is retained.
+    /// The sequence number of the oldest event that is retained, or of the next one where none is; −1 where there never was one.
     pub begin_sequence_number: i64,
-    /// The sequence number of the newest event; below [`begin_sequence_number`](Self::begin_sequence_number) where there
-    /// never was one.
+    /// The sequence number of the newest event; −1 where there never was one.
     pub last_enqueued_sequence_number: i64,
     /// The offset of the newest event, an opaque text.
     pub last_enqueued_offset: String,

@@ -231,11 +231,12 @@ impl From<ServiceError> for SinkError {
 /// What can be done about a condition. Conditions are an open set: one that is not known may be transient, and whoever
 /// retries does not do so for ever.
 fn class_of(condition: &ErrorCondition) -> ErrorClass {
-    const FATAL: [ErrorCondition; 10] = [
+    const FATAL: [ErrorCondition; 11] = [
         ErrorCondition::UNAUTHORIZED_ACCESS,
         ErrorCondition::NOT_FOUND,
         ErrorCondition::ARGUMENT_ERROR,
         ErrorCondition::ARGUMENT_OUT_OF_RANGE,
+        ErrorCondition::ENTITY_ALREADY_EXISTS,
         ErrorCondition::ENTITY_DISABLED,
         ErrorCondition::NOT_ALLOWED,
         ErrorCondition::NOT_IMPLEMENTED,
@@ -317,6 +318,7 @@ mod tests {
             "amqp:not-found",
             "com.microsoft:argument-error",
             "com.microsoft:argument-out-of-range",
+            "com.microsoft:entity-already-exists",
             "com.microsoft:entity-disabled",
             "amqp:not-allowed",
         ] {

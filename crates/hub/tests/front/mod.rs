@@ -4,6 +4,7 @@
 //! * `receivers`: who may read a partition, who takes over from whom, what they are told of it.
 //! * `publishers`: addresses of publishers, and producers that number their events.
 //! * `leading`: events with a header or delivery annotations.
+//! * `properties`: what is told of hubs and partitions, and under which host.
 //! * `haste`: those that lose an answer that comes at once.
 //! * `deletion`: links to what is deleted.
 //! * `transactions`: what clients of Kafka write and may take back.
@@ -31,6 +32,7 @@ pub(crate) mod greed;
 mod haste;
 mod intrusion;
 mod leading;
+mod properties;
 mod publishers;
 mod receivers;
 mod rejections;

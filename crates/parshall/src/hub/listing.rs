@@ -133,6 +133,9 @@ impl Printed for Deleted<'_> {
 
 /// How many events the partition holds.
 fn events(partition: &PartitionProperties) -> i64 {
+    if partition.is_empty {
+        return 0;
+    }
     let end = partition.last_enqueued_sequence_number.saturating_add(1);
     end.saturating_sub(partition.begin_sequence_number).max(0)
 }

@@ -40,6 +40,7 @@ impl ConnectionTask {
         };
         let context = RequestContext {
             namespace: &self.namespace,
+            host: &self.host,
             claims: &mut self.claims,
             now,
             connection: self.driver.connection(),

@@ -32,6 +32,7 @@ impl ConnectionTask {
         self.remove_stolen();
         let admission = Admission {
             namespace: &self.namespace,
+            host: &self.host,
             claims: &self.claims,
             subscriber: &self.subscriber,
             open: &self.links,
@@ -166,7 +167,7 @@ impl ConnectionTask {
             });
             if let Some(LinkEntry { id, session, permit: Some(permit), .. }) = expired {
                 self.settlements.awaited_outcomes.forget_link(session, id);
-                let error = permit.missing(&self.namespace);
+                let error = permit.missing(&self.host);
                 self.driver.connection().detach_link(id, Some(error));
                 ended += 1;
             }

@@ -45,6 +45,7 @@ use crate::front::amqp::conditions::{self, server_busy};
 use crate::front::amqp::links::LinkEntry;
 use crate::front::amqp::links::node::{Node, Stopped};
 use crate::front::amqp::rejections::Rejections;
+use crate::front::client_host;
 use crate::front::pending::Pending;
 use crate::front::time_slice::TimeSlice;
 use crate::memory::{Purpose, Share};
@@ -60,6 +61,8 @@ pub(super) use proof::{PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
 pub(super) struct ConnectionTask {
     driver: Driver,
     namespace: Arc<Namespace>,
+    /// Host name that the client uses for the service, as it opens the connection; until then that of the namespace.
+    host: Box<str>,
     claims: Claims,
     /// By [`LinkId::index`].
     links: Vec<Option<LinkEntry>>,
@@ -127,6 +130,7 @@ impl ConnectionTask {
             Transactions::new(Arc::clone(namespace.transaction_counters()), namespace.memory());
         Self {
             driver,
+            host: namespace.host().into(),
             namespace,
             claims,
             links: Vec::new(),
@@ -341,6 +345,9 @@ impl ConnectionTask {
     }
 
     fn on_opened(&mut self, open: &Open) {
+        if let Some(host) = open.hostname.as_deref().and_then(client_host::of_authority) {
+            self.host = host.into();
+        }
         self.pause = client_quirks::pause_of(open);
         if self.pause.is_some() {
             self.driver.acknowledge_at_once();
@@ -493,7 +500,7 @@ impl ConnectionTask {
     #[cold]
     fn end(&mut self, index: usize) {
         if let Some(Some(entry)) = self.links.get(index)
-            && let Some(reason) = entry.end_reason(&self.namespace)
+            && let Some(reason) = entry.end_reason(&self.host)
         {
             tracing::debug!(%reason, "link ended");
             self.detach(entry.id, reason);

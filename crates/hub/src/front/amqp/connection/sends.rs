@@ -154,7 +154,7 @@ impl ConnectionTask {
                 None => Ok(stored.commits.first().copied().unwrap_or(CommitNumber::DONE)),
             }
         };
-        let place = (self.namespace.host(), node.entity_name());
+        let place = (&*self.host, node.entity_name());
         let count = || node.count_throttled();
         match shaped(shaper, place, count, delivery.format, message, store) {
             Ok(told) => {

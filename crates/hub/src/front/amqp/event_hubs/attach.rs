@@ -25,6 +25,8 @@ use partition_log::{PositionError, Subscriber, UnixTime};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HubAdmission<'a> {
     pub(crate) namespace: &'a Namespace,
+    /// Host name that the client uses for the service.
+    pub(crate) host: &'a str,
     /// Whom logs wake for new readers.
     pub(crate) subscriber: &'a Arc<Subscriber>,
     pub(crate) link: LinkId,
@@ -84,7 +86,7 @@ impl HubAdmission<'_> {
                 let hub = self.hub(hub)?;
                 let group = hub.consumer_group(group).ok_or_else(|| {
                     let path = format!("{}/ConsumerGroups/{group}", hub.name());
-                    Error::new(ErrorCondition::NOT_FOUND, not_found(self.namespace, &path))
+                    Error::new(ErrorCondition::NOT_FOUND, not_found(self.host, &path))
                 })?;
                 let partition = self.partition(&hub, partition)?;
                 self.receiver(partition, group, attach)
@@ -174,7 +176,7 @@ impl HubAdmission<'_> {
     fn hub(&self, name: &str) -> Result<Arc<Hub>, Error> {
         self.namespace
             .hub(name)
-            .ok_or_else(|| Error::new(ErrorCondition::NOT_FOUND, not_found(self.namespace, name)))
+            .ok_or_else(|| Error::new(ErrorCondition::NOT_FOUND, not_found(self.host, name)))
     }
 
     fn partition<'a>(&self, hub: &'a Hub, id: &str) -> Result<&'a Arc<Partition>, Error> {

@@ -74,13 +74,17 @@ pub(crate) fn group_properties(hub: &Hub, group: &str) -> Value {
 /// What a partition holds at `now`.
 pub(crate) fn partition_properties(hub: &Hub, id: &str, now: SystemTime) -> Option<Value> {
     let stats = hub.partition(id)?.log().committed_stats();
-    let last = stats.last_sequence_number.map_or(-1, |number| number.cast_signed());
+    // One that was never written begins before its first event, as in the service.
+    let (begin, last) = match stats.last_sequence_number {
+        Some(last) => (stats.begin_sequence_number.cast_signed(), last.cast_signed()),
+        None => (-1, -1),
+    };
     let time = stats.last_append_time.map_or(0, UnixTime::milliseconds);
     Some(map([
         ("name", hub.name().into()),
         ("partition", id.into()),
         ("type", PARTITION.into()),
-        ("begin_sequence_number", Value::Long(stats.begin_sequence_number.cast_signed())),
+        ("begin_sequence_number", Value::Long(begin)),
         ("last_enqueued_sequence_number", Value::Long(last)),
         ("last_enqueued_sequence_number_epoch", Value::Int(0)),
         ("last_enqueued_offset", Value::String(last.to_string())),

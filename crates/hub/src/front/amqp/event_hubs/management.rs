@@ -14,12 +14,13 @@
 //! | QUERY | `com.microsoft:consumergroup` | `name`, the same | the same | the same |
 //!
 //! `name` is the hub's. What is not there is 404, what is there already 409, what makes no sense 400, and what the
-//! client may not do 401.
+//! client may not do 401, each with its condition. A partition that is not there is 400, `com.microsoft:argument-out-of-range`.
 
 use std::time::SystemTime;
 
 use access::Right;
 use amqp::message::MessageView;
+use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
 use super::attributes::{
@@ -34,6 +35,8 @@ use partition_log::UnixTime;
 #[derive(Debug)]
 struct Request<'a> {
     namespace: &'a Namespace,
+    /// Host name that the client uses for the service.
+    host: &'a str,
     claims: &'a Claims,
     now: SystemTime,
     /// The hub.
@@ -48,12 +51,12 @@ struct Request<'a> {
     attributes: Value,
 }
 
-/// Carries out a request to `$management`.
+/// Carries out a request to `$management` of a namespace; `host` is the host name that the client uses.
 ///
 /// # Errors
 /// If the request cannot even be read.
 pub(crate) fn answer(
-    namespace: &Namespace,
+    (namespace, host): (&Namespace, &str),
     claims: &Claims,
     message: &MessageView<'_>,
     now: SystemTime,
@@ -72,6 +75,7 @@ pub(crate) fn answer(
     };
     let request = Request {
         namespace,
+        host,
         claims,
         now,
         name: text("name")?.unwrap_or_default(),
@@ -115,7 +119,7 @@ impl Request<'_> {
                         "The specified partition '{}' is invalid for an EventHub partition.",
                         self.partition
                     );
-                    Answer::error(400, text)
+                    Answer::failed(400, ErrorCondition::ARGUMENT_OUT_OF_RANGE, text)
                 }),
             CONSUMER_GROUP => {
                 let group = hub.consumer_group(&self.consumer_group);
@@ -241,7 +245,7 @@ impl Request<'_> {
         {
             return Ok(());
         }
-        let description = claims_required(self.namespace, rights, path);
+        let description = claims_required(self.host, rights, path);
         Err(Answer::error(401, description))
     }
 
@@ -262,7 +266,7 @@ impl Request<'_> {
     }
 
     fn not_found(&self, path: &str) -> Answer {
-        Answer::error(404, not_found(self.namespace, path))
+        Answer::error(404, not_found(self.host, path))
     }
 
     fn group_path(&self) -> String {
@@ -297,7 +301,7 @@ mod tests {
         let mut encoded = Vec::new();
         encode::application_properties(&mut encoded, properties);
         encode::value(&mut encoded, body);
-        answer(&namespace, claims, &MessageView::parse(&encoded).unwrap(), SystemTime::now())
+        answer((&namespace, "localhost"), claims, &MessageView::parse(&encoded).unwrap(), SystemTime::now())
     }
 
     fn status(properties: &[(&str, Value)], body: &Value) -> (i32, String) {

@@ -63,6 +63,8 @@ pub(crate) struct Admitted {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admission<'a> {
     pub(crate) namespace: &'a Namespace,
+    /// Host name that the client uses for the service.
+    pub(crate) host: &'a str,
     pub(crate) claims: &'a Claims,
     /// Whom logs wake for new readers.
     pub(crate) subscriber: &'a Arc<Subscriber>,
@@ -74,13 +76,14 @@ pub(crate) struct Admission<'a> {
 }
 
 impl LinkEntry {
-    /// Why the link has to end, if what it leads to is gone, is damaged or belongs to another.
-    pub(crate) fn end_reason(&self, namespace: &Namespace) -> Option<Error> {
+    /// Returns the reason for which the link has to end: what it leads to is gone, is damaged or belongs to another. `host` is the host name
+    /// that the client uses.
+    pub(crate) fn end_reason(&self, host: &str) -> Option<Error> {
         match self.node.end_reason()? {
             EndReason::Deleted => {
                 let address = self.permit.as_ref().map(|permit| permit.address.as_str());
                 let path = access::Resource::path_of(address.unwrap_or_default());
-                Some(Error::new(ErrorCondition::NOT_FOUND, not_found(namespace, path)))
+                Some(Error::new(ErrorCondition::NOT_FOUND, not_found(host, path)))
             }
             EndReason::Error(error) => Some(error),
         }
@@ -88,10 +91,10 @@ impl LinkEntry {
 }
 
 impl Permit {
-    /// The error for a client that lacks it.
-    pub(crate) fn missing(&self, namespace: &Namespace) -> Error {
+    /// Returns the error for a client that lacks it; `host` is the host name that the client uses.
+    pub(crate) fn missing(&self, host: &str) -> Error {
         let path = access::Resource::path_of(&self.address);
-        let text = claims_required(namespace, &[self.right], path);
+        let text = claims_required(host, &[self.right], path);
         Error::new(ErrorCondition::UNAUTHORIZED_ACCESS, text)
     }
 }
@@ -159,6 +162,7 @@ impl Admission<'_> {
         let permit = right.map(|right| self.permit(text, right)).transpose()?;
         let admission = HubAdmission {
             namespace: self.namespace,
+            host: self.host,
             subscriber: self.subscriber,
             link,
             now: self.now.into(),
@@ -202,6 +206,7 @@ impl Admission<'_> {
         }
         let admission = EntityAdmission {
             namespace: self.namespace,
+            host: self.host,
             subscriber: self.subscriber,
             link,
             session,
@@ -284,7 +289,7 @@ impl Admission<'_> {
         if self.claims.allows(address, right, self.namespace.clock().token_now_at(self.now)) {
             Ok(permit)
         } else {
-            Err(permit.missing(self.namespace))
+            Err(permit.missing(self.host))
         }
     }
 }

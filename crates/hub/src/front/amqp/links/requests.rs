@@ -37,6 +37,8 @@ pub(crate) enum RequestNode {
 /// What a request is carried out with.
 pub(crate) struct RequestContext<'a> {
     pub(crate) namespace: &'a Namespace,
+    /// Host name that the client uses for the service.
+    pub(crate) host: &'a str,
     pub(crate) claims: &'a mut Claims,
     pub(crate) now: SystemTime,
     pub(crate) connection: &'a Connection,
@@ -121,15 +123,15 @@ impl Answer {
             ("status-code", Value::Int(self.status)),
             ("status-description", Value::String(self.description.clone())),
         ];
-        // Clients of queues look for other spellings, and for the kind of an error.
+        let condition = condition.map(|condition| Value::Symbol(condition.as_str().into()));
+        if let Some(condition) = condition.clone().filter(|_| *node != RequestNode::Cbs) {
+            entries.push(("error-condition", condition));
+        }
+        // Clients of queues look for other spellings.
         if let RequestNode::Entity(_) = node {
             entries.push(("statusCode", Value::Int(self.status)));
             entries.push(("statusDescription", Value::String(self.description)));
-            if let Some(condition) = condition {
-                let condition = Value::Symbol(condition.as_str().into());
-                entries.push(("error-condition", condition.clone()));
-                entries.push(("errorCondition", condition));
-            }
+            entries.extend(condition.map(|condition| ("errorCondition", condition)));
         }
         encode::application_properties(&mut message, &entries);
         encode::value(&mut message, &self.body);
@@ -158,7 +160,7 @@ impl RequestNode {
     ) -> Result<Answered, DecodeError> {
         let view = MessageView::parse(request)?;
         let properties = view.properties()?.unwrap_or_default();
-        let RequestContext { namespace, claims, now, connection, links, transaction } = context;
+        let RequestContext { namespace, host, claims, now, connection, links, transaction } = context;
         let session_lock =
             &|queue: &Arc<Queue>, session: LockedSession<'_>| held_session(links, connection, queue, session);
         let answer = match self {
@@ -166,11 +168,11 @@ impl RequestNode {
                 Answer::error(501, "A request to this node can't be part of a transaction.")
             }
             Self::Cbs => put_token(namespace, claims, &view, now)?,
-            Self::Management => management::answer(namespace, claims, &view, now)?,
+            Self::Management => management::answer((namespace, host), claims, &view, now)?,
             Self::Entity(entity) => {
                 let transaction = transaction.map(|(work, enlisting)| (RefCell::new(work), enlisting));
                 let request =
-                    service_bus::Request { namespace, claims, entity, now, session_lock, transaction };
+                    service_bus::Request { namespace, host, claims, entity, now, session_lock, transaction };
                 request
                     .answer(&view)
                     .unwrap_or_else(|error| Answer::error(400, format!("The request is malformed: {error}.")))
@@ -311,17 +313,16 @@ fn status_of(error: &AuthorizationError) -> i32 {
 }
 
 /// The text by which clients tell a missing entity from other errors; part of it is looked for.
-pub(crate) fn not_found(namespace: &Namespace, path: &str) -> String {
-    format!("The messaging entity 'sb://{}/{path}' could not be found.", namespace.host())
+pub(crate) fn not_found(host: &str, path: &str) -> String {
+    format!("The messaging entity 'sb://{host}/{path}' could not be found.")
 }
 
 /// What a client is told that lacks all of `rights` on `path`, in the words of the service.
-pub(crate) fn claims_required(namespace: &Namespace, rights: &[Right], path: &str) -> String {
+pub(crate) fn claims_required(host: &str, rights: &[Right], path: &str) -> String {
     let names: Vec<String> = rights.iter().map(|right| format!("'{}'", right.name())).collect();
     format!(
-        "Unauthorized access. {} claim(s) are required to perform this operation. Resource: 'sb://{}/{path}'.",
+        "Unauthorized access. {} claim(s) are required to perform this operation. Resource: 'sb://{host}/{path}'.",
         names.join(" or "),
-        namespace.host()
     )
 }
 

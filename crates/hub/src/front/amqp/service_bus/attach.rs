@@ -24,6 +24,8 @@ use queue_store::{Deliveries, Entity, Queue, QueueError, ReceiveMode, ReceiveReq
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntityAdmission<'a> {
     pub(crate) namespace: &'a Namespace,
+    /// Host name that the client uses for the service.
+    pub(crate) host: &'a str,
     /// Whom queues wake for new messages.
     pub(crate) subscriber: &'a Arc<Subscriber>,
     pub(crate) link: LinkId,
@@ -194,7 +196,7 @@ impl EntityAdmission<'_> {
             let path = address.path();
             Error::new(
                 ErrorCondition::NOT_FOUND,
-                crate::front::amqp::links::requests::not_found(self.namespace, &path),
+                crate::front::amqp::links::requests::not_found(self.host, &path),
             )
         })
     }

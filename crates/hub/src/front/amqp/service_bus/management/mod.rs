@@ -52,6 +52,8 @@ pub(crate) enum ManagedEntity {
 /// A request about an entity.
 pub(crate) struct Request<'a> {
     pub(crate) namespace: &'a Namespace,
+    /// Host name that the client uses for the service.
+    pub(crate) host: &'a str,
     pub(crate) claims: &'a Claims,
     pub(crate) entity: &'a ManagedEntity,
     pub(crate) now: SystemTime,
@@ -176,7 +178,7 @@ impl Request<'_> {
         Err(Answer::failed(
             401,
             ErrorCondition::UNAUTHORIZED_ACCESS,
-            claims_required(self.namespace, rights, name),
+            claims_required(self.host, rights, name),
         ))
     }
 }
