@@ -3,6 +3,7 @@
 pub(crate) mod client;
 mod leases;
 mod protection;
+mod refused;
 mod shaped;
 mod tls;
 mod unserved;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME};
 use amqp::connection::SaslClient;
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hub::service::{Protocol, Service, ServiceConfig};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use test_peer::queue_client::QueueClient;
@@ -102,7 +102,14 @@ async fn sends_over_http_2(service: &Service, address: std::net::SocketAddr) {
     let nothing = hyper::Request::get("http://localhost/nothing").body(Full::new(Bytes::new())).unwrap();
     let refused = within("the refusal", client.clone().send_request(nothing)).await.unwrap();
     assert_eq!(refused.status(), 401);
-    drop((client, refused));
+    // Its body is not read.
+    let upload = hyper::Request::post("http://localhost/events/messages");
+    let upload = upload.body(Full::new(Bytes::from(vec![7; 3 << 20]))).unwrap();
+    let refused = within("the refusal", client.clone().send_request(upload)).await.unwrap();
+    assert_eq!(refused.status(), 401);
+    let text = within("its text", refused.into_body().collect()).await.unwrap().to_bytes();
+    assert!(text.starts_with(b"<Error><Code>401</Code>"), "{text:?}");
+    drop(client);
     within("the end", connection).await.unwrap().unwrap();
 }
 

@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
 use hub::namespace::{RightConfig, RuleConfig, SignaturePolicy};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
+use tokio::io::AsyncReadExt as _;
 
-use crate::rest::client::{Client, namespace, service, token};
+use crate::rest::client::{Client, namespace, service, token, within};
 
 fn signed(key: (&str, &str), resource: &str, seconds: i64) -> String {
     let now = SystemTime::now();
@@ -100,6 +101,33 @@ async fn what_is_not_there_is_told_only_to_those_who_may_know() {
     service.namespace().delete_hub("events").unwrap();
     assert_eq!(client.ask("POST", "/events/messages", "", b"").await.status, 404);
     service.stop().await;
+}
+
+#[tokio::test]
+async fn refusal_reaches_a_client_that_sends_all_of_its_body_before_it_reads() {
+    let service = service().await;
+    let pages = service.address(Protocol::Operations).unwrap();
+    let body = vec![7; 20 << 20];
+    for (address, target, status) in [
+        (service.amqp_address(), "/events/messages", 401),
+        (service.amqp_address(), "/nothing/messages", 401),
+        (pages, "/metrics", 405),
+    ] {
+        let mut client = Client::connect_with(address, "SharedAccessSignature").await;
+        client.send("POST", target, "", &body).await;
+        assert_eq!(client.reply().await.status, status, "{target}");
+        let end = client.socket.read(&mut [0]).await;
+        assert_eq!(end.expect("the connection is not reset"), 0);
+    }
+    let mut client = Client::connect_with(service.amqp_address(), &token("events")).await;
+    client.send("POST", "/events/messages", "", &body).await;
+    assert_eq!(client.reply().await.status, 413);
+    // The service does not wait for a client that stays.
+    let mut staying = Client::connect_with(service.amqp_address(), "SharedAccessSignature").await;
+    let head = b"POST /events/messages HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n";
+    staying.write(head).await;
+    assert_eq!(staying.reply().await.status, 401);
+    within("the end of the service", service.stop()).await;
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{CONNECTION, EXPECT, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -22,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::deadlines::{Answering, Deadlines, Progress};
+use super::request_body::{LeftBody, RequestBody};
 use crate::places::Place;
 
 /// What a connection may take.
@@ -45,6 +47,9 @@ pub struct Limits {
 
 /// Serves the requests that come over `stream` until the connection ends. When `stop` becomes true, it ends after the
 /// response that is under way, at once if there is none.
+///
+/// A response to a request whose body was not read to its end is the last one, and reaches the client: the connection is closed in
+/// stages, as [`Farewell`](super::Farewell) has it.
 pub async fn serve_connection<S, A, F, B>(
     stream: S,
     peer: SocketAddr,
@@ -54,17 +59,27 @@ pub async fn serve_connection<S, A, F, B>(
     mut stop: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
-    A: Fn(Request<Incoming>) -> F,
+    A: Fn(Request<RequestBody>) -> F,
     F: Future<Output = Response<B>>,
     B: Body<Data = Bytes> + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let progress = Arc::<Progress>::default();
     let socket = TokioIo::new(Deadlines::new(stream, limits, Arc::clone(&progress)));
-    let service = service_fn(|request| {
-        let answering = progress.begin();
-        let response = answer(request);
-        async { Ok::<_, Infallible>(response.await.map(|body| Answer { body, _answering: answering })) }
+    let service = service_fn(|request: Request<Incoming>| {
+        let (answering, left) = (progress.begin(), Arc::<LeftBody>::default());
+        // To read it would ask for it.
+        let is_asked_for = !request.headers().contains_key(EXPECT);
+        let response = answer(request.map(|body| RequestBody::new(body, Arc::clone(&left))));
+        let progress = &progress;
+        async move {
+            let mut response = response.await;
+            if left.is_some() && !(is_asked_for && left.read().await) {
+                progress.leave_body();
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response.map(|body| Answer { body, _answering: answering }))
+        }
     });
     let connection = http1::Builder::new()
         // Hyper's own would end connections that rest, too.
@@ -79,6 +94,7 @@ pub async fn serve_connection<S, A, F, B>(
             ended = connection.as_mut() => return ended,
             _ = stop.wait_for(|stop| *stop) => {}
         }
+        progress.stop();
         connection.as_mut().graceful_shutdown();
         connection.await
     };
@@ -159,9 +175,12 @@ mod tests {
         let serving = tokio::spawn(async move {
             let place = Places::new(1).take().expect("it is free");
             let place = &place;
-            let answer = |request: Request<Incoming>| async move {
+            let answer = |request: Request<RequestBody>| async move {
                 if request.uri().path() == "/proof" {
                     place.prove();
+                }
+                if request.uri().path() == "/refused" {
+                    return Response::new(Full::from("refused"));
                 }
                 let body = request.into_body().collect().await;
                 Response::new(Full::new(body.map(|body| body.to_bytes()).unwrap_or_default()))
@@ -255,6 +274,53 @@ mod tests {
         let (rest, lasted) = answering.rest().await;
         assert!(rest.starts_with("HTTP/1.1 200") && rest.ends_with("echo"), "{rest}");
         assert_eq!(lasted, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn body_that_was_not_read_is_dropped_until_the_client_has_its_answer() {
+        let Served { mut client, serving, stop: _stop } = serve(LIMITS);
+        let length = 20 * 1024 * 1024;
+        let head = format!("PUT /refused HTTP/1.1\r\nHost: here\r\nContent-Length: {length}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.expect("it is there");
+        for _ in 0..length / 65_536 {
+            client.write_all(&[0; 65_536]).await.expect("it is read to its end");
+        }
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("it is text");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("refused"), "{answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        drop(client);
+        let started = Instant::now();
+        serving.await.expect("it does not panic");
+        assert_eq!(started.elapsed(), Duration::ZERO, "the client is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn little_that_was_not_read_of_a_body_does_not_end_the_connection() {
+        let mut served = serve(LIMITS);
+        for body in ["", "x", &"x".repeat(10_000)] {
+            let head =
+                format!("PUT /refused HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n", body.len());
+            served.write(&head).await;
+            served.write(body).await;
+            let head = served.read_to("refused").await;
+            assert!(!head.contains("connection: close"), "{head}");
+        }
+        // What is asked to wait for does not come.
+        served
+            .write("PUT /refused HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
+            .await;
+        let head = served.read_to("refused").await;
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stopping_does_not_wait_for_a_client_that_still_sends() {
+        let mut served = serve(LIMITS);
+        served.write("PUT /refused HTTP/1.1\r\nHost: here\r\nContent-Length: 99999\r\n\r\n").await;
+        served.read_to("refused").await;
+        served.stop.send_replace(true);
+        assert_eq!(served.rest().await, (String::new(), Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

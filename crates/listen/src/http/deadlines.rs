@@ -1,16 +1,18 @@
-//! A socket on which nothing stands still for ever, and no head of a request takes for ever.
+//! A socket on which nothing stands still for ever, and no head of a request takes for ever; and which is closed in stages where a
+//! client may still be sending.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::connection::Limits;
+use super::farewell::Farewell;
 
 /// A socket with a time within which something must come, one within which something must be taken, and one within which
 /// the head of a request must be complete.
@@ -20,6 +22,17 @@ pub(super) struct Deadlines<S> {
     reading: Deadline,
     writing: Deadline,
     head: HeadDeadline,
+    close: Close,
+}
+
+/// How far the close of a socket is.
+#[derive(Debug)]
+enum Close {
+    /// The sending side is not closed.
+    NotYet,
+    /// What still comes is dropped.
+    Farewell(Farewell),
+    Done,
 }
 
 /// When waiting has lasted long enough.
@@ -48,6 +61,10 @@ pub(super) struct Progress {
     begun: AtomicU64,
     /// Those that were answered.
     ended: AtomicU64,
+    /// Whether the connection ends with the response to the latest one, of whose body something is left.
+    has_body_left: AtomicBool,
+    /// Whether the service stops.
+    is_stopping: AtomicBool,
 }
 
 /// A request that is being answered.
@@ -59,6 +76,16 @@ impl Progress {
     pub(super) fn begin(self: &Arc<Self>) -> Answering {
         self.begun.fetch_add(1, Ordering::Relaxed);
         Answering(Arc::clone(self))
+    }
+
+    /// The connection ends with the next response, since something of the body is left.
+    pub(super) fn leave_body(&self) {
+        self.has_body_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Clients are not waited for any longer.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
     }
 
     fn begun(&self) -> u64 {
@@ -84,6 +111,7 @@ impl<S> Deadlines<S> {
             reading: Deadline::new(limits.silence),
             writing: Deadline::new(limits.stall),
             head: HeadDeadline { patience, timer, progress, of: None },
+            close: Close::NotYet,
         }
     }
 }
@@ -96,6 +124,12 @@ impl HeadDeadline {
             self.of = next;
             self.timer.as_mut().reset(Instant::now() + self.patience);
         }
+    }
+
+    /// Whether the client may be sending what is not read: the body of an answered request, or what is no request.
+    fn is_input_left(&self) -> bool {
+        let has_begun = self.of == Some(self.progress.begun());
+        has_begun || self.progress.has_body_left.load(Ordering::Relaxed)
     }
 
     /// Whether the head whose bytes are awaited has taken too long.
@@ -144,7 +178,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Deadlines<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Deadlines<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Deadlines<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.socket).poll_write(cx, bytes);
@@ -173,8 +207,26 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Deadlines<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let outcome = Pin::new(&mut this.socket).poll_shutdown(cx);
-        this.writing.judge(cx, outcome)
+        loop {
+            match &mut this.close {
+                Close::NotYet => {
+                    let outcome = Pin::new(&mut this.socket).poll_shutdown(cx);
+                    ready!(this.writing.judge(cx, outcome))?;
+                    this.close = match this.head.is_input_left() {
+                        true => Close::Farewell(Farewell::start()),
+                        false => Close::Done,
+                    };
+                }
+                Close::Farewell(_) if this.head.progress.is_stopping.load(Ordering::Relaxed) => {
+                    this.close = Close::Done;
+                }
+                Close::Farewell(farewell) => {
+                    ready!(farewell.poll_dropped(cx, &mut this.socket));
+                    this.close = Close::Done;
+                }
+                Close::Done => return Poll::Ready(Ok(())),
+            }
+        }
     }
 }
 

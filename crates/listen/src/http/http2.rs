@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::connection::Limits;
-use super::deadlines::Deadlines;
+use super::deadlines::{Deadlines, Progress};
 
 /// What a connection may take.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,8 @@ pub async fn serve_http2_connection<S, A, F, B>(
         unproven: NO_HEADS,
         keep_alive: true,
     };
-    let socket = TokioIo::new(Deadlines::new(stream, &deadlines, Arc::default()));
+    let progress = Arc::<Progress>::default();
+    let socket = TokioIo::new(Deadlines::new(stream, &deadlines, Arc::clone(&progress)));
     let service = service_fn(|request| {
         let response = answer(request);
         async { Ok::<_, Infallible>(response.await) }
@@ -78,6 +79,7 @@ pub async fn serve_http2_connection<S, A, F, B>(
             ended = connection.as_mut() => return ended,
             _ = stop.wait_for(|stop| *stop) => {}
         }
+        progress.stop();
         connection.as_mut().graceful_shutdown();
         connection.await
     };

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -58,8 +57,8 @@ impl Page {
 }
 
 /// The response to a request for a page: what `page` finds for its head if that is a `GET` or `HEAD`, otherwise 404 or 405.
-pub async fn answer_with_page<F>(
-    request: Request<Incoming>,
+pub async fn answer_with_page<B, F>(
+    request: Request<B>,
     page: impl FnOnce(Parts) -> F,
 ) -> Response<Full<Bytes>>
 where

@@ -14,10 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap};
 use hyper::{Method, Request, Response, StatusCode};
-use listen::http::{PAGE_LIMITS, Page, answer_with_page};
+use listen::http::{PAGE_LIMITS, Page, RequestBody, answer_with_page};
 use listen::{AcceptFailures, Exposition, MetricsWriter, Places, ProcessMetrics, Recent};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -185,7 +184,7 @@ impl Front for OperationsFront {
 impl Service for OperationsFront {
     type Body = Full<Bytes>;
 
-    async fn answer(&self, request: Request<Incoming>, client: &Client<'_>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<RequestBody>, client: &Client<'_>) -> Response<Full<Bytes>> {
         if request.uri().path() == time::ADVANCE_PATH {
             return time::advance(self.time_control.as_ref(), request, client).await;
         }
@@ -199,7 +198,7 @@ impl Service for OperationsFront {
 
 /// Whether a request is one of administration. Its clients send a token, and name the version of the protocol; a person or a probe that
 /// asks for a page that is not there does neither.
-fn is_administration(request: &Request<Incoming>) -> bool {
+fn is_administration(request: &Request<RequestBody>) -> bool {
     let is_page = PAGES.contains(&request.uri().path());
     let looks = matches!(*request.method(), Method::GET | Method::HEAD)
         && !request.headers().contains_key(AUTHORIZATION)

@@ -9,10 +9,10 @@ use std::net::IpAddr;
 
 use access::TransportSecurity;
 use bytes::Bytes;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use hyper::{Request, Response};
 use listen::Place;
-use listen::http::{Limits, serve_connection};
+use listen::http::{Limits, RequestBody, serve_connection};
 
 use crate::front::listener::Connection;
 
@@ -24,7 +24,7 @@ pub(super) trait Service: Sync {
     /// The response to a request, whatever becomes of it.
     fn answer(
         &self,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         client: &Client<'_>,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }

@@ -16,11 +16,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
 use hyper::header::{ALLOW, HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use listen::http::Page;
+use listen::http::{Page, RequestBody};
 use serde::Deserialize;
 use units::{date, duration};
 
@@ -68,7 +67,7 @@ pub(super) fn page(control: Option<&TimeControl>) -> Page {
 /// Advances the time as a request asks.
 pub(super) async fn advance(
     control: Option<&TimeControl>,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     client: &Client<'_>,
 ) -> Response<Full<Bytes>> {
     let Some(control) = control else {

@@ -2,8 +2,8 @@
 
 use access::storage::{StorageLevel, StorageRight};
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
+use listen::http::RequestBody;
 use units::ByteSize;
 
 use super::BlobFront;
@@ -20,7 +20,7 @@ impl BlobFront {
     pub(super) async fn put_blob(
         &self,
         request: &Request,
-        body: Incoming,
+        body: RequestBody,
         granted: &Granted,
         now: Now,
     ) -> Result<Reply, HttpError> {

@@ -2,7 +2,7 @@
 
 use access::storage::{StorageLevel, StorageRight};
 use hyper::StatusCode;
-use hyper::body::Incoming;
+use listen::http::RequestBody;
 use units::ByteSize;
 
 use super::BlobFront;
@@ -19,7 +19,7 @@ impl BlobFront {
     pub(super) async fn put_block(
         &self,
         request: &Request,
-        body: Incoming,
+        body: RequestBody,
         granted: &Granted,
         now: Now,
     ) -> Result<Reply, HttpError> {
@@ -47,7 +47,7 @@ impl BlobFront {
     pub(super) async fn put_block_list(
         &self,
         request: &Request,
-        body: Incoming,
+        body: RequestBody,
         granted: &Granted,
         now: Now,
     ) -> Result<Reply, HttpError> {
@@ -115,7 +115,7 @@ impl BlobFront {
     pub(super) async fn append(
         &self,
         request: &Request,
-        body: Incoming,
+        body: RequestBody,
         granted: &Granted,
         now: Now,
     ) -> Result<Reply, HttpError> {

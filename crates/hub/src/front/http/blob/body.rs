@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
+use listen::http::RequestBody;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use units::ByteSize;
@@ -51,7 +52,7 @@ impl BodyMemory {
     /// It is longer, has no length, breaks off, is no structured message, or there is no memory for it.
     pub(super) async fn collect(
         &self,
-        mut body: Incoming,
+        mut body: RequestBody,
         most: ByteSize,
         structured: Option<u64>,
     ) -> Result<Arrived<'_>, HttpError> {

@@ -30,10 +30,10 @@ use std::time::Duration;
 
 use access::storage::StorageAccountKey;
 use bytes::Bytes;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use hyper::{HeaderMap, Method};
 use listen::AcceptFailures;
-use listen::http::Limits;
+use listen::http::{Limits, RequestBody};
 use units::ByteSize;
 
 pub use counters::{BlobFrontCounterValues, BlobFrontCounters};
@@ -137,7 +137,7 @@ impl BlobFront {
     async fn carry_out(
         &self,
         request: &Request,
-        body: Incoming,
+        body: RequestBody,
         client: &Client<'_>,
     ) -> Result<Reply, HttpError> {
         let now = Now { time_of_day: self.clock.client_time(), lease_time: self.clock.now() };
@@ -243,7 +243,7 @@ impl Service for BlobFront {
     type Body = ReplyBody;
 
     /// The answer to a request, whatever becomes of it.
-    async fn answer(&self, request: hyper::Request<Incoming>, client: &Client<'_>) -> Reply {
+    async fn answer(&self, request: hyper::Request<RequestBody>, client: &Client<'_>) -> Reply {
         let request_id = reply::next_request_id();
         let (parts, body) = request.into_parts();
         let is_head = parts.method == Method::HEAD;

@@ -37,11 +37,10 @@ mod tail;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response};
 use listen::AcceptFailures;
-use listen::http::Limits;
+use listen::http::{Limits, RequestBody};
 use partition_log::UnixTime;
 use tokio::sync::watch;
 
@@ -88,7 +87,7 @@ impl ExplorerFront {
         Arc::new(Self { namespace, overview: Arc::new(Overview::new(parts)), gate, stop })
     }
 
-    async fn carry_out(&self, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
+    async fn carry_out(&self, head: &Parts, body: RequestBody) -> Result<Reply, Refusal> {
         guard::check_host(head, self.namespace.host())?;
         let path = head.uri.path();
         let Some(path) = path.strip_prefix("/api/") else {
@@ -168,7 +167,7 @@ impl Front for ExplorerFront {
 impl Service for ExplorerFront {
     type Body = Body;
 
-    async fn answer(&self, request: Request<Incoming>, client: &Client<'_>) -> Response<Body> {
+    async fn answer(&self, request: Request<RequestBody>, client: &Client<'_>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let mut response = self.carry_out(&head, body).await.unwrap_or_else(|refusal| {
             tracing::debug!(peer = %client.peer.address, path = head.uri.path(), %refusal, "refused");

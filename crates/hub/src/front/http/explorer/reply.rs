@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::{self, Frame, Incoming, SizeHint};
+use hyper::body::{self, Frame, SizeHint};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
+use listen::http::RequestBody;
 use queue_store::QueueError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -127,7 +128,7 @@ pub(super) fn event(name: &str, data: &impl Serialize) -> Bytes {
 ///
 /// # Errors
 /// It is too long, does not arrive, or takes too long to.
-pub(super) async fn content(body: Incoming, most: usize) -> Result<Bytes, Refusal> {
+pub(super) async fn content(body: RequestBody, most: usize) -> Result<Bytes, Refusal> {
     match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, most).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {

@@ -23,10 +23,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use access::TransportSecurity;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use listen::http::PAGE_LIMITS;
+use listen::http::{PAGE_LIMITS, RequestBody};
 use listen::{AcceptFailures, MetricsWriter};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -66,7 +65,7 @@ impl IdentityFront {
         Arc::new(Self { issuer, gate, issued: AtomicU64::new(0), refused: AtomicU64::new(0) })
     }
 
-    async fn reply(&self, request: Request<Incoming>, authority: &str) -> Result<Value, Refusal> {
+    async fn reply(&self, request: Request<RequestBody>, authority: &str) -> Result<Value, Refusal> {
         let (head, body) = request.into_parts();
         let path: Vec<&str> = head.uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
         match (&head.method, path.as_slice()) {
@@ -214,7 +213,7 @@ impl Front for IdentityFront {
 impl Service for IdentityFront {
     type Body = Full<Bytes>;
 
-    async fn answer(&self, request: Request<Incoming>, client: &Client<'_>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<RequestBody>, client: &Client<'_>) -> Response<Full<Bytes>> {
         let scheme = match client.peer.security {
             TransportSecurity::Plain => "http",
             TransportSecurity::Tls => "https",

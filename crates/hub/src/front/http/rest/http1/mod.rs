@@ -18,6 +18,7 @@ use ::rest::chunked::Decoder;
 use ::rest::head::{EMPTY_FIELD, FIELDS_MAX, Framing, Head, HeadError};
 use amqp_tokio::Stream;
 use bytes::{Buf as _, Bytes, BytesMut};
+use listen::http::Farewell;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -42,10 +43,16 @@ pub(super) async fn serve(stream: Stream, session: &Session, mut stop: watch::Re
         patience: Patience::new(now + IDLE),
         proof_until: now + PROOF_PATIENCE,
     };
-    let stopped = pin!(stopped(&mut stop));
-    match connection.run(stopped).await {
-        End::Closing => connection.close(0).await,
-        End::Refusing => connection.close(DISCARDED_MAX).await,
+    let mut stopped = pin!(stopped(&mut stop));
+    match connection.run(stopped.as_mut()).await {
+        End::Closing => {
+            connection.close().await;
+        }
+        End::Refusing => {
+            if connection.close().await {
+                connection.drop_input(stopped).await;
+            }
+        }
         End::Gone => {}
     }
 }
@@ -395,25 +402,20 @@ impl<'s> Connection<'s> {
         self.session.front.counters.answered(operation, reply.status, bytes_in, reply.body.len());
     }
 
-    /// Ends the connection after what was written. Up to `rest` bytes that still come are thrown away: a system that closes with bytes
-    /// unread takes back what the client has not read.
-    async fn close(&mut self, mut rest: usize) {
-        if self.write().await.is_err() {
-            return;
+    /// Closes the sending side of the connection after what was written. True if that is done.
+    async fn close(&mut self) -> bool {
+        self.write().await.is_ok()
+            && matches!(tokio::time::timeout(FAREWELL, self.stream.shutdown()).await, Ok(Ok(())))
+    }
+
+    /// Drops what a refused client still sends, so that it can read the refusal.
+    async fn drop_input(&mut self, stopped: Pin<&mut impl Future<Output = ()>>) {
+        let mut farewell = Farewell::start();
+        tokio::select! {
+            () = poll_fn(|cx| farewell.poll_dropped(cx, &mut self.stream)) => {}
+            // That of a connection that was refused has not been ready before.
+            () = stopped => {}
         }
-        let closing = async {
-            self.stream.shutdown().await.map_err(drop)?;
-            while rest > 0 {
-                self.input.clear();
-                self.input.reserve(READ_MIN);
-                match self.stream.read_buf(&mut self.input).await {
-                    Ok(length @ 1..) => rest = rest.saturating_sub(length),
-                    Ok(0) | Err(_) => break,
-                }
-            }
-            Ok::<(), ()>(())
-        };
-        let _ = tokio::time::timeout(FAREWELL, closing).await;
     }
 
     /// A connection at rest holds little.
@@ -488,7 +490,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// How long it may take nothing of what is sent to it.
 const STALL: Duration = Duration::from_secs(60);
 
-/// How long it may take to read the last reply.
+/// How long the end of the last reply may take to be sent.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Room for each read.
@@ -499,9 +501,6 @@ const INPUT_KEPT: usize = 16 * 1024;
 
 /// Replies that are gathered before they are written.
 const OUTPUT_MAX: usize = 64 * 1024;
-
-/// What is read and thrown away at the end.
-const DISCARDED_MAX: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;
