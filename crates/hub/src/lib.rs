@@ -10,6 +10,7 @@
 //! * `groups` are the consumer groups of Kafka's clients, `transactions` those of its producers; both write to `journal`.
 //! * `aside` keeps long work off the threads that serve connections.
 //! * `memory` has the budgets that all connections share.
+//! * `refusals` counts what clients are refused, and has it logged once a minute.
 //! * `convert` turns events of one protocol into those of another, for readers that speak that.
 //! * [`clock`] is the time of a service, which tests can advance.
 //! * [`counters`] say what passed through.
@@ -29,6 +30,7 @@ mod journal;
 mod memory;
 pub mod namespace;
 pub mod profile;
+mod refusals;
 pub mod service;
 pub mod tls;
 mod transactions;

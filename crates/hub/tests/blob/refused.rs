@@ -1,8 +1,8 @@
-//! Refusals of uploads, which reach their clients although the body was not read.
+//! Refusals of uploads, which reach their clients although the body was not read, and are counted.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{BLOCK, service};
+use super::{BLOCK, metrics, service};
 use crate::blob::client::{connect, read, signed, signed_text};
 
 #[tokio::test]
@@ -57,4 +57,30 @@ async fn service_stops_while_a_refused_client_goes_on_sending() {
     assert_eq!(&start, b"HTTP/1.1 404");
     tokio::time::timeout(std::time::Duration::from_secs(20), service.stop()).await.expect("it stops at once");
     drop(read(&mut socket).await);
+}
+
+#[tokio::test]
+async fn refusals_are_counted_by_operation_and_code() {
+    let service = service().await;
+    for _ in 0..3 {
+        signed(&service, "PUT", "/nowhere/x", &[BLOCK], b"x").await;
+    }
+    signed(&service, "GET", "/box/none", &[], b"").await;
+    signed(&service, "PUT", "/box/x?comp=tags", &[], b"").await;
+    let written = signed(&service, "PUT", "/box/x", &[BLOCK], b"x").await;
+    let etag = written.header("etag").expect("it was written").to_owned();
+    let unchanged = signed(&service, "GET", "/box/x", &[("If-None-Match", etag.as_str())], b"").await;
+    assert_eq!(unchanged.status, 304);
+    let metrics = metrics(&service).await;
+    for (operation, code, count) in [
+        ("PutBlob", "ContainerNotFound", 3),
+        ("GetBlob", "BlobNotFound", 1),
+        ("Unknown", "NotImplemented", 1),
+    ] {
+        let line =
+            format!("parshall_blob_refusals_total{{operation=\"{operation}\",code=\"{code}\"}} {count}");
+        assert!(metrics.lines().any(|it| it == line), "{line} is not in:\n{metrics}");
+    }
+    assert!(!metrics.contains("ConditionNotMet"), "{metrics}");
+    service.stop().await;
 }

@@ -40,6 +40,15 @@ impl Collector for BlobMetrics {
             "Bytes of request bodies, as announced.",
             front.bytes_in,
         )?;
+        let refusals = self.0.refusals.counts();
+        let series = refusals.iter().map(|(operation, code, count)| {
+            ([("operation", operation.as_str()), ("code", code.as_str())], *count)
+        });
+        metrics.counters(
+            "parshall_blob_refusals",
+            "Blob requests answered with an error, by operation and code.",
+            series,
+        )?;
         metrics.counter("parshall_blob_bytes_out", "Bytes of reply bodies.", front.bytes_out)?;
         metrics.counter(
             "parshall_blob_injected_faults",

@@ -6,6 +6,7 @@
 //! * `reply`, `http_error` and `xml` are the replies; every error has a code for clients.
 //! * `checksums` verifies contents that come, and says so in replies.
 //! * `body` bounds the memory for what is under way.
+//! * `refused` counts and logs what is refused.
 //! * [`BlobFaults`] let things go wrong on purpose, [`BlobFrontCounters`] say what passed through.
 
 mod authorize;
@@ -20,6 +21,7 @@ mod http_error;
 mod leases;
 mod metrics;
 mod operation;
+mod refused;
 mod reply;
 mod request;
 mod unserved;
@@ -46,6 +48,7 @@ use crate::front::listener::{Connection, Front, Gate, PROOF_PATIENCE, WhenFull};
 use crate::identity::Identity;
 use crate::namespace::SignaturePolicy;
 use crate::profile::{Fate, ProfileSwitch, Traffic};
+use crate::refusals::Refusals;
 use authorize::Granted;
 use blob_store::{BlobError, BlobStore, Container, Now};
 use body::{Arrived, BodyMemory, ReplyBody};
@@ -66,6 +69,7 @@ pub struct BlobFront {
     gate: Gate,
     faults: BlobFaults,
     counters: BlobFrontCounters,
+    refusals: Refusals,
     clock: Arc<ServiceClock>,
 }
 
@@ -106,6 +110,7 @@ impl BlobFront {
                 .shaped(options.profile, Traffic::Storage),
             faults,
             counters: BlobFrontCounters::default(),
+            refusals: Refusals::default(),
             clock: options.clock,
         })
     }
@@ -253,14 +258,14 @@ impl Service for BlobFront {
         let container = request.as_ref().ok().and_then(|request| request.target.container.as_deref());
         let shaped = self.faults.shape(container);
         let is_served = shaped.fate == Fate::Succeeds && self.faults.pass().await;
-        let answered = match request {
+        let answered = match &request {
             _ if !is_served => Err(HttpError::OnPurpose),
-            Ok(request) => self.carry_out(&request, body, client).await,
-            Err(error) => Err(error),
+            Ok(request) => self.carry_out(request, body, client).await,
+            Err(error) => Err(error.clone()),
         };
         self.faults.until_ready(&shaped).await;
         let mut reply = answered.unwrap_or_else(|error| {
-            tracing::debug!(peer = %client.peer.address, %error, "refused");
+            self.note_refusal(&error, request.as_ref().ok(), client);
             reply::refused(&error, &request_id, !is_head)
         });
         let headers = reply.headers_mut();

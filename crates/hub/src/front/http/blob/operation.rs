@@ -88,6 +88,31 @@ impl Operation {
         operation.ok_or(HttpError::NotImplemented)
     }
 
+    /// The name of the operation in Azure's storage logs.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::AccountInformation => "GetAccountInformation",
+            Self::ListContainers => "ListContainers",
+            Self::CreateContainer => "CreateContainer",
+            Self::ContainerProperties => "GetContainerProperties",
+            Self::DeleteContainer => "DeleteContainer",
+            Self::SetContainerMetadata => "SetContainerMetadata",
+            Self::LeaseContainer => "LeaseContainer",
+            Self::ListBlobs => "ListBlobs",
+            Self::PutBlob => "PutBlob",
+            Self::Read => "GetBlob",
+            Self::Properties => "GetBlobProperties",
+            Self::SetMetadata => "SetBlobMetadata",
+            Self::SetProperties => "SetBlobProperties",
+            Self::Delete => "DeleteBlob",
+            Self::PutBlock => "PutBlock",
+            Self::PutBlockList => "PutBlockList",
+            Self::BlockList => "GetBlockList",
+            Self::Append => "AppendBlock",
+            Self::LeaseBlob => "LeaseBlob",
+        }
+    }
+
     /// Whether contents of this operation may come or go as structured messages.
     pub(super) const fn takes_structured_bodies(self) -> bool {
         matches!(self, Self::PutBlob | Self::PutBlock | Self::Append | Self::Read)
