@@ -117,6 +117,15 @@ pub(crate) async fn config_of(peer: &mut Peer, name: &str, config: &str) -> (Str
 }
 
 pub(crate) async fn alter(peer: &mut Peer, name: &str, changes: &[(&str, i8, Option<&str>)]) -> i16 {
+    altered(peer, name, changes).await.0
+}
+
+/// The same, with the message.
+pub(crate) async fn altered(
+    peer: &mut Peer,
+    name: &str,
+    changes: &[(&str, i8, Option<&str>)],
+) -> (i16, String) {
     let change = |(name, operation, value): &(&str, i8, Option<&str>)| {
         AlterableConfig::default()
             .with_name(text(name))
@@ -130,7 +139,8 @@ pub(crate) async fn alter(peer: &mut Peer, name: &str, changes: &[(&str, i8, Opt
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
     let answer: IncrementalAlterConfigsResponse =
         peer.ask(ApiKey::IncrementalAlterConfigs, 1, &request).await;
-    answer.responses[0].error_code
+    let response = &answer.responses[0];
+    (response.error_code, response.error_message.as_deref().map(str::to_owned).unwrap_or_default())
 }
 
 async fn log_in(service: &Service, message: &'static str) -> Peer {

@@ -14,7 +14,7 @@ use partition_log::disk::StorageOptions;
 use partition_log::{LogLimits, Start};
 use units::ByteSize;
 
-use crate::kafka_admin::{alter, config, config_of, create, new_topic};
+use crate::kafka_admin::{alter, altered, config, config_of, create, new_topic};
 use crate::kafka_compressed::compressed;
 use crate::kafka_peer::{Peer, batch, fetch, produce, start};
 use crate::rest::client::Client;
@@ -93,6 +93,8 @@ async fn settings_are_described_as_given_and_change_no_other() {
         ("max.message.bytes", "5000"),
         ("message.timestamp.type", "LogAppendTime"),
         ("min.cleanable.dirty.ratio", "0.1"),
+        ("message.timestamp.before.max.ms", "86400000"),
+        ("message.timestamp.after.max.ms", "3600000"),
     ] {
         assert_eq!(create_with(&mut peer, &format!("{name}-topic"), &[(name, value)]).await, 0);
         assert_eq!(alter(&mut peer, "Events", &[(name, 0, Some(value))]).await, 0, "{name}");
@@ -106,6 +108,59 @@ async fn settings_are_described_as_given_and_change_no_other() {
     }
     let twice = [("retention.ms", 0, Some("1")), ("retention.ms", 0, Some("2"))];
     assert_eq!(alter(&mut peer, "Events", &twice).await, 42);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn refused_settings_are_refused_in_the_words_of_kafka() {
+    let service = start(NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 1)])).await;
+    let mut peer = Peer::new(&service).await;
+    for (name, operation, value, code, message) in [
+        ("no.such", 0, Some("1"), 40, "Unknown topic config name: no.such"),
+        ("retention.ms", 2, Some("1"), 40, "Can't APPEND to key retention.ms because its type is not LIST."),
+        (
+            "retention.ms",
+            3,
+            Some("1"),
+            40,
+            "Can't SUBTRACT to key retention.ms because its type is not LIST.",
+        ),
+        ("retention.ms", 0, None, 42, "Null value not supported for : retention.ms"),
+        (
+            "retention.ms",
+            0,
+            Some("a day"),
+            40,
+            "Invalid value a day for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            "retention.ms",
+            0,
+            Some("-2"),
+            40,
+            "Invalid value -2 for configuration retention.ms: Value must be at least -1",
+        ),
+        (
+            "cleanup.policy",
+            0,
+            Some("burn"),
+            40,
+            "Invalid value burn for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
+            "preallocate",
+            0,
+            Some("maybe"),
+            40,
+            "Invalid value maybe for configuration preallocate: Expected value to be either true or false",
+        ),
+    ] {
+        let refused = altered(&mut peer, "Events", &[(name, operation, value)]).await;
+        assert_eq!(refused, (code, message.to_owned()));
+    }
+    let configs = vec![config("no.such", "1")];
+    let created = create(&mut peer, vec![new_topic("new", 1, 1).with_configs(configs)], false).await;
+    assert_eq!(created[0].error_message.as_deref(), Some("Unknown topic config name: no.such"));
     service.stop().await;
 }
 

@@ -323,7 +323,10 @@ fn given_settings(topic: &NewTopic<'_>, base: &Base) -> Result<TopicSettings, Re
     for (name, value) in &topic.configs {
         match value {
             Some(value) => changes.push((*name, Change::Set(value))),
-            None => return Err((ErrorCode::InvalidConfig, format!("{name} has no value"))),
+            None => {
+                let message = format!("Null value not supported for topic configs: {name}");
+                return Err((ErrorCode::InvalidConfig, message));
+            }
         }
     }
     topic_configs::changed(&TopicSettings::default(), base, changes.into_iter())

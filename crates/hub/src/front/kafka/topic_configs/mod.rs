@@ -151,8 +151,8 @@ fn alter_topic(
         ErrorCode::TopicAuthorizationFailed => no_right(),
         _ => no_topic(),
     })?;
-    if let Some(name) = repeated(changes.iter().map(|change| change.name)).into_iter().next() {
-        return Err((ErrorCode::InvalidRequest, format!("{name} is there more than once")));
+    if !repeated(changes.iter().map(|change| change.name)).is_empty() {
+        return Err((ErrorCode::InvalidRequest, "Error due to duplicate config keys".to_owned()));
     }
     let changes = changes.iter().map(read_change).collect::<Result<Vec<_>, _>>()?;
     let base = Base::of(&hub);
@@ -185,7 +185,10 @@ fn read_change<'a>(change: &ConfigChange<'a>) -> Result<(&'a str, Change<'a>), R
         (APPEND, Some(value)) => Change::Append(value),
         (SUBTRACT, Some(value)) => Change::Subtract(value),
         (SET | APPEND | SUBTRACT, None) => {
-            return Err((ErrorCode::InvalidRequest, format!("{} has no value", change.name)));
+            return Err((
+                ErrorCode::InvalidRequest,
+                format!("Null value not supported for : {}", change.name),
+            ));
         }
         (operation, _) => {
             return Err((ErrorCode::InvalidRequest, format!("there is no operation {operation}")));
@@ -207,7 +210,7 @@ pub(super) fn changed<'a>(
             Change::Set(value) => set(setting, &mut settings, value)?,
             Change::Reset => setting.reset(&mut settings),
             Change::Append(added) => {
-                let list = list_of(setting, &settings, base)?;
+                let list = list_of(setting, "APPEND", &settings, base)?;
                 let mut list: Vec<&str> = elements(&list).collect();
                 for element in elements(added) {
                     if !list.contains(&element) {
@@ -217,7 +220,7 @@ pub(super) fn changed<'a>(
                 set(setting, &mut settings, &list.join(","))?;
             }
             Change::Subtract(removed) => {
-                let list = list_of(setting, &settings, base)?;
+                let list = list_of(setting, "SUBTRACT", &settings, base)?;
                 let removed: HashSet<&str> = elements(removed).collect();
                 let list: Vec<&str> = elements(&list).filter(|element| !removed.contains(element)).collect();
                 set(setting, &mut settings, &list.join(","))?;
@@ -228,18 +231,23 @@ pub(super) fn changed<'a>(
 }
 
 fn set(setting: &Setting, settings: &mut TopicSettings, value: &str) -> Result<(), Refusal> {
-    setting.set(settings, value).map_err(|allowed| {
-        let message = format!("{} can't be {value:?}; allowed is {allowed}", setting.name);
+    setting.set(settings, value).map_err(|reason| {
+        let message = format!("Invalid value {value} for configuration {}: {reason}", setting.name);
         (ErrorCode::InvalidConfig, message)
     })
 }
 
-/// Returns the present elements of a list.
-fn list_of(setting: &Setting, settings: &TopicSettings, base: &Base) -> Result<String, Refusal> {
+/// Returns the present elements of a list, for an operation on one.
+fn list_of(
+    setting: &Setting,
+    operation: &str,
+    settings: &TopicSettings,
+    base: &Base,
+) -> Result<String, Refusal> {
     match setting.kind() {
         ConfigType::List => Ok(setting.value(settings).unwrap_or_else(|| base.value(setting).0)),
         _ => {
-            let message = format!("{} is no list; set it instead", setting.name);
+            let message = format!("Can't {operation} to key {} because its type is not LIST.", setting.name);
             Err((ErrorCode::InvalidConfig, message))
         }
     }
@@ -317,7 +325,7 @@ fn time_of(limits: &LogLimits) -> String {
 }
 
 fn unknown(name: &str) -> Refusal {
-    (ErrorCode::InvalidConfig, format!("there is no setting {name:?} of topics"))
+    (ErrorCode::InvalidConfig, format!("Unknown topic config name: {name}"))
 }
 
 fn no_topic() -> Refusal {

@@ -37,8 +37,8 @@ enum Values {
     /// Replicas, as `partition:broker`, or `*` for all.
     Replicas,
     Text,
-    /// One value alone, of this type.
-    Only(ConfigType, &'static str),
+    /// `false`, since there is no remote storage.
+    NoRemoteStorage,
 }
 
 /// The field of the hub's settings that a setting is.
@@ -61,13 +61,12 @@ impl Setting {
 
     pub(super) const fn kind(&self) -> ConfigType {
         match &self.values {
-            Values::Boolean => ConfigType::Boolean,
+            Values::Boolean | Values::NoRemoteStorage => ConfigType::Boolean,
             Values::Int(_) => ConfigType::Int,
             Values::Long(_) => ConfigType::Long,
             Values::Ratio => ConfigType::Double,
             Values::Choice(_) | Values::Text => ConfigType::String,
             Values::Policies | Values::Replicas => ConfigType::List,
-            Values::Only(kind, _) => *kind,
         }
     }
 
@@ -86,7 +85,7 @@ impl Setting {
     /// Sets the value.
     ///
     /// # Errors
-    /// It is none that the setting can have: the values that it can have.
+    /// It is none that the setting can have: the reason, in the words of Kafka (`org.apache.kafka.common.config.ConfigDef`).
     pub(super) fn set(&self, settings: &mut TopicSettings, value: &str) -> Result<(), String> {
         let value = self.values.read(value)?;
         match self.effect {
@@ -129,42 +128,63 @@ impl Values {
     /// Returns the value as it is described.
     ///
     /// # Errors
-    /// The values that are allowed.
+    /// The value is not allowed: the reason.
     fn read(&self, text: &str) -> Result<String, String> {
         let text = text.trim();
-        let allowed = match self {
+        let reason = match self {
             Self::Boolean => match ["true", "false"].into_iter().find(|it| text.eq_ignore_ascii_case(it)) {
                 Some(value) => return Ok(value.to_owned()),
-                None => "true or false".to_owned(),
+                None => "Expected value to be either true or false".to_owned(),
             },
-            Self::Int(range) | Self::Long(range) => match text.parse::<i64>() {
+            Self::Int(range) => match text.parse::<i32>() {
+                Ok(number) if range.contains(&number.into()) => return Ok(number.to_string()),
+                Ok(number) => beyond(i64::from(number), range),
+                Err(_not_one) => "Not a number of type INT".to_owned(),
+            },
+            Self::Long(range) => match text.parse::<i64>() {
                 Ok(number) if range.contains(&number) => return Ok(number.to_string()),
-                _ if *range.end() == i64::MAX => format!("a number of at least {}", range.start()),
-                _ => format!("a number from {} to {}", range.start(), range.end()),
+                Ok(number) => beyond(number, range),
+                Err(_not_one) => "Not a number of type LONG".to_owned(),
             },
             Self::Ratio => match text.parse::<f64>() {
                 Ok(number) if (0.0..=1.0).contains(&number) => return Ok(text.to_owned()),
-                _ => "a number from 0 to 1".to_owned(),
+                Ok(number) if number > 1.0 => "Value must be no more than 1".to_owned(),
+                Ok(_) => "Value must be at least 0".to_owned(),
+                Err(_not_one) => "Not a number of type DOUBLE".to_owned(),
             },
             Self::Choice(choices) => match choices.contains(&text) {
                 true => return Ok(text.to_owned()),
-                false => choices.join(", "),
+                false => format!("String must be one of: {}", choices.join(", ")),
             },
             Self::Policies => return policy(text).map(|policy| policy.name().to_owned()),
             Self::Replicas => match is_replicas(text) {
                 true => return Ok(text.to_owned()),
-                false => "a list of partition:broker, or *".to_owned(),
+                false => "Must be the literal '*' or a list of replicas in the form [partitionId]:[brokerId]"
+                    .to_owned(),
             },
             Self::Text => match text.len() <= TEXT_MAX {
                 true => return Ok(text.to_owned()),
-                false => format!("a text of at most {TEXT_MAX} bytes"),
+                false => format!("Value must have at most {TEXT_MAX} bytes"),
             },
-            Self::Only(_, only) => match text == *only {
-                true => return Ok(text.to_owned()),
-                false => format!("{only} alone"),
+            Self::NoRemoteStorage => match text.to_ascii_lowercase().parse() {
+                Ok(false) => return Ok("false".to_owned()),
+                Ok(true) => {
+                    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with \
+                             remote log storage."
+                        .to_owned()
+                }
+                Err(_neither) => "Expected value to be either true or false".to_owned(),
             },
         };
-        Err(allowed)
+        Err(reason)
+    }
+}
+
+/// Why a number is not in a range.
+fn beyond(number: i64, range: &RangeInclusive<i64>) -> String {
+    match number < *range.start() {
+        true => format!("Value must be at least {}", range.start()),
+        false => format!("Value must be no more than {}", range.end()),
     }
 }
 
@@ -182,7 +202,7 @@ fn policy(text: &str) -> Result<CleanupPolicy, String> {
     }
     let name = names.join(",");
     let found = CleanupPolicy::ALL.into_iter().find(|policy| policy.name() == name);
-    found.ok_or_else(|| "delete, compact, or both".to_owned())
+    found.ok_or_else(|| "String must be one of: compact, delete".to_owned())
 }
 
 fn is_replicas(text: &str) -> bool {
@@ -194,7 +214,7 @@ fn is_replicas(text: &str) -> bool {
 }
 
 fn number(text: &str) -> Result<i64, String> {
-    text.parse().map_err(|_not_a_number| "a number".to_owned())
+    text.parse().map_err(|_not_a_number| "Not a number of type LONG".to_owned())
 }
 
 /// Returns a retention time in milliseconds, -1 for none.
@@ -311,7 +331,7 @@ pub(super) const SETTINGS: [Setting; 36] = [
     inert("remote.log.delete.on.disable", Values::Boolean, "false"),
     setting(
         "remote.storage.enable",
-        Values::Only(ConfigType::Boolean, "false"),
+        Values::NoRemoteStorage,
         "false",
         Effect::None,
         "there is no remote storage",
@@ -337,10 +357,9 @@ pub(super) const SETTINGS: [Setting; 36] = [
     inert("unclean.leader.election.enable", Values::Boolean, "false"),
 ];
 
-/// A limit of timestamps, of which there is none.
+/// A limit of timestamps, which are not limited.
 const fn not_checked(name: &'static str) -> Setting {
-    let only = Values::Only(ConfigType::Long, NEVER);
-    setting(name, only, NEVER, Effect::None, "timestamps are not limited")
+    setting(name, Values::Long(NOT_NEGATIVE), NEVER, Effect::None, "no effect: timestamps are not limited")
 }
 
 #[cfg(test)]
@@ -371,6 +390,7 @@ mod tests {
             ("preallocate", "TRUE", "true"),
             ("leader.replication.throttled.replicas", "0:0,1:0", "0:0,1:0"),
             ("max.message.bytes", "33554432", "33554432"),
+            ("message.timestamp.after.max.ms", "3600000", "3600000"),
         ] {
             let setting = Setting::named(name).unwrap();
             let mut settings = TopicSettings::default();
@@ -391,7 +411,7 @@ mod tests {
             ("max.message.bytes", "-1"),
             ("compression.type", "brotli"),
             ("message.timestamp.type", "logappendtime"),
-            ("message.timestamp.after.max.ms", "3600000"),
+            ("message.timestamp.after.max.ms", "-1"),
             ("min.insync.replicas", "0"),
             ("min.cleanable.dirty.ratio", "NaN"),
             ("segment.bytes", "2147483648"),
