@@ -377,6 +377,29 @@ async fn topics_are_created_by_asking_where_that_is_done() {
 }
 
 #[tokio::test]
+async fn topics_whose_partitions_no_one_counts_get_as_many_as_are_configured() {
+    let namespace = NamespaceConfig {
+        creates_topics: true,
+        topic_partitions: 1,
+        ..NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 2)])
+    };
+    let service = start(namespace).await;
+    let mut peer = Peer::new(&service).await;
+    assert_eq!(metadata(&mut peer, "asked", true).await, (0, 1));
+    let created = create(&mut peer, vec![new_topic("created", -1, -1)], false).await;
+    assert_eq!(created[0].num_partitions, 1);
+    let broker = configs(&mut peer, 4, "0").await;
+    assert!(broker.1.iter().any(|(name, value, ..)| name == "num.partitions" && value == "1"), "{broker:?}");
+    service.stop().await;
+    for topic_partitions in [0, 32_769] {
+        let config = NamespaceConfig { topic_partitions, ..NamespaceConfig::with_hubs(Vec::new()) };
+        let error = hub::namespace::Namespace::new(&config, std::time::SystemTime::now().into()).unwrap_err();
+        let message = format!("topic_partitions: {topic_partitions} is not from 1 to 32768");
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[tokio::test]
 async fn only_who_may_manage_a_topic_changes_it_and_only_who_knows_it_learns_of_it() {
     let mut namespace =
         NamespaceConfig::with_hubs(vec![HubConfig::new("Events", 1), HubConfig::new("other", 1)]);

@@ -64,6 +64,10 @@ pub struct NamespaceConfig {
     /// Whether topics that Kafka's clients ask for are created, within bounds. Default: they are not.
     #[serde(default)]
     pub creates_topics: bool,
+    /// How many partitions a topic gets that Kafka's clients ask for, or create without saying how many. From 1 to 32768;
+    /// default 4.
+    #[serde(default = "default_topic_partitions")]
+    pub topic_partitions: u16,
     /// The limits of each log of hubs that declare none. Default: 64 MiB, the oldest events making room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_log: Option<LogLimits>,
@@ -185,6 +189,7 @@ impl NamespaceConfig {
             storage: None,
             idle_timeout: default_idle_timeout(),
             creates_topics: false,
+            topic_partitions: default_topic_partitions(),
             default_log: None,
             log_total: None,
             profile: ProfileConfig::default(),
@@ -244,6 +249,10 @@ fn default_largest_message() -> ByteSize {
 
 fn default_idle_blocks() -> ByteSize {
     ByteSize::from_mebibytes(64)
+}
+
+const fn default_topic_partitions() -> u16 {
+    DEFAULT_PARTITIONS
 }
 
 const fn default_idle_timeout() -> Duration {

@@ -6,7 +6,7 @@ use blob_store::BlobConfigError;
 use units::ByteSize;
 
 use super::storage::{DataDirectoryError, DeclarationError};
-use super::{HubError, QueueConfigError};
+use super::{HubError, MAXIMUM_PARTITIONS, QueueConfigError};
 use crate::identity::TokenIssuerError;
 use crate::profile::ProfileError;
 
@@ -51,6 +51,12 @@ pub enum NamespaceError {
     IdleTimeout {
         /// What was given.
         idle_timeout: Duration,
+    },
+    /// No topic can have so many partitions.
+    #[error("topic_partitions: {topic_partitions} is not from 1 to {MAXIMUM_PARTITIONS}")]
+    TopicPartitions {
+        /// What was given.
+        topic_partitions: u16,
     },
     /// Two hubs have one name; letter case makes no difference.
     #[error("hubs[{index}]: there is another hub with the name {name:?}")]

@@ -96,6 +96,7 @@ pub struct Namespace {
     idle_timeout: Duration,
     profile: Arc<ProfileSwitch>,
     creates_topics: bool,
+    topic_partitions: u16,
     default_log: LogLimits,
     log_budget: Option<Arc<LogBudget>>,
     clock: Arc<ServiceClock>,
@@ -136,6 +137,10 @@ impl Namespace {
         }
         if !LARGEST_MESSAGES.contains(&config.largest_message.bytes()) {
             return Err(NamespaceError::LargestMessage { largest_message: config.largest_message });
+        }
+        let topic_partitions = config.topic_partitions;
+        if !(1..=MAXIMUM_PARTITIONS).contains(&topic_partitions) {
+            return Err(NamespaceError::TopicPartitions { topic_partitions });
         }
         let rules = rules(config)?;
         let account = config.blob.check()?;
@@ -217,6 +222,7 @@ impl Namespace {
             idle_timeout: config.idle_timeout,
             profile,
             creates_topics: config.creates_topics,
+            topic_partitions,
             default_log,
             log_budget,
             clock,
@@ -489,6 +495,12 @@ impl Namespace {
     #[must_use]
     pub const fn default_log(&self) -> LogLimits {
         self.default_log
+    }
+
+    /// How many partitions a topic gets that Kafka's clients create without saying how many.
+    #[must_use]
+    pub const fn topic_partitions(&self) -> u16 {
+        self.topic_partitions
     }
 
     /// Whether topics that Kafka's clients ask for are created.

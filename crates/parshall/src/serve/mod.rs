@@ -277,12 +277,26 @@ pub(crate) struct ServeArguments {
     )]
     config: Option<PathBuf>,
 
-    /// Whether hubs are created for topics that Kafka clients ask for and that do not exist: with 4 partitions, and while
-    /// there are fewer than 1000 hubs [default: on; with --config, as the file says, or off]
+    /// Whether hubs are created for topics that Kafka clients ask for and that do not exist, while there are fewer than 1000
+    /// hubs [default: on; with --config, as the file says, or off]
     ///
     /// Example: --kafka-auto-create off
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true, help_heading = "Namespace")]
     kafka_auto_create: Option<Switch>,
+
+    /// Partitions of topics that Kafka clients ask for, or create without saying how many, from 1 to 32768 [default: 4; with
+    /// --config, as the file says]
+    ///
+    /// Kafka's own default is 1 (num.partitions).
+    ///
+    /// Example: --kafka-partitions 1
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(hub::namespace::MAXIMUM_PARTITIONS)),
+        help_heading = "Namespace"
+    )]
+    kafka_partitions: Option<u16>,
 
     /// The directory for hubs, queues, topics, events and messages, which then survive restarts; created if missing
     /// [default: none, all in memory]
@@ -380,6 +394,9 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         Some(switch) => *creates_topics = switch == Switch::On,
         // Who names no file expects what Kafka does without one.
         None => *creates_topics |= arguments.config.is_none(),
+    }
+    if let Some(partitions) = arguments.kafka_partitions {
+        source.config_mut().topic_partitions = partitions;
     }
     let captures = Captures::of(&mut source, arguments.blob.is_some())?;
     let amqps = match arguments.tls {

@@ -200,6 +200,7 @@ fn path_of(error: &NamespaceError) -> String {
     match error {
         NamespaceError::Host { .. } => "host".to_owned(),
         NamespaceError::IdleTimeout { .. } => "idle_timeout".to_owned(),
+        NamespaceError::TopicPartitions { .. } => "topic_partitions".to_owned(),
         NamespaceError::DefaultLog { .. } => "default_log.bytes".to_owned(),
         NamespaceError::NoRule => "authorization_rules".to_owned(),
         NamespaceError::Profile(error) => error.path.to_owned(),

@@ -28,7 +28,7 @@ use super::topic_configs::{self, Base, Change};
 use super::topics::{self, Found};
 use super::{BROKER, topic_names};
 use crate::front::time_slice::map_in_slices;
-use crate::namespace::{DEFAULT_PARTITIONS, EntityError, Hub, HubConfig, HubError, Namespace, TopicSettings};
+use crate::namespace::{EntityError, Hub, HubConfig, HubError, Namespace, TopicSettings};
 
 /// What it takes to answer.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl AdminRequests<'_> {
     fn create_topic(&self, topic: &NewTopic<'_>, validate_only: bool) -> Result<TopicShape, Refusal> {
         self.may_manage(topic.name)?;
         topic_names::check(topic.name)?;
-        let partitions = count_of(topic)?;
+        let partitions = count_of(topic, self.namespace.topic_partitions())?;
         let base = Base::default_of(self.namespace.default_log());
         let settings = given_settings(topic, &base)?;
         let config = HubConfig { settings, ..HubConfig::new(topic.name, partitions) };
@@ -332,8 +332,8 @@ fn given_settings(topic: &NewTopic<'_>, base: &Base) -> Result<TopicSettings, Re
     topic_configs::changed(&TopicSettings::default(), base, changes.into_iter())
 }
 
-/// How many partitions a topic is to have.
-fn count_of(topic: &NewTopic<'_>) -> Result<u16, Refusal> {
+/// How many partitions a topic is to have: `default`, if the client does not say.
+fn count_of(topic: &NewTopic<'_>, default: u16) -> Result<u16, Refusal> {
     let NewTopic { partitions, replication_factor, assignments, .. } = topic;
     // There is one broker. Tools that are made for several ask for more replicas, and are answered that there is one.
     if !matches!(replication_factor, -1 | 1..) {
@@ -342,7 +342,7 @@ fn count_of(topic: &NewTopic<'_>) -> Result<u16, Refusal> {
     }
     if assignments.is_empty() {
         return match *partitions {
-            -1 => Ok(DEFAULT_PARTITIONS),
+            -1 => Ok(default),
             count => u16::try_from(count).map_err(|_beyond| no_such_count(count)),
         };
     }

@@ -12,7 +12,7 @@ use kafka::ErrorCode;
 use super::Counters;
 use super::admin::{Refusal, refusal};
 use super::session::Session;
-use crate::namespace::{DEFAULT_PARTITIONS, Hub, HubConfig, Namespace};
+use crate::namespace::{Hub, HubConfig, Namespace};
 
 /// Whether a topic can be called that, as far as Kafka knows.
 pub(super) fn check(name: &str) -> Result<(), Refusal> {
@@ -46,7 +46,7 @@ pub(super) fn create(
         tracing::warn!(name, "a topic was asked for and not created: there are {CREATED_MAX} hubs");
         return Err(ErrorCode::PolicyViolation);
     }
-    let config = HubConfig::new(name, DEFAULT_PARTITIONS);
+    let config = HubConfig::new(name, namespace.topic_partitions());
     match namespace.create_hub(&config, namespace.clock().unix_time()) {
         Ok(hub) => {
             counters.created_topics.fetch_add(1, Ordering::Relaxed);

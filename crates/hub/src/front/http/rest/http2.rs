@@ -58,7 +58,7 @@ async fn lost_to_another(session: &Session, lost: impl Future<Output = ()>) {
 /// Answers a request. `authorized` is called if its client may make it, before its body is read.
 pub(super) async fn answer(
     session: &Session,
-    request: hyper::Request<Incoming>,
+    request: hyper::Request<impl Body<Data = Bytes, Error = hyper::Error> + Unpin>,
     authorized: impl Fn(),
 ) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
@@ -87,7 +87,7 @@ pub(super) async fn answer(
 async fn collect(
     session: &Session,
     request: &Request<'_>,
-    mut body: Incoming,
+    mut body: impl Body<Data = Bytes, Error = hyper::Error> + Unpin,
     authorized: impl Fn(),
 ) -> Result<Bytes, (Operation, Reply)> {
     let refused = |refusal| (Operation::Send, session.refused_at("", refusal));

@@ -37,7 +37,7 @@ use amqp_tokio::Stream;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Response;
-use hyper::body::Incoming;
+use listen::http::RequestBody;
 use listen::{Place, Places};
 use tokio::sync::watch;
 
@@ -128,7 +128,7 @@ impl RestFront {
     /// its port for health. `authorized` is called if its client may make it, before its body is read.
     pub(crate) async fn administer(
         self: &Arc<Self>,
-        request: hyper::Request<Incoming>,
+        request: hyper::Request<RequestBody>,
         authorized: impl Fn(),
     ) -> Response<Full<Bytes>> {
         http2::answer(&Session::of_administration(Arc::clone(self)), request, authorized).await

@@ -22,7 +22,7 @@ use super::session::Session;
 use super::{BROKER, topics};
 use crate::convert::UNPACKED_MAX;
 use crate::front::time_slice::map_in_slices;
-use crate::namespace::{Bound, DEFAULT_PARTITIONS, EntityError, Hub, Namespace, TopicSettings};
+use crate::namespace::{Bound, EntityError, Hub, Namespace, TopicSettings};
 use table::{Effect, SETTINGS, Setting, bytes_text, elements, time_text};
 
 /// A change of one setting.
@@ -307,7 +307,7 @@ fn of_broker(namespace: &Namespace) -> Vec<ConfigEntry> {
         like_topic("log.retention.ms", "retention.ms"),
         like_topic("message.max.bytes", "max.message.bytes"),
         like_topic("min.insync.replicas", "min.insync.replicas"),
-        Some(fixed("num.partitions", DEFAULT_PARTITIONS.to_string(), ConfigType::Int)),
+        Some(fixed("num.partitions", namespace.topic_partitions().to_string(), ConfigType::Int)),
         Some(fixed("socket.request.max.bytes", LARGEST_REQUEST.to_string(), ConfigType::Int)),
     ];
     entries.into_iter().flatten().collect()
