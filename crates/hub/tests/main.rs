@@ -22,6 +22,7 @@ mod kafka_rights;
 mod kafka_rights_table;
 mod kafka_topic_settings;
 mod kafka_transactions;
+mod kafka_versions;
 mod rest;
 mod rights_table;
 mod service_bus;

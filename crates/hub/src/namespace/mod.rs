@@ -7,6 +7,7 @@
 mod administration;
 mod authorization;
 mod capture;
+mod cluster_id;
 mod config;
 mod consumer_group;
 mod entities;
@@ -97,6 +98,7 @@ pub struct Namespace {
     profile: Arc<ProfileSwitch>,
     creates_topics: bool,
     topic_partitions: u16,
+    cluster_id: String,
     default_log: LogLimits,
     log_budget: Option<Arc<LogBudget>>,
     clock: Arc<ServiceClock>,
@@ -201,6 +203,8 @@ impl Namespace {
             Some(storage) => storage.facts(),
             None => facts_in_memory(&queue_configs, &topic_configs, now),
         };
+        let kept_id = storage.as_ref().and_then(Storage::cluster_id);
+        let cluster_id = kept_id.map_or_else(cluster_id::random, str::to_owned);
         let committer = storage.as_ref().map(|storage| Arc::clone(storage.committer()));
         Ok(Self {
             host: config.host.clone(),
@@ -223,6 +227,7 @@ impl Namespace {
             profile,
             creates_topics: config.creates_topics,
             topic_partitions,
+            cluster_id,
             default_log,
             log_budget,
             clock,
@@ -501,6 +506,12 @@ impl Namespace {
     #[must_use]
     pub const fn topic_partitions(&self) -> u16 {
         self.topic_partitions
+    }
+
+    /// What it is called as a cluster of Kafka: the base64url form of a UUID, which a data directory keeps.
+    #[must_use]
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
     }
 
     /// Whether topics that Kafka's clients ask for are created.

@@ -123,6 +123,11 @@ impl Storage {
         (manifest.merged_queues(queues), manifest.merged_topics(topics))
     }
 
+    /// What the namespace is called as a cluster of Kafka, once its hubs are open.
+    pub(super) fn cluster_id(&self) -> Option<&str> {
+        self.directory.manifest.cluster_id()
+    }
+
     /// The names of the hubs that are kept.
     pub(super) fn hub_names(&self) -> impl Iterator<Item = &str> {
         let hubs = self.directory.manifest.hubs().iter();
@@ -184,6 +189,7 @@ impl Storage {
         };
         manifest.forget_deleted(is_gone);
         manifest.set_queues(queues, topics, now);
+        manifest.name_cluster();
         self.directory.save_first(manifest).map_err(of_directory)?;
         self.directory.remove_leftovers(&leftovers);
         Ok(hubs)

@@ -110,7 +110,7 @@ impl ConnectionTask<'_> {
             OwnTask::DescribeCluster => {
                 cluster::read(body, header.version)?;
                 let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));
-                let broker = self.broker(&host, namespace.host());
+                let broker = self.broker(&host, namespace.cluster_id());
                 self.answer(header, key, |writer| {
                     cluster::write_response(writer, header.version, &broker, 0)
                 });
@@ -261,7 +261,7 @@ impl ConnectionTask<'_> {
         let found = topics::described(&namespace, &self.session, &self.front.counters, &request).await;
         let described: Vec<TopicMetadata<'_>> = found.iter().map(topics::Found::metadata).collect();
         let host = self.host();
-        let broker = self.broker(&host, namespace.host());
+        let broker = self.broker(&host, namespace.cluster_id());
         self.answer(header, ApiKey::Metadata, |writer| {
             metadata::write_response(writer, header.version, &broker, &described, 0);
         });
@@ -279,7 +279,7 @@ impl ConnectionTask<'_> {
             namespace: &front.namespace,
             coordinators: &front.coordinators,
             session: &self.session,
-            broker: self.broker(&host, front.namespace.host()),
+            broker: self.broker(&host, front.namespace.cluster_id()),
             peer: self.peer.ip(),
         };
         match requests.answer(header, task, body, &mut self.output).await? {

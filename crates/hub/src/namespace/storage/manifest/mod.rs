@@ -14,6 +14,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::namespace::cluster_id;
 use crate::namespace::hub::Creation;
 use crate::namespace::{EntityFacts, HubConfig, QueueConfig, TopicConfig, TopicSettings};
 pub(super) use entities::EntityChange;
@@ -42,6 +43,9 @@ pub(super) struct Manifest {
     /// The names, in lower case, of queues and topics that clients have deleted, and whose folders may still be there.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     deleted_queues: BTreeSet<String>,
+    /// What the namespace is called as a cluster of Kafka.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cluster_id: Option<String>,
     /// The number of the last change of the log that is in here.
     #[serde(default, skip_serializing_if = "is_zero")]
     last_change: u64,
@@ -148,6 +152,18 @@ impl Manifest {
 
     pub(super) fn find_mut(&mut self, name: &str) -> Option<&mut KeptHub> {
         self.hubs.iter_mut().find(|hub| hub.has_name(name))
+    }
+
+    /// What the namespace is called as a cluster of Kafka.
+    pub(super) fn cluster_id(&self) -> Option<&str> {
+        self.cluster_id.as_deref()
+    }
+
+    /// Gives the namespace a name as a cluster of Kafka, unless it has one.
+    pub(super) fn name_cluster(&mut self) {
+        if !self.cluster_id.as_deref().is_some_and(cluster_id::is_valid) {
+            self.cluster_id = Some(cluster_id::random());
+        }
     }
 
     /// Adds a hub that is created at `now`.
