@@ -204,7 +204,7 @@ mod tests {
         let by_name = described(Value::Symbol("com.microsoft:non-exclusive-session-filter:list".into()));
         let by_code = described(Value::Ulong(83_483_426_830));
         for (name, value) in
-            [(NON_EXCLUSIVE_FILTER, by_name), (NON_EXCLUSIVE_FILTER, by_code.clone()), ("any", by_code)]
+            [("com.microsoft:non-exclusive-session-filter", by_name), ("any", by_code)]
         {
             let filter = vec![(Symbol::from(name), value)];
             let error = wanted_session(&Source { filter, ..Source::new("orders") }).unwrap_err();

@@ -7,7 +7,7 @@ use ::rest::head::{FIELDS_MAX, Field};
 use amqp_tokio::Stream;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
