@@ -4,8 +4,10 @@ use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 use hub::service::Service;
 use kafka::ApiKey;
 use kafka::messages::consumer_protocol::Subscription;
+use kafka_protocol::messages::describe_topic_partitions_request::TopicRequest;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
@@ -18,13 +20,14 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 };
 use kafka_protocol::messages::{
     ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse, DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest,
-    DescribeGroupsResponse, GroupId, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest,
+    ConsumerGroupHeartbeatResponse, DeleteGroupsRequest, DeleteGroupsResponse, DescribeClusterRequest,
+    DescribeClusterResponse, DescribeGroupsRequest, DescribeGroupsResponse, DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse, GroupId, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest,
     JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse,
-    OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchRequest,
-    OffsetFetchResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
-    SaslHandshakeResponse, SyncGroupRequest, SyncGroupResponse, TransactionalId, TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
+    MetadataRequest, MetadataResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest,
+    OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse, SaslAuthenticateRequest,
+    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, SyncGroupRequest,
+    SyncGroupResponse, TransactionalId, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 
@@ -238,5 +241,78 @@ async fn a_key_of_one_hub_has_groups_of_its_own() {
     let answer: TxnOffsetCommitResponse = sender.ask(ApiKey::TxnOffsetCommit, 3, &request).await;
     assert_eq!(answer.topics[0].partitions[0].error_code, GROUP_REFUSED);
     assert_eq!(fetched(&mut own, "consumers", None).await, (0, vec![(7, 0)]));
+    service.stop().await;
+}
+
+/// Numbers of operations as a set of bits.
+fn bits(operations: &[u32]) -> i32 {
+    operations.iter().fold(0, |bits, operation| bits | 1 << operation)
+}
+
+#[tokio::test]
+async fn client_that_asks_learns_what_its_rights_allow_in_the_words_of_kafka() {
+    const READ: u32 = 3;
+    const WRITE: u32 = 4;
+    const CREATE: u32 = 5;
+    const DELETE: u32 = 6;
+    const ALTER: u32 = 7;
+    const DESCRIBE: u32 = 8;
+    const CLUSTER_ACTION: u32 = 9;
+    const DESCRIBE_CONFIGS: u32 = 10;
+    const ALTER_CONFIGS: u32 = 11;
+    const IDEMPOTENT_WRITE: u32 = 12;
+    // What Apache Kafka answers without an authorizer.
+    let all = (3_576, 8_096, bits(&[READ, DELETE, DESCRIBE]));
+    let reads = bits(&[READ, DESCRIBE, DESCRIBE_CONFIGS]);
+    let writes = bits(&[WRITE, DESCRIBE, DESCRIBE_CONFIGS]);
+    let sees = bits(&[DESCRIBE, DESCRIBE_CONFIGS]);
+    let group_of_reader = bits(&[READ, DELETE, DESCRIBE]);
+    let manages = bits(&[READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS]);
+    assert_eq!(manages, all.0);
+    let administers =
+        bits(&[CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE]);
+    assert_eq!(administers, all.1);
+    let service = service().await;
+    for (key, expected) in [
+        (ROOT, all),
+        (READER, (reads, sees, group_of_reader)),
+        (Key { name: "sender", hub: None }, (writes, sees | bits(&[IDEMPOTENT_WRITE]), i32::MIN)),
+        (Key { name: "root", hub: Some("events") }, (manages, sees | bits(&[IDEMPOTENT_WRITE]), all.2)),
+    ] {
+        let mut peer = log_in(&service, key).await;
+        let asked = MetadataRequestTopic::default().with_name(Some(topic("events")));
+        let missing = MetadataRequestTopic::default().with_name(Some(topic("missing")));
+        let request = MetadataRequest::default()
+            .with_topics(Some(vec![asked, missing]))
+            .with_allow_auto_topic_creation(false)
+            .with_include_cluster_authorized_operations(true)
+            .with_include_topic_authorized_operations(true);
+        let answer: MetadataResponse = peer.ask(ApiKey::Metadata, 10, &request).await;
+        let of_topic = answer.topics[0].topic_authorized_operations;
+        assert_eq!(answer.topics[1].topic_authorized_operations, i32::MIN, "it can't be described");
+        let request = DescribeClusterRequest::default().with_include_cluster_authorized_operations(true);
+        let described: DescribeClusterResponse = peer.ask(ApiKey::DescribeCluster, 0, &request).await;
+        assert_eq!(described.cluster_authorized_operations, answer.cluster_authorized_operations);
+        let request = DescribeGroupsRequest::default()
+            .with_groups(vec![group("none")])
+            .with_include_authorized_operations(true);
+        let groups: DescribeGroupsResponse = peer.ask(ApiKey::DescribeGroups, 5, &request).await;
+        let of_group = groups.groups[0].authorized_operations;
+        assert_eq!((of_topic, answer.cluster_authorized_operations, of_group), expected, "{key:?}");
+        let pages = DescribeTopicPartitionsRequest::default()
+            .with_topics(vec![TopicRequest::default().with_name(topic("events"))])
+            .with_response_partition_limit(9);
+        let page: DescribeTopicPartitionsResponse =
+            peer.ask(ApiKey::DescribeTopicPartitions, 0, &pages).await;
+        assert_eq!(page.topics[0].topic_authorized_operations, of_topic);
+    }
+    let mut root = log_in(&service, ROOT).await;
+    let answer: MetadataResponse =
+        root.ask(ApiKey::Metadata, 10, &MetadataRequest::default().with_topics(None)).await;
+    let of_topics = answer.topics.iter().map(|topic| topic.topic_authorized_operations);
+    assert!(
+        of_topics.chain([answer.cluster_authorized_operations]).all(|it| it == i32::MIN),
+        "it did not ask"
+    );
     service.stop().await;
 }

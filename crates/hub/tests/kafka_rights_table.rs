@@ -80,7 +80,8 @@ const fn needs(key: ApiKey) -> Needs {
         ApiKey::FindCoordinator
         | ApiKey::DescribeCluster
         | ApiKey::DescribeAcls
-        | ApiKey::DescribeClientQuotas => Needs::Login,
+        | ApiKey::DescribeClientQuotas
+        | ApiKey::DescribeUserScramCredentials => Needs::Login,
         ApiKey::Produce | ApiKey::AddPartitionsToTxn => SEND,
         ApiKey::Fetch | ApiKey::ListOffsets | ApiKey::OffsetForLeaderEpoch | ApiKey::DescribeProducers => {
             LISTEN
@@ -403,6 +404,10 @@ impl Asking<'_> {
             ApiKey::DescribeClientQuotas => {
                 let request = DescribeClientQuotasRequest::default();
                 self.say::<DescribeClientQuotasResponse>(key, 1, &request).await
+            }
+            ApiKey::DescribeUserScramCredentials => {
+                let request = DescribeUserScramCredentialsRequest::default();
+                self.say::<DescribeUserScramCredentialsResponse>(key, 0, &request).await
             }
             ApiKey::DescribeCluster => {
                 self.say::<DescribeClusterResponse>(key, 1, &DescribeClusterRequest::default()).await

@@ -41,6 +41,7 @@ pub enum ApiKey {
     IncrementalAlterConfigs = 44,
     OffsetDelete = 47,
     DescribeClientQuotas = 48,
+    DescribeUserScramCredentials = 50,
     DescribeCluster = 60,
     DescribeProducers = 61,
     DescribeTransactions = 65,
@@ -63,6 +64,12 @@ impl ApiKey {
     #[must_use]
     pub fn of(number: i16) -> Option<Self> {
         TABLE.iter().map(|(key, _)| *key).find(|key| key.number() == number)
+    }
+
+    /// Its name, such as `OffsetCommit`.
+    #[must_use]
+    pub fn name(self) -> String {
+        format!("{self:?}")
     }
 
     /// The number of the protocol.
@@ -123,6 +130,7 @@ const TABLE: &[(ApiKey, FirstFlexible)] = &[
     (ApiKey::IncrementalAlterConfigs, Some(1)),
     (ApiKey::OffsetDelete, None),
     (ApiKey::DescribeClientQuotas, Some(1)),
+    (ApiKey::DescribeUserScramCredentials, Some(0)),
     (ApiKey::DescribeCluster, Some(0)),
     (ApiKey::DescribeProducers, Some(0)),
     (ApiKey::DescribeTransactions, Some(0)),

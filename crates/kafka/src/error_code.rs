@@ -124,6 +124,7 @@ error_codes! {
     UnstableOffsetCommit = 88,
     ThrottlingQuotaExceeded = 89,
     ProducerFenced = 90,
+    ResourceNotFound = 91,
     UnknownTopicId = 100,
     InconsistentTopicId = 103,
     TransactionalIdNotFound = 105,

@@ -1,8 +1,10 @@
-//! Fetch, versions 4 to 16: the batches that a client wants from where it stands.
+//! Fetch, versions 4 to 16: the batches that a client wants from where it stands. Versions 0 to 3 are read so far that they can be
+//! refused: what they carry has older formats.
 //!
 //! A response is written in pieces, because the batches in it are not copied: what is written here is what stands before,
 //! between and after them. It is read without a copy, too.
 
+use crate::ErrorCode;
 use crate::read::{Malformed, Reader, Uuid};
 use crate::write::Writer;
 
@@ -78,14 +80,14 @@ pub struct AbortedTransaction {
 impl<'a> FetchRequest<'a> {
     /// Reads the body of a request of `version`.
     pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
-        debug_assert!((OLDEST..=NEWEST).contains(&version), "other versions are refused before");
+        debug_assert!((0..=NEWEST).contains(&version), "other versions are refused before");
         if version < 15 {
             reader.i32("replica id")?;
         }
         let max_wait_ms = reader.i32("longest wait")?;
         let min_bytes = reader.i32("least bytes")?;
-        let max_bytes = reader.i32("most bytes")?;
-        let is_read_committed = reader.i8("isolation level")? != 0;
+        let max_bytes = if version >= 3 { reader.i32("most bytes")? } else { i32::MAX };
+        let is_read_committed = version >= 4 && reader.i8("isolation level")? != 0;
         let (session_id, session_epoch) = match version >= 7 {
             true => (reader.i32("session id")?, reader.i32("session epoch")?),
             false => (0, -1),
@@ -132,6 +134,15 @@ impl<'a> TopicRef<'a> {
         }
     }
 
+    /// Returns its name, if that is how it is named.
+    #[must_use]
+    pub const fn name(self) -> Option<&'a str> {
+        match self {
+            Self::Name(name) => Some(name),
+            Self::Id(_) => None,
+        }
+    }
+
     fn write(self, writer: &mut Writer) {
         match self {
             Self::Name(name) => writer.string(name),
@@ -166,9 +177,11 @@ pub fn begin_response(
     session_id: i32,
     topics: usize,
 ) {
-    writer.i32(throttle_time_ms);
+    if version >= 1 {
+        writer.i32(throttle_time_ms);
+    }
     if version >= 7 {
-        writer.i16(error_code);
+        writer.error(ErrorCode::of(error_code), "");
         writer.i32(session_id);
     }
     writer.array_length(topics);
@@ -180,26 +193,31 @@ pub fn begin_topic(writer: &mut Writer, topic: TopicRef<'_>, partitions: usize) 
     writer.array_length(partitions);
 }
 
-/// Writes what stands before the batches of a partition, which have `records_length` bytes.
+/// Writes what stands before the batches of a partition of `topic`, which have `records_length` bytes.
 pub fn begin_partition(
     writer: &mut Writer,
     version: i16,
+    topic: TopicRef<'_>,
     head: &PartitionHead,
     aborted: &[AbortedTransaction],
     records_length: usize,
 ) {
     writer.i32(head.index);
-    writer.i16(head.error_code);
+    writer.error(ErrorCode::of(head.error_code), topic.name().unwrap_or_default());
     writer.i64(head.high_watermark);
-    writer.i64(head.last_stable_offset);
+    if version >= 4 {
+        writer.i64(head.last_stable_offset);
+    }
     if version >= 5 {
         writer.i64(head.log_start_offset);
     }
-    writer.array_length(aborted.len());
-    for transaction in aborted {
-        writer.i64(transaction.producer_id);
-        writer.i64(transaction.first_offset);
-        writer.tagged_fields_end();
+    if version >= 4 {
+        writer.array_length(aborted.len());
+        for transaction in aborted {
+            writer.i64(transaction.producer_id);
+            writer.i64(transaction.first_offset);
+            writer.tagged_fields_end();
+        }
     }
     if version >= 11 {
         // No replica is preferred to this one.
@@ -455,7 +473,7 @@ mod tests {
             begin_response(&mut writer, version, 40, 0, 44, 1);
             begin_topic(&mut writer, topic, 2);
             for (index, records) in [(0, &b""[..]), (7, b"batches")] {
-                begin_partition(&mut writer, version, &head(index), &aborted, records.len());
+                begin_partition(&mut writer, version, topic, &head(index), &aborted, records.len());
                 let mut out = writer.finish();
                 out.extend_from_slice(records);
                 writer = Writer::new(out, is_flexible(version));
@@ -563,7 +581,14 @@ mod tests {
             let mut writer = Writer::new(Vec::new(), is_flexible(version));
             begin_response(&mut writer, version, 40, 0, 44, 1);
             begin_topic(&mut writer, expected(7, vec![]).topic, 1);
-            begin_partition(&mut writer, version, &expected(7, vec![]).head, &[transaction], 7);
+            begin_partition(
+                &mut writer,
+                version,
+                expected(7, vec![]).topic,
+                &expected(7, vec![]).head,
+                &[transaction],
+                7,
+            );
             let mut out = writer.finish();
             out.extend_from_slice(b"batches");
             let mut writer = Writer::new(out, is_flexible(version));
@@ -585,6 +610,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, version in OLDEST..=NEWEST, at: usize, value: u8) {
             let _ = FetchRequest::read(Reader::new(&bytes, is_flexible(version)), version);
+            let _ = FetchRequest::read(Reader::new(&bytes, false), version % OLDEST);
             let mut changed = reference(version);
             let at = at % changed.len();
             changed[at] = value;

@@ -1,8 +1,10 @@
-//! Produce, versions 3 to 11: the batches that a client wants appended.
+//! Produce, versions 3 to 11: the batches that a client wants appended. Versions 0 to 2 are read so far that they can be refused:
+//! what they carry has older formats.
 //!
 //! The batches stay where they arrived. What a broker makes for a request is a list of where they lie; a client writes what
 //! stands before, between and after them.
 
+use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
 
@@ -54,8 +56,8 @@ pub struct ProduceResult<'a> {
 impl<'a> ProduceRequest<'a> {
     /// Reads the body of a request of `version`.
     pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
-        debug_assert!((OLDEST..=NEWEST).contains(&version), "other versions are refused before");
-        let transactional_id = reader.nullable_string("transactional id")?;
+        debug_assert!((0..=NEWEST).contains(&version), "other versions are refused before");
+        let transactional_id = if version >= 3 { reader.nullable_string("transactional id")? } else { None };
         let acks = reader.i16("acks")?;
         let timeout_ms = reader.i32("timeout")?;
         let mut partitions = Vec::new();
@@ -88,9 +90,11 @@ pub fn write_response(
         writer.array_length(topic.len());
         for result in topic {
             writer.i32(result.index);
-            writer.i16(result.error_code);
+            writer.error(ErrorCode::of(result.error_code), result.topic);
             writer.i64(result.base_offset);
-            writer.i64(result.log_append_time);
+            if version >= 2 {
+                writer.i64(result.log_append_time);
+            }
             if version >= 5 {
                 writer.i64(result.log_start_offset);
             }
@@ -107,7 +111,9 @@ pub fn write_response(
         }
         writer.tagged_fields_end();
     }
-    writer.i32(throttle_time_ms);
+    if version >= 1 {
+        writer.i32(throttle_time_ms);
+    }
     writer.tagged_fields_end();
 }
 
@@ -416,6 +422,7 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, version in OLDEST..=NEWEST, at: usize, value: u8) {
             let is_flexible = ApiKey::Produce.is_flexible(version);
             let _ = ProduceRequest::read(Reader::new(&bytes, is_flexible), version);
+            let _ = ProduceRequest::read(Reader::new(&bytes, false), version % OLDEST);
             let mut changed = reference(version);
             let at = at % changed.len();
             changed[at] = value;

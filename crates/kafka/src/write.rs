@@ -1,5 +1,6 @@
 //! Writing what the protocol is made of. See [`read`](crate::read) for the two encodings.
 
+use crate::ErrorCode;
 use crate::read::Uuid;
 
 /// A message that is being written.
@@ -7,13 +8,30 @@ use crate::read::Uuid;
 pub struct Writer {
     out: Vec<u8>,
     is_flexible: bool,
+    errors: Vec<WrittenError>,
+}
+
+/// An error that a message has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenError {
+    /// The error.
+    pub error: ErrorCode,
+    /// How often the message has it.
+    pub count: u64,
+    /// The first topic, group or other resource that it is about; empty if it is about the request as a whole.
+    pub about: String,
 }
 
 impl Writer {
     /// Appends a message to `out`.
     #[must_use]
     pub const fn new(out: Vec<u8>, is_flexible: bool) -> Self {
-        Self { out, is_flexible }
+        Self { out, is_flexible, errors: Vec::new() }
+    }
+
+    /// Takes the errors that were written so far, each once.
+    pub fn take_errors(&mut self) -> Vec<WrittenError> {
+        std::mem::take(&mut self.errors)
     }
 
     /// What was written, behind what was there before.
@@ -44,6 +62,25 @@ impl Writer {
     #[inline]
     pub fn i16(&mut self, value: i16) {
         self.out.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// An error, about the topic, group or other resource of this name, which may be empty. It is noted for
+    /// [`take_errors`](Self::take_errors).
+    #[inline]
+    pub fn error(&mut self, error: ErrorCode, about: &str) {
+        if error != ErrorCode::None {
+            self.note(error, about);
+        }
+        self.i16(error.code());
+    }
+
+    /// There are no more errors than the protocol has, few in one message.
+    #[cold]
+    fn note(&mut self, error: ErrorCode, about: &str) {
+        match self.errors.iter_mut().find(|noted| noted.error == error) {
+            Some(noted) => noted.count += 1,
+            None => self.errors.push(WrittenError { error, count: 1, about: about.to_owned() }),
+        }
     }
 
     /// A signed number of 32 bits.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use kafka::fetch::{self, FetchRequest, PartitionHead, TopicRef};
 use kafka::frame::{self, RequestHeader, SIZE_LENGTH};
+use kafka::messages::authorized_operations::AuthorizedOperations;
 use kafka::messages::list_offsets::{FoundOffset, ListOffsetsRequest, OffsetSpec};
 use kafka::messages::metadata::{Broker, MetadataRequest, TopicMetadata};
 use kafka::messages::{api_versions, list_offsets, metadata};
@@ -174,11 +175,14 @@ impl Floor {
                         id: [1; 16],
                         partitions: self.partitions,
                         leader_epoch: 0,
+                        operations: AuthorizedOperations::NOT_ASKED,
                     }),
                     TopicRef::Id(_) => None,
                 });
                 let broker = Broker { id: 0, host: "127.0.0.1", port: self.port, cluster_id: "floor" };
-                metadata::write_response(&mut writer, version, &broker, &topics.collect::<Vec<_>>(), 0);
+                let topics: Vec<_> = topics.collect();
+                let operations = AuthorizedOperations::NOT_ASKED;
+                metadata::write_response(&mut writer, version, &broker, &topics, operations, 0);
             }
             ApiKey::ListOffsets => {
                 let Ok(request) = ListOffsetsRequest::read(body, version) else { return false };
@@ -260,7 +264,8 @@ impl Floor {
         let topics = || found.chunk_by(|a, b| a.0 == b.0);
         fetch::begin_response(&mut writer, version, 0, 0, 0, topics().count());
         for partitions in topics() {
-            fetch::begin_topic(&mut writer, TopicRef::Name(partitions[0].0), partitions.len());
+            let topic = TopicRef::Name(partitions[0].0);
+            fetch::begin_topic(&mut writer, topic, partitions.len());
             for (_, index, end, batch) in partitions {
                 let head = PartitionHead {
                     index: *index,
@@ -269,7 +274,7 @@ impl Floor {
                     last_stable_offset: *end,
                     log_start_offset: 0,
                 };
-                fetch::begin_partition(&mut writer, version, &head, &[], batch.len());
+                fetch::begin_partition(&mut writer, version, topic, &head, &[], batch.len());
                 let mut bytes = writer.finish();
                 bytes.extend_from_slice(batch);
                 writer = kafka::write::Writer::new(bytes, ApiKey::Fetch.is_flexible(version));

@@ -1,4 +1,4 @@
-//! Configurations of topics and brokers: DescribeConfigs 1 to 4, AlterConfigs 0 to 2 and IncrementalAlterConfigs 0 and 1.
+//! Configurations of topics and brokers: DescribeConfigs 0 to 4, AlterConfigs 0 to 2 and IncrementalAlterConfigs 0 and 1.
 
 use std::borrow::Cow;
 
@@ -111,7 +111,7 @@ impl<'a> DescribeConfigsRequest<'a> {
             reader.skip_tagged_fields("resource")?;
             resources.push((resource, names));
         }
-        let include_synonyms = reader.bool("synonyms")?;
+        let include_synonyms = version >= 1 && reader.bool("synonyms")?;
         let include_documentation = version >= 3 && reader.bool("documentation")?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { resources, include_synonyms, include_documentation })
@@ -129,7 +129,7 @@ impl<'a> DescribeConfigsRequest<'a> {
         writer.array_length(described.len());
         for DescribedConfigs { resource, result } in described {
             let error = result.as_ref().err();
-            writer.i16(error.map_or(ErrorCode::None, |(error, _)| *error).code());
+            writer.error(error.map_or(ErrorCode::None, |(error, _)| *error), resource.name);
             writer.nullable_string(error.map(|(_, message)| message.as_str()));
             writer.i8(resource.kind);
             writer.string(resource.name);
@@ -147,9 +147,15 @@ impl<'a> DescribeConfigsRequest<'a> {
         writer.string(entry.name);
         writer.nullable_string(Some(&entry.value));
         writer.bool(entry.is_read_only);
-        writer.i8(entry.source.number());
+        match version {
+            0 => writer.bool(entry.source == ConfigSource::Default),
+            _ => writer.i8(entry.source.number()),
+        }
         // Nothing here is secret.
         writer.bool(false);
+        if version == 0 {
+            return;
+        }
         // Each value has one place that it comes from.
         writer.array_length(self.include_synonyms.into());
         if self.include_synonyms {
@@ -243,7 +249,7 @@ impl<'a> AlterConfigsRequest<'a> {
         writer.array_length(self.resources.len());
         for ((resource, _), result) in self.resources.iter().zip(results) {
             let error = result.as_ref().err();
-            writer.i16(error.map_or(ErrorCode::None, |(error, _)| *error).code());
+            writer.error(error.map_or(ErrorCode::None, |(error, _)| *error), resource.name);
             writer.nullable_string(error.map(|(_, message)| message.as_str()));
             writer.i8(resource.kind);
             writer.string(resource.name);
@@ -275,6 +281,31 @@ mod tests {
 
     fn text(text: &'static str) -> StrBytes {
         StrBytes::from_static_str(text)
+    }
+
+    /// From Kafka's definitions: the other implementation has no version without sources.
+    #[test]
+    fn first_version_describes_defaults_instead_of_sources() {
+        let resource = [0, 0, 0, 1, 2, 0, 1, b't', 0xff, 0xff, 0xff, 0xff];
+        let request = DescribeConfigsRequest::read(Reader::new(&resource, false), 0).unwrap();
+        assert_eq!(request.resources, [(Resource { kind: TOPIC, name: "t" }, None)]);
+        let entry = |source| ConfigEntry {
+            name: "n",
+            value: "v".into(),
+            is_read_only: false,
+            source,
+            kind: ConfigType::String,
+            documentation: "",
+        };
+        let entries = vec![entry(ConfigSource::Topic), entry(ConfigSource::Default)];
+        let described = DescribedConfigs { resource: request.resources[0].0, result: Ok(entries) };
+        let body = reference::body(ApiKey::DescribeConfigs, 0, |writer| {
+            request.write_response(writer, 0, &[described], 0);
+        });
+        let head = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0xff, 0xff, 2, 0, 1, b't', 0, 0, 0, 2];
+        let name_and_value = [0, 1, b'n', 0, 1, b'v'];
+        // Read-only, the default, secret.
+        assert_eq!(body, [&head[..], &name_and_value, &[0, 0, 0], &name_and_value, &[0, 1, 0]].concat());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Groups whose partitions the broker assigns (KIP-848): ConsumerGroupHeartbeat and ConsumerGroupDescribe, 0 and 1.
 
-use super::metadata::NOT_ASKED;
+use super::authorized_operations::AuthorizedOperations;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader, Uuid};
 use crate::write::Writer;
@@ -114,9 +114,10 @@ pub struct ConsumerGroupHeartbeatResponse {
     pub assignment: Option<Vec<TopicPartitions>>,
 }
 
-/// Writes the response, or the error with what the member may want to know of it.
+/// Writes the response to a heartbeat in this group, or the error with what the member may want to know of it.
 pub fn write_heartbeat_response(
     writer: &mut Writer,
+    group_id: &str,
     result: &Result<ConsumerGroupHeartbeatResponse, (ErrorCode, String)>,
     throttle_time_ms: i32,
 ) {
@@ -143,7 +144,7 @@ pub fn write_heartbeat_response(
             }
         }
         Err((error, message)) => {
-            writer.i16(error.code());
+            writer.error(*error, group_id);
             writer.nullable_string(Some(message));
             writer.nullable_string(None);
             writer.i32(0);
@@ -159,15 +160,15 @@ fn write_partitions(writer: &mut Writer, partitions: &[i32]) {
     partitions.iter().for_each(|index| writer.i32(*index));
 }
 
-/// Reads which groups are to be described.
-pub fn read_describe<'a>(mut reader: Reader<'a>) -> Result<Vec<&'a str>, Malformed> {
+/// Reads which groups are to be described, and whether the client asks what it may do with them.
+pub fn read_describe<'a>(mut reader: Reader<'a>) -> Result<(Vec<&'a str>, bool), Malformed> {
     let mut groups = Vec::new();
     for _ in 0..reader.array_length("groups")? {
         groups.push(reader.string("group")?);
     }
-    reader.bool("authorized operations")?;
+    let asks_operations = reader.bool("authorized operations")?;
     reader.skip_tagged_fields("request")?;
-    Ok(groups)
+    Ok((groups, asks_operations))
 }
 
 /// What there is to say of a group.
@@ -223,17 +224,18 @@ pub struct NamedPartitions {
     pub partitions: Vec<i32>,
 }
 
-/// Writes the response to a request of `version`.
+/// Writes the response to a request of `version`: of each group the error, what there is to say of it, and what the client may do
+/// with it.
 pub fn write_describe_response(
     writer: &mut Writer,
     version: i16,
-    groups: &[(ErrorCode, DescribedConsumerGroup)],
+    groups: &[(ErrorCode, DescribedConsumerGroup, AuthorizedOperations)],
     throttle_time_ms: i32,
 ) {
     writer.i32(throttle_time_ms);
     writer.array_length(groups.len());
-    for (error, group) in groups {
-        writer.i16(error.code());
+    for (error, group, operations) in groups {
+        writer.error(*error, &group.group_id);
         writer.nullable_string(None);
         writer.string(&group.group_id);
         writer.string(group.state);
@@ -258,7 +260,7 @@ pub fn write_describe_response(
             }
             writer.tagged_fields_end();
         }
-        writer.i32(NOT_ASKED);
+        operations.write(writer);
         writer.tagged_fields_end();
     }
     writer.tagged_fields_end();
@@ -366,15 +368,17 @@ mod tests {
                     heartbeat_interval_ms: 5_000,
                     assignment: assignment.clone(),
                 });
-                let response: ReferenceResponse =
-                    reference::message(key, version, |writer| write_heartbeat_response(writer, &result, 0));
+                let response: ReferenceResponse = reference::message(key, version, |writer| {
+                    write_heartbeat_response(writer, "group", &result, 0)
+                });
                 assert_eq!(response.member_epoch, 4);
                 let partitions = response.assignment.map(|it| it.topic_partitions[0].partitions.clone());
                 assert_eq!(partitions, assignment.map(|it| it[0].partitions.clone()));
             }
             let refused = Err((ErrorCode::FencedMemberEpoch, "another epoch".to_owned()));
-            let response: ReferenceResponse =
-                reference::message(key, version, |writer| write_heartbeat_response(writer, &refused, 0));
+            let response: ReferenceResponse = reference::message(key, version, |writer| {
+                write_heartbeat_response(writer, "group", &refused, 0)
+            });
             assert_eq!((response.error_code, response.assignment), (110, None));
         }
     }
@@ -385,7 +389,7 @@ mod tests {
         for version in 0..=1 {
             let request =
                 ConsumerGroupDescribeRequest::default().with_group_ids(vec![GroupId(text("group"))]);
-            let read = |reader: Reader<'_>| Ok(read_describe(reader)? == ["group"]);
+            let read = |reader: Reader<'_>| Ok(read_describe(reader)? == (vec!["group"], false));
             reference::read_message(key, version, &request, read, |is_same| assert!(is_same));
             let partitions =
                 || NamedPartitions { topic_id: ID, name: "topic".to_owned(), partitions: vec![5] };
@@ -406,7 +410,8 @@ mod tests {
                 }],
             };
             let response: ConsumerGroupDescribeResponse = reference::message(key, version, |writer| {
-                write_describe_response(writer, version, &[(ErrorCode::None, group)], 0);
+                let described = (ErrorCode::None, group, AuthorizedOperations::READ);
+                write_describe_response(writer, version, &[described], 0);
             });
             let group = &response.groups[0];
             assert_eq!((group.group_state.as_str(), group.group_epoch), ("Stable", 2));

@@ -61,7 +61,7 @@ pub fn write_response(
     writer.array_length(results.len());
     for (name, error, message) in results {
         writer.string(name);
-        writer.i16(error.code());
+        writer.error(*error, name);
         writer.nullable_string(message.as_deref());
         writer.tagged_fields_end();
     }

@@ -1,4 +1,4 @@
-//! CreateTopics, 2 to 7.
+//! CreateTopics, 0 to 7.
 
 use super::configs::ConfigEntry;
 use crate::ErrorCode;
@@ -52,14 +52,14 @@ pub struct TopicShape {
 }
 
 impl<'a> CreateTopicsRequest<'a> {
-    /// Reads the body of a request of any version.
-    pub fn read(mut reader: Reader<'a>) -> Result<Self, Malformed> {
+    /// Reads the body of a request of `version`.
+    pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
         let mut topics = Vec::new();
         for _ in 0..reader.array_length("topics")? {
             topics.push(NewTopic::read(&mut reader)?);
         }
         reader.i32("timeout")?;
-        let validate_only = reader.bool("validation")?;
+        let validate_only = version >= 1 && reader.bool("validation")?;
         reader.skip_tagged_fields("request")?;
         Ok(Self { topics, validate_only })
     }
@@ -92,7 +92,9 @@ impl<'a> NewTopic<'a> {
 
 /// Writes the response to a request of `version`.
 pub fn write_response(writer: &mut Writer, version: i16, topics: &[CreatedTopic<'_>], throttle_time_ms: i32) {
-    writer.i32(throttle_time_ms);
+    if version >= 2 {
+        writer.i32(throttle_time_ms);
+    }
     writer.array_length(topics.len());
     for topic in topics {
         let (shape, error, message) = match &topic.result {
@@ -103,8 +105,10 @@ pub fn write_response(writer: &mut Writer, version: i16, topics: &[CreatedTopic<
         if version >= 7 {
             writer.uuid(&shape.map(|shape| shape.id).unwrap_or_default());
         }
-        writer.i16(error.code());
-        writer.nullable_string(message);
+        writer.error(error, topic.name);
+        if version >= 1 {
+            writer.nullable_string(message);
+        }
         if version >= 5 {
             writer.i32(shape.map_or(-1, |shape| shape.partitions));
             writer.i16(shape.map_or(-1, |shape| shape.replication_factor));
@@ -144,6 +148,27 @@ mod tests {
         StrBytes::from_static_str(text)
     }
 
+    /// From Kafka's definitions: the other implementation has no version without messages.
+    #[test]
+    fn oldest_versions_have_no_validation_and_no_messages() {
+        let topic = [0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        let timeout = [0, 0, 0, 9];
+        let answer = [0, 0, 0, 1, 0, 1, b't', 0, 36];
+        for (version, validates, message) in [(0, &[][..], &[][..]), (1, &[1], &[0, 1, b'x'])] {
+            let request = [&topic[..], &timeout, validates].concat();
+            let read = |bytes| CreateTopicsRequest::read(Reader::new(bytes, false), version);
+            let found = read(&request).unwrap();
+            assert_eq!((found.topics[0].name, found.topics[0].partitions), ("t", 3));
+            assert_eq!(found.validate_only, version == 1);
+            assert!((0..request.len()).all(|length| read(&request[..length]).is_err()));
+            let result = Err((ErrorCode::TopicAlreadyExists, Some("x".to_owned())));
+            let written = reference::body(ApiKey::CreateTopics, version, |writer| {
+                write_response(writer, version, &[CreatedTopic { name: "t", result }], 9);
+            });
+            assert_eq!(written, [&answer[..], message].concat());
+        }
+    }
+
     #[test]
     fn requests_of_another_implementation_are_read_in_every_version() {
         for version in 2..=7 {
@@ -168,7 +193,7 @@ mod tests {
                 configs: vec![("retention.ms", Some("7")), ("none", None)],
             };
             let read = |reader: Reader<'_>| {
-                let request = CreateTopicsRequest::read(reader)?;
+                let request = CreateTopicsRequest::read(reader, version)?;
                 Ok((request.topics == [expected.clone()], request.validate_only))
             };
             reference::read_message(ApiKey::CreateTopics, version, &request, read, |it| {

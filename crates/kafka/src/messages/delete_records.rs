@@ -61,7 +61,7 @@ pub fn write_response(writer: &mut Writer, deleted: &[DeletedRecords<'_>], throt
         |writer, partition| {
             writer.i32(partition.index);
             writer.i64(partition.low_watermark);
-            writer.i16(partition.error.code());
+            writer.error(partition.error, partition.topic);
             writer.tagged_fields_end();
         },
     );

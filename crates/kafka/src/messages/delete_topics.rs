@@ -1,4 +1,4 @@
-//! DeleteTopics, 1 to 6.
+//! DeleteTopics, 0 to 6.
 
 use crate::ErrorCode;
 use crate::fetch::TopicRef;
@@ -38,7 +38,9 @@ pub struct DeletedTopic {
 
 /// Writes the response to a request of `version`.
 pub fn write_response(writer: &mut Writer, version: i16, topics: &[DeletedTopic], throttle_time_ms: i32) {
-    writer.i32(throttle_time_ms);
+    if version >= 1 {
+        writer.i32(throttle_time_ms);
+    }
     writer.array_length(topics.len());
     for topic in topics {
         if version >= 6 {
@@ -47,7 +49,7 @@ pub fn write_response(writer: &mut Writer, version: i16, topics: &[DeletedTopic]
         } else {
             writer.string(topic.name.as_deref().unwrap_or_default());
         }
-        writer.i16(topic.error.code());
+        writer.error(topic.error, topic.name.as_deref().unwrap_or_default());
         if version >= 5 {
             writer.nullable_string(topic.message.as_deref());
         }
@@ -65,6 +67,19 @@ mod tests {
     use super::*;
     use crate::ApiKey;
     use crate::messages::reference;
+
+    #[test]
+    fn first_version_has_no_throttle_time() {
+        let deleted = DeletedTopic {
+            name: Some("t".to_owned()),
+            id: Uuid::default(),
+            error: ErrorCode::UnknownTopicOrPartition,
+            message: None,
+        };
+        let write = |writer: &mut Writer| write_response(writer, 0, std::slice::from_ref(&deleted), 9);
+        let body = reference::body(ApiKey::DeleteTopics, 0, write);
+        assert_eq!(body, [0, 0, 0, 1, 0, 1, b't', 0, 3]);
+    }
 
     #[test]
     fn another_implementation_reads_and_writes_the_same_in_every_version() {

@@ -61,7 +61,7 @@ pub fn write_response(writer: &mut Writer, described: &[ProducersOfPartition<'_>
         |first| first.topic,
         |writer, partition| {
             writer.i32(partition.index);
-            writer.i16(partition.error.code());
+            writer.error(partition.error, partition.topic);
             writer.nullable_string(None);
             writer.array_length(partition.producers.len());
             for producer in &partition.producers {

@@ -1,6 +1,6 @@
 //! DescribeTopicPartitions, 0: the partitions of topics, a page at a time.
 
-use super::metadata::{NOT_ASKED, TopicMetadata};
+use super::metadata::TopicMetadata;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
@@ -60,7 +60,7 @@ pub fn write_response(
     writer.i32(throttle_time_ms);
     writer.array_length(topics.len());
     for TopicPage { topic, first, end } in topics {
-        writer.i16(topic.error.code());
+        writer.error(topic.error, topic.name.unwrap_or_default());
         writer.nullable_string(topic.name);
         writer.uuid(&topic.id);
         writer.bool(false);
@@ -82,7 +82,7 @@ pub fn write_response(
             }
             writer.tagged_fields_end();
         }
-        writer.i32(NOT_ASKED);
+        topic.operations.write(writer);
         writer.tagged_fields_end();
     }
     match next {
@@ -107,6 +107,7 @@ mod tests {
 
     use super::*;
     use crate::ApiKey;
+    use crate::messages::authorized_operations::AuthorizedOperations;
     use crate::messages::reference;
 
     #[test]
@@ -130,12 +131,14 @@ mod tests {
             id: [5; 16],
             partitions: 9,
             leader_epoch: 0,
+            operations: AuthorizedOperations::READ,
         };
         for next in [None, Some(("orders", 5))] {
             let response: DescribeTopicPartitionsResponse = reference::message(key, 0, |writer| {
                 write_response(writer, 0, &[TopicPage { topic, first: 3, end: 5 }], next, 0);
             });
             let partitions = &response.topics[0].partitions;
+            assert_eq!(response.topics[0].topic_authorized_operations, 8);
             let indices: Vec<_> = partitions.iter().map(|partition| partition.partition_index).collect();
             assert_eq!(indices, [3, 4]);
             assert_eq!(partitions[0].eligible_leader_replicas.as_deref(), Some(&[][..]));

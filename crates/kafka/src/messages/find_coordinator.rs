@@ -67,7 +67,7 @@ impl<'a> FindCoordinatorRequest<'a> {
             writer.i32(throttle_time_ms);
         }
         if version < 4 {
-            writer.i16(error.code());
+            writer.error(error, self.keys.first().copied().unwrap_or_default());
             if version >= 1 {
                 writer.nullable_string(None);
             }
@@ -83,7 +83,7 @@ impl<'a> FindCoordinatorRequest<'a> {
             writer.i32(id);
             writer.string(host);
             writer.i32(port);
-            writer.i16(error.code());
+            writer.error(error, key);
             writer.nullable_string(None);
             writer.tagged_fields_end();
         }

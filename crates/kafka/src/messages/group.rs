@@ -51,12 +51,17 @@ impl<'a> MemberRef<'a> {
     }
 }
 
-/// Writes the response to a heartbeat of `version`.
-pub fn write_heartbeat_response(writer: &mut Writer, version: i16, error: ErrorCode, throttle_time_ms: i32) {
+/// Writes the response to a heartbeat of `version` in this group.
+pub fn write_heartbeat_response(
+    writer: &mut Writer,
+    version: i16,
+    (group_id, error): (&str, ErrorCode),
+    throttle_time_ms: i32,
+) {
     if version >= 1 {
         writer.i32(throttle_time_ms);
     }
-    writer.i16(error.code());
+    writer.error(error, group_id);
     writer.tagged_fields_end();
 }
 
@@ -130,7 +135,7 @@ impl<'a> LeaveGroupRequest<'a> {
             writer.i32(throttle_time_ms);
         }
         if version < 3 {
-            writer.i16(errors.first().map_or(0, |error| error.code()));
+            writer.error(errors.first().copied().unwrap_or(ErrorCode::None), self.group_id);
             return;
         }
         writer.i16(ErrorCode::None.code());
@@ -138,7 +143,7 @@ impl<'a> LeaveGroupRequest<'a> {
         for ((member_id, instance_id), error) in self.members.iter().zip(errors) {
             writer.string(member_id);
             writer.nullable_string(*instance_id);
-            writer.i16(error.code());
+            writer.error(*error, self.group_id);
             writer.tagged_fields_end();
         }
         writer.tagged_fields_end();
@@ -211,7 +216,7 @@ mod tests {
                 assert_eq!(it, (true, 3, true, true));
             });
             let response: HeartbeatResponse = reference::message(ApiKey::Heartbeat, version, |writer| {
-                write_heartbeat_response(writer, version, ErrorCode::IllegalGeneration, 9);
+                write_heartbeat_response(writer, version, ("group", ErrorCode::IllegalGeneration), 9);
             });
             assert_eq!(response.error_code, 22);
             let read = |reader: Reader<'_>| read_heartbeat_response(reader, version);

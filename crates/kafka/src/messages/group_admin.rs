@@ -1,21 +1,19 @@
 //! What operators ask of groups: DescribeGroups 0 to 5, ListGroups 0 to 5 and DeleteGroups 0 to 2.
 
-use super::metadata::NOT_ASKED;
+use super::authorized_operations::AuthorizedOperations;
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
 
-/// Reads which groups are to be described.
-pub fn read_describe<'a>(mut reader: Reader<'a>, version: i16) -> Result<Vec<&'a str>, Malformed> {
+/// Reads which groups are to be described, and whether the client asks what it may do with them.
+pub fn read_describe<'a>(mut reader: Reader<'a>, version: i16) -> Result<(Vec<&'a str>, bool), Malformed> {
     let mut groups = Vec::new();
     for _ in 0..reader.array_length("groups")? {
         groups.push(reader.string("group")?);
     }
-    if version >= 3 {
-        reader.bool("authorized operations")?;
-    }
+    let asks_operations = version >= 3 && reader.bool("authorized operations")?;
     reader.skip_tagged_fields("request")?;
-    Ok(groups)
+    Ok((groups, asks_operations))
 }
 
 /// What there is to say of a group.
@@ -50,19 +48,20 @@ pub struct DescribedMember {
     pub assignment: Vec<u8>,
 }
 
-/// Writes the response to a request of `version`.
+/// Writes the response to a request of `version`: of each group the error, what there is to say of it, and what the client may do
+/// with it.
 pub fn write_describe_response(
     writer: &mut Writer,
     version: i16,
-    groups: &[(ErrorCode, DescribedGroup)],
+    groups: &[(ErrorCode, DescribedGroup, AuthorizedOperations)],
     throttle_time_ms: i32,
 ) {
     if version >= 1 {
         writer.i32(throttle_time_ms);
     }
     writer.array_length(groups.len());
-    for (error, group) in groups {
-        writer.i16(error.code());
+    for (error, group, operations) in groups {
+        writer.error(*error, &group.group_id);
         writer.string(&group.group_id);
         writer.string(group.state);
         writer.string(&group.protocol_type);
@@ -80,7 +79,7 @@ pub fn write_describe_response(
             writer.tagged_fields_end();
         }
         if version >= 3 {
-            writer.i32(NOT_ASKED);
+            operations.write(writer);
         }
         writer.tagged_fields_end();
     }
@@ -161,7 +160,7 @@ pub fn write_delete_response(writer: &mut Writer, results: &[(&str, ErrorCode)],
     writer.array_length(results.len());
     for (group, error) in results {
         writer.string(group);
-        writer.i16(error.code());
+        writer.error(*error, group);
         writer.tagged_fields_end();
     }
     writer.tagged_fields_end();
@@ -186,8 +185,11 @@ mod tests {
     #[test]
     fn groups_are_described_in_every_version() {
         for version in 0..=5 {
-            let request = DescribeGroupsRequest::default().with_groups(vec![group_id()]);
-            let read = |reader: Reader<'_>| Ok(read_describe(reader, version)? == ["group"]);
+            let request = DescribeGroupsRequest::default()
+                .with_groups(vec![group_id()])
+                .with_include_authorized_operations(version >= 3);
+            let read =
+                |reader: Reader<'_>| Ok(read_describe(reader, version)? == (vec!["group"], version >= 3));
             reference::read_message(ApiKey::DescribeGroups, version, &request, read, |it| assert!(it));
             let member = DescribedMember {
                 member_id: "member".to_owned(),
@@ -206,9 +208,11 @@ mod tests {
             };
             let response: DescribeGroupsResponse =
                 reference::message(ApiKey::DescribeGroups, version, |writer| {
-                    write_describe_response(writer, version, &[(ErrorCode::None, group)], 0);
+                    let described = (ErrorCode::None, group, AuthorizedOperations::READ);
+                    write_describe_response(writer, version, &[described], 0);
                 });
             let group = &response.groups[0];
+            assert_eq!(group.authorized_operations, if version >= 3 { 8 } else { i32::MIN });
             assert_eq!(
                 (group.group_state.as_str(), group.members[0].client_host.as_str()),
                 ("Stable", "/127.0.0.1")

@@ -112,18 +112,18 @@ pub struct JoinedMember {
     pub metadata: Vec<u8>,
 }
 
-/// Writes the response to a request of `version`.
+/// Writes the response to a request of `version` about this group.
 pub fn write_join_response(
     writer: &mut Writer,
     version: i16,
-    error: ErrorCode,
+    (group_id, error): (&str, ErrorCode),
     response: &JoinGroupResponse,
     throttle_time_ms: i32,
 ) {
     if version >= 2 {
         writer.i32(throttle_time_ms);
     }
-    writer.i16(error.code());
+    writer.error(error, group_id);
     writer.i32(response.generation);
     if version >= 7 {
         writer.nullable_string(response.protocol_type.as_deref());
@@ -270,7 +270,7 @@ mod tests {
                 }],
             };
             let response: ReferenceJoined = reference::message(KEY, version, |writer| {
-                write_join_response(writer, version, ErrorCode::None, &joined, 0);
+                write_join_response(writer, version, ("group", ErrorCode::None), &joined, 0);
             });
             assert_eq!((response.generation_id, response.leader.as_str()), (3, "leader"));
             assert_eq!(response.protocol_name.as_ref().map(|it| it.as_str()), Some("range"));
@@ -290,7 +290,7 @@ mod tests {
                 ..JoinGroupResponse::default()
             };
             let body = reference::body(KEY, version, |writer| {
-                write_join_response(writer, version, ErrorCode::MemberIdRequired, &refused, 5);
+                write_join_response(writer, version, ("group", ErrorCode::MemberIdRequired), &refused, 5);
             });
             let throttle_time_ms = if version >= 2 { 5 } else { 0 };
             let expected =

@@ -1,4 +1,7 @@
-//! ListOffsets, 1 to 9: where a partition begins and ends, and where a point in time lies.
+//! ListOffsets, 0 to 9: where a partition begins and ends, and where a point in time lies.
+//!
+//! Version 0 is older than timestamps of records: a time stands for the last segment of the log that was written before it, and the
+//! answer is a list, of which one offset is given here.
 
 use super::by_topic;
 use crate::ErrorCode;
@@ -42,6 +45,8 @@ pub enum OffsetSpec {
     LatestTiered,
     /// At the first record with this timestamp or a greater one, in milliseconds since 1970.
     At(i64),
+    /// At the beginning of the last segment that was written up to this time, in milliseconds since 1970.
+    SegmentBefore(i64),
     /// Not defined, or not in this version.
     Unknown,
 }
@@ -72,6 +77,9 @@ impl<'a> ListOffsetsRequest<'a> {
             let index = reader.i32("partition")?;
             let current_leader_epoch = if version >= 4 { reader.i32("leader epoch")? } else { -1 };
             let at = OffsetSpec::of(reader.i64("timestamp")?, version);
+            if version == 0 {
+                reader.i32("most offsets")?;
+            }
             reader.skip_tagged_fields("partition")?;
             Ok(PartitionTime { topic, index, current_leader_epoch, at })
         })?;
@@ -97,6 +105,9 @@ impl<'a> ListOffsetsRequest<'a> {
                     writer.i32(partition.current_leader_epoch);
                 }
                 writer.i64(partition.at.timestamp());
+                if version == 0 {
+                    writer.i32(1);
+                }
                 writer.tagged_fields_end();
             },
         );
@@ -112,6 +123,7 @@ impl OffsetSpec {
             -3 if version >= 7 => Self::MaxTimestamp,
             -4 if version >= 8 => Self::EarliestLocal,
             -5 if version >= 9 => Self::LatestTiered,
+            0.. if version == 0 => Self::SegmentBefore(timestamp),
             0.. => Self::At(timestamp),
             _ => Self::Unknown,
         }
@@ -124,7 +136,7 @@ impl OffsetSpec {
             Self::MaxTimestamp => -3,
             Self::EarliestLocal => -4,
             Self::LatestTiered => -5,
-            Self::At(timestamp) => timestamp,
+            Self::At(timestamp) | Self::SegmentBefore(timestamp) => timestamp,
             Self::Unknown => i64::MIN,
         }
     }
@@ -146,7 +158,13 @@ impl<'a> ListOffsetsResponse<'a> {
         let partitions = by_topic::read(&mut reader, |reader, topic| {
             let index = reader.i32("partition")?;
             let error = ErrorCode::of(reader.i16("error")?);
-            let (timestamp, offset) = (reader.i64("timestamp")?, reader.i64("offset")?);
+            let (timestamp, offset) = match version {
+                0 => {
+                    let offsets = reader.array_length("offsets")?;
+                    (-1, (0..offsets).map(|_| reader.i64("offset")).next().transpose()?.unwrap_or(-1))
+                }
+                _ => (reader.i64("timestamp")?, reader.i64("offset")?),
+            };
             let leader_epoch = if version >= 4 { reader.i32("leader epoch")? } else { -1 };
             reader.skip_tagged_fields("partition")?;
             Ok(FoundOffset { topic, index, error, timestamp, offset, leader_epoch })
@@ -167,7 +185,14 @@ pub fn write_response(writer: &mut Writer, version: i16, found: &[FoundOffset<'_
         |first| first.topic,
         |writer, partition| {
             writer.i32(partition.index);
-            writer.i16(partition.error.code());
+            writer.error(partition.error, partition.topic);
+            if version == 0 {
+                writer.array_length((partition.offset >= 0).into());
+                if partition.offset >= 0 {
+                    writer.i64(partition.offset);
+                }
+                return;
+            }
             writer.i64(partition.timestamp);
             writer.i64(partition.offset);
             if version >= 4 {
@@ -190,6 +215,34 @@ mod tests {
     use super::*;
     use crate::ApiKey;
     use crate::messages::reference;
+
+    /// From Kafka's definitions: the other implementation has no version with lists.
+    #[test]
+    fn first_version_asks_for_lists_and_gets_one_offset_or_none() {
+        let topic = [0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 7];
+        // Replica; a time in partition 7, and at most two offsets.
+        let time = [0, 0, 0, 0, 0, 0, 0, 99];
+        let request = [&[0xff; 4][..], &topic, &time, &[0, 0, 0, 2]].concat();
+        let read = |bytes| ListOffsetsRequest::read(Reader::new(bytes, false), 0);
+        let asked = PartitionTime {
+            topic: "t",
+            index: 7,
+            current_leader_epoch: -1,
+            at: OffsetSpec::SegmentBefore(99),
+        };
+        let expected = ListOffsetsRequest { is_read_committed: false, partitions: vec![asked] };
+        assert_eq!(read(&request), Ok(expected));
+        assert!((0..request.len()).all(|length| read(&request[..length]).is_err()));
+        for (offset, list) in [(5, &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5][..]), (-1, &[0, 0, 0, 0])] {
+            let error = ErrorCode::None;
+            let found = FoundOffset { topic: "t", index: 7, error, timestamp: -1, offset, leader_epoch: -1 };
+            let body =
+                reference::body(ApiKey::ListOffsets, 0, |writer| write_response(writer, 0, &[found], 9));
+            assert_eq!(body, [&topic[..], &[0, 0], list].concat());
+            let own = ListOffsetsResponse::read(reference::reader(ApiKey::ListOffsets, 0, &body), 0);
+            assert_eq!(own, Ok(ListOffsetsResponse { partitions: vec![found], throttle_time_ms: 0 }));
+        }
+    }
 
     #[test]
     fn another_implementation_reads_and_writes_the_same_in_every_version() {

@@ -1,4 +1,4 @@
-//! DescribeLogDirs, 1 to 4: how much partitions hold. There is one directory here.
+//! DescribeLogDirs, 0 to 4: how much partitions hold. There is one directory here.
 
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
@@ -37,7 +37,7 @@ pub fn write_response(
 ) {
     writer.i32(throttle_time_ms);
     if version >= 3 {
-        writer.i16(sizes.err().unwrap_or(ErrorCode::None).code());
+        writer.error(sizes.err().unwrap_or(ErrorCode::None), "");
     }
     let Ok(topics) = sizes else {
         writer.array_length(0);

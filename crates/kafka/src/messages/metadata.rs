@@ -1,18 +1,23 @@
 //! Metadata, 0 to 12: which topics there are, their partitions, and where their leaders are. The service here is one broker; a
 //! client may find more.
 
+use super::authorized_operations::AuthorizedOperations;
 use crate::ErrorCode;
 use crate::fetch::TopicRef;
 use crate::read::{Malformed, Reader, Uuid};
 use crate::write::Writer;
 
 /// Which topics a client asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataRequest<'a> {
     /// These; all there are, if `None`.
     pub topics: Option<Vec<TopicRef<'a>>>,
     /// Whether those that are missing are to be created.
     pub allows_creation: bool,
+    /// Whether it asks what it may do with the cluster.
+    pub asks_cluster_operations: bool,
+    /// Whether it asks what it may do with each topic.
+    pub asks_topic_operations: bool,
 }
 
 /// The one broker.
@@ -41,6 +46,8 @@ pub struct TopicMetadata<'a> {
     pub partitions: u32,
     /// The epoch of their leader.
     pub leader_epoch: i32,
+    /// What the client may do with it.
+    pub operations: AuthorizedOperations,
 }
 
 impl<'a> MetadataRequest<'a> {
@@ -63,14 +70,11 @@ impl<'a> MetadataRequest<'a> {
             topics.get_or_insert_default().push(topic);
         }
         let allows_creation = version < 4 || reader.bool("topic creation")?;
-        if (8..=10).contains(&version) {
-            reader.bool("authorized operations of the cluster")?;
-        }
-        if version >= 8 {
-            reader.bool("authorized operations of topics")?;
-        }
+        let has_cluster = (8..=10).contains(&version);
+        let asks_cluster_operations = has_cluster && reader.bool("authorized operations of the cluster")?;
+        let asks_topic_operations = version >= 8 && reader.bool("authorized operations of topics")?;
         reader.skip_tagged_fields("request")?;
-        Ok(Self { topics, allows_creation })
+        Ok(Self { topics, allows_creation, asks_cluster_operations, asks_topic_operations })
     }
 
     /// Writes the body of a request of `version`. Topics are asked for by id since version 12; before version 4 those that are
@@ -96,12 +100,11 @@ impl<'a> MetadataRequest<'a> {
         if version >= 4 {
             writer.bool(self.allows_creation);
         }
-        // Operations that the client may do are of no interest.
         if (8..=10).contains(&version) {
-            writer.bool(false);
+            writer.bool(self.asks_cluster_operations);
         }
         if version >= 8 {
-            writer.bool(false);
+            writer.bool(self.asks_topic_operations);
         }
         writer.tagged_fields_end();
     }
@@ -232,12 +235,13 @@ impl FoundPartition {
     }
 }
 
-/// Writes the response to a request of `version`.
+/// Writes the response to a request of `version`. `operations` is what the client may do with the cluster.
 pub fn write_response(
     writer: &mut Writer,
     version: i16,
     broker: &Broker<'_>,
     topics: &[TopicMetadata<'_>],
+    operations: AuthorizedOperations,
     throttle_time_ms: i32,
 ) {
     if version >= 3 {
@@ -253,7 +257,7 @@ pub fn write_response(
     }
     writer.array_length(topics.len());
     for topic in topics {
-        writer.i16(topic.error.code());
+        writer.error(topic.error, topic.name.unwrap_or_default());
         match version >= 12 {
             true => writer.nullable_string(topic.name),
             false => writer.string(topic.name.unwrap_or_default()),
@@ -269,12 +273,12 @@ pub fn write_response(
             write_partition(writer, version, broker.id, index.cast_signed(), topic.leader_epoch);
         }
         if version >= 8 {
-            writer.i32(NOT_ASKED);
+            topic.operations.write(writer);
         }
         writer.tagged_fields_end();
     }
     if (8..=10).contains(&version) {
-        writer.i32(NOT_ASKED);
+        operations.write(writer);
     }
     writer.tagged_fields_end();
 }
@@ -307,9 +311,6 @@ fn write_partition(writer: &mut Writer, version: i16, broker: i32, index: i32, l
     }
     writer.tagged_fields_end();
 }
-
-/// In place of the operations that a client may do, which it would have to ask for.
-pub(super) const NOT_ASKED: i32 = i32::MIN;
 
 #[cfg(test)]
 mod tests {
@@ -359,6 +360,7 @@ mod tests {
                 id: [5; 16],
                 partitions: 3,
                 leader_epoch: 1,
+                operations: AuthorizedOperations::READ.and(AuthorizedOperations::WRITE),
             },
             TopicMetadata {
                 error: ErrorCode::UnknownTopicOrPartition,
@@ -366,17 +368,22 @@ mod tests {
                 id: Uuid::default(),
                 partitions: 0,
                 leader_epoch: 0,
+                operations: AuthorizedOperations::NOT_ASKED,
             },
         ];
         for version in 0..=12 {
             let response: ReferenceResponse = reference::message(ApiKey::Metadata, version, |writer| {
-                write_response(writer, version, &broker, &topics, 3);
+                write_response(writer, version, &broker, &topics, AuthorizedOperations::CREATE, 3);
             });
             assert_eq!((response.brokers[0].host.as_str(), response.brokers[0].port), ("localhost", 9092));
             assert_eq!(response.cluster_id.as_deref(), (version >= 2).then_some("namespace"));
             let [orders, missing] = &response.topics[..] else { panic!("two topics") };
             assert_eq!(orders.name.as_ref().map(|name| name.as_str()), Some("orders"));
             assert_eq!((orders.partitions.len(), missing.error_code), (3, 3));
+            let operations = (orders.topic_authorized_operations, missing.topic_authorized_operations);
+            assert_eq!(operations, if version >= 8 { (24, i32::MIN) } else { (i32::MIN, i32::MIN) });
+            let cluster = response.cluster_authorized_operations;
+            assert_eq!(cluster, if (8..=10).contains(&version) { 32 } else { i32::MIN });
             let last = &orders.partitions[2];
             assert_eq!((last.partition_index, last.leader_id.0, last.isr_nodes[0].0), (2, 0, 0));
             assert_eq!(last.leader_epoch, if version >= 7 { 1 } else { -1 });
@@ -480,7 +487,12 @@ mod tests {
                 asked.push(Some(vec![TopicRef::Id([5; 16])]));
             }
             for topics in asked {
-                let request = MetadataRequest { topics, allows_creation: version < 4 };
+                let request = MetadataRequest {
+                    topics,
+                    allows_creation: version < 4,
+                    asks_cluster_operations: (8..=10).contains(&version),
+                    asks_topic_operations: version >= 8,
+                };
                 let write = |writer: &mut Writer| request.write(writer, version);
                 let read: Reference = reference::message(ApiKey::Metadata, version, write);
                 let count = request.topics.as_ref().map(Vec::len);

@@ -6,6 +6,7 @@
 //! message that has it. The library reads and writes what is written and read here, in the tests, in every version.
 
 pub mod api_versions;
+pub mod authorized_operations;
 mod by_topic;
 pub mod cluster;
 pub mod configs;
@@ -35,6 +36,7 @@ pub mod security;
 pub mod sync_group;
 pub mod transaction_admin;
 pub mod transactions;
+pub mod unserved;
 
 #[cfg(test)]
 pub(crate) mod reference {

@@ -1,4 +1,4 @@
-//! OffsetCommit, 2 to 9: how far a group has come, for the broker to remember.
+//! OffsetCommit, 0 to 9: how far a group has come, for the broker to remember.
 
 use super::by_topic;
 use super::group::MemberRef;
@@ -31,27 +31,56 @@ pub struct CommittedOffset<'a> {
     pub metadata: &'a str,
 }
 
+/// What stands between an offset and its metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BesideOffset {
+    Nothing,
+    /// The time of the commit, by the clock of the client.
+    CommitTime,
+    LeaderEpoch,
+}
+
+impl BesideOffset {
+    const fn in_commit_of(version: i16) -> Self {
+        match version {
+            1 => Self::CommitTime,
+            ..6 => Self::Nothing,
+            _ => Self::LeaderEpoch,
+        }
+    }
+}
+
 impl<'a> CommittedOffset<'a> {
-    /// Reads what follows the name of the topic. The first versions have no epoch of the leader.
+    /// Reads what follows the name of the topic.
     pub(super) fn read(
         reader: &mut Reader<'a>,
         topic: &'a str,
-        has_leader_epoch: bool,
+        beside: BesideOffset,
     ) -> Result<Self, Malformed> {
         let index = reader.i32("partition")?;
         let offset = reader.i64("offset")?;
-        let leader_epoch = if has_leader_epoch { reader.i32("leader epoch")? } else { -1 };
+        let leader_epoch = match beside {
+            BesideOffset::Nothing => -1,
+            BesideOffset::CommitTime => {
+                reader.i64("time of the commit")?;
+                -1
+            }
+            BesideOffset::LeaderEpoch => reader.i32("leader epoch")?,
+        };
         let metadata = reader.nullable_string("metadata")?.unwrap_or_default();
         reader.skip_tagged_fields("partition")?;
         Ok(Self { topic, index, offset, leader_epoch, metadata })
     }
 
     /// Writes what follows the name of the topic.
-    pub(super) fn write(&self, writer: &mut Writer, has_leader_epoch: bool) {
+    pub(super) fn write(&self, writer: &mut Writer, beside: BesideOffset) {
         writer.i32(self.index);
         writer.i64(self.offset);
-        if has_leader_epoch {
-            writer.i32(self.leader_epoch);
+        match beside {
+            BesideOffset::Nothing => {}
+            // That of the broker counts.
+            BesideOffset::CommitTime => writer.i64(-1),
+            BesideOffset::LeaderEpoch => writer.i32(self.leader_epoch),
         }
         writer.nullable_string(Some(self.metadata));
         writer.tagged_fields_end();
@@ -62,23 +91,31 @@ impl<'a> OffsetCommitRequest<'a> {
     /// Reads the body of a request of `version`.
     pub fn read(mut reader: Reader<'a>, version: i16) -> Result<Self, Malformed> {
         let group_id = reader.string("group")?;
-        let generation = reader.i32("generation")?;
-        let member_id = reader.string("member id")?;
+        // Groups are younger than the first version.
+        let (generation, member_id) = match version {
+            0 => (-1, ""),
+            _ => (reader.i32("generation")?, reader.string("member id")?),
+        };
         let instance_id = if version >= 7 { reader.nullable_string("instance id")? } else { None };
         if (2..=4).contains(&version) {
             // How long to keep it: as long as everything else.
             reader.i64("retention time")?;
         }
+        let beside = BesideOffset::in_commit_of(version);
         let partitions =
-            by_topic::read(&mut reader, |reader, topic| CommittedOffset::read(reader, topic, version >= 6))?;
+            by_topic::read(&mut reader, |reader, topic| CommittedOffset::read(reader, topic, beside))?;
         reader.skip_tagged_fields("request")?;
         let member = MemberRef { group_id, generation, member_id, instance_id };
         Ok(Self { member, partitions })
     }
 
-    /// Writes the body of a request of `version`. Before version 7 no member keeps a name, and before version 6 no one knows epochs.
+    /// Writes the body of a request of `version`. Before version 7 no member keeps a name, before version 6 no one knows epochs, and
+    /// version 0 is not for members.
     pub fn write(&self, writer: &mut Writer, version: i16) {
-        self.member.write(writer, version >= 7);
+        match version {
+            0 => writer.string(self.member.group_id),
+            _ => self.member.write(writer, version >= 7),
+        }
         if (2..=4).contains(&version) {
             // As long as the broker keeps everything else.
             writer.i64(-1);
@@ -87,7 +124,7 @@ impl<'a> OffsetCommitRequest<'a> {
             writer,
             &self.partitions,
             |first| first.topic,
-            |writer, partition| partition.write(writer, version >= 6),
+            |writer, partition| partition.write(writer, BesideOffset::in_commit_of(version)),
         );
         writer.tagged_fields_end();
     }
@@ -116,7 +153,7 @@ impl<'a> OffsetCommitRequest<'a> {
             |first| first.topic,
             |writer, partition| {
                 writer.i32(partition.index);
-                writer.i16(errors.next().map_or(0, |error| error.code()));
+                writer.error(errors.next().copied().unwrap_or(ErrorCode::None), partition.topic);
                 writer.tagged_fields_end();
             },
         );
@@ -141,6 +178,32 @@ mod tests {
 
     fn text(text: &'static str) -> StrBytes {
         StrBytes::from_static_str(text)
+    }
+
+    /// From Kafka's definitions: the other implementation has no version without retention.
+    #[test]
+    fn oldest_versions_commit_without_a_member_or_with_a_time() {
+        let group = [0, 1, b'g'];
+        let member = [0, 0, 0, 4, 0, 1, b'm'];
+        let partition = [0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 99];
+        let metadata = [0, 1, b'x'];
+        let first = [&group[..], &partition, &metadata].concat();
+        let second = [&group[..], &member, &partition, &[0xff; 8], &metadata].concat();
+        let committed = CommittedOffset { topic: "t", index: 7, offset: 99, leader_epoch: -1, metadata: "x" };
+        for (version, bytes, generation, member_id) in [(0, first, -1, ""), (1, second, 4, "m")] {
+            let read = |bytes| OffsetCommitRequest::read(Reader::new(bytes, false), version);
+            let member = MemberRef { group_id: "g", generation, member_id, instance_id: None };
+            let expected = OffsetCommitRequest { member, partitions: vec![committed] };
+            assert_eq!(read(&bytes), Ok(expected.clone()));
+            assert!((0..bytes.len()).all(|length| read(&bytes[..length]).is_err()));
+            let written =
+                reference::body(ApiKey::OffsetCommit, version, |writer| expected.write(writer, version));
+            assert_eq!(written, bytes);
+            let answer = reference::body(ApiKey::OffsetCommit, version, |writer| {
+                expected.write_response(writer, version, &[ErrorCode::IllegalGeneration], 9);
+            });
+            assert_eq!(answer, [&partition[..15], &[0, 22]].concat());
+        }
     }
 
     #[test]

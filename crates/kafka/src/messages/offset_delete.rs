@@ -29,7 +29,7 @@ impl<'a> OffsetDeleteRequest<'a> {
         results: Result<&[ErrorCode], ErrorCode>,
         throttle_time_ms: i32,
     ) {
-        writer.i16(results.err().map_or(0, ErrorCode::code));
+        writer.error(results.err().unwrap_or(ErrorCode::None), self.group_id);
         writer.i32(throttle_time_ms);
         let Ok(errors) = results else {
             writer.array_length(0);
@@ -40,9 +40,9 @@ impl<'a> OffsetDeleteRequest<'a> {
             writer,
             &self.partitions,
             |first| first.0,
-            |writer, (_, index)| {
+            |writer, (topic, index)| {
                 writer.i32(*index);
-                writer.i16(errors.next().map_or(0, |error| error.code()));
+                writer.error(errors.next().copied().unwrap_or(ErrorCode::None), topic);
             },
         );
     }

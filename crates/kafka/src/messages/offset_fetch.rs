@@ -1,4 +1,4 @@
-//! OffsetFetch, 1 to 9: how far groups have come, as the broker remembers it.
+//! OffsetFetch, 0 to 9: how far groups have come, as the broker remembers it.
 
 use super::by_topic;
 use crate::ErrorCode;
@@ -69,7 +69,7 @@ impl<'a> OffsetFetchRequest<'a> {
     }
 
     /// Writes the body of a request of `version`. Before version 8 there is one group, the first; before version 7 nothing is waited
-    /// for; and in version 1 all that there are can't be asked for, so that none are.
+    /// for; and before version 2 all that there are can't be asked for, so that none are.
     pub fn write(&self, writer: &mut Writer, version: i16) {
         if version < 8 {
             let only = self.groups.first();
@@ -109,7 +109,8 @@ impl<'a> OffsetFetchRequest<'a> {
             let only = found.first().map_or(Ok(&[][..]), |found| found.as_deref().map_err(|error| *error));
             write_topics(writer, version, only.unwrap_or_default());
             if version >= 2 {
-                writer.i16(only.err().map_or(0, ErrorCode::code));
+                let group_id = self.groups.first().map_or("", |group| group.group_id);
+                writer.error(only.err().unwrap_or(ErrorCode::None), group_id);
             }
             writer.tagged_fields_end();
             return;
@@ -118,7 +119,7 @@ impl<'a> OffsetFetchRequest<'a> {
         for (group, found) in self.groups.iter().zip(found) {
             writer.string(group.group_id);
             write_topics(writer, version, found.as_deref().unwrap_or_default());
-            writer.i16(found.as_ref().err().map_or(0, |error| error.code()));
+            writer.error(found.as_ref().err().copied().unwrap_or(ErrorCode::None), group.group_id);
             writer.tagged_fields_end();
         }
         writer.tagged_fields_end();
@@ -224,7 +225,7 @@ fn write_topics(writer: &mut Writer, version: i16, found: &[FetchedOffset]) {
                 writer.i32(partition.leader_epoch);
             }
             writer.nullable_string(Some(&partition.metadata));
-            writer.i16(partition.error.code());
+            writer.error(partition.error, &partition.topic);
             writer.tagged_fields_end();
         },
     );

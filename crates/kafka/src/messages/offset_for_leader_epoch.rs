@@ -1,4 +1,4 @@
-//! OffsetForLeaderEpoch, 2 to 4: where the records end that a leader of some epoch has written, so that a client notices that what it
+//! OffsetForLeaderEpoch, 0 to 4: where the records end that a leader of some epoch has written, so that a client notices that what it
 //! has read is no longer there.
 
 use super::by_topic;
@@ -49,7 +49,7 @@ impl<'a> OffsetForLeaderEpochRequest<'a> {
         }
         let partitions = by_topic::read(&mut reader, |reader, topic| {
             let index = reader.i32("partition")?;
-            let current_leader_epoch = reader.i32("current leader epoch")?;
+            let current_leader_epoch = if version >= 2 { reader.i32("current leader epoch")? } else { -1 };
             let leader_epoch = reader.i32("leader epoch")?;
             reader.skip_tagged_fields("partition")?;
             Ok(AskedEpoch { topic, index, current_leader_epoch, leader_epoch })
@@ -59,17 +59,21 @@ impl<'a> OffsetForLeaderEpochRequest<'a> {
     }
 }
 
-/// Writes the response to a request of any version. The ends in one topic stand together.
-pub fn write_response(writer: &mut Writer, ends: &[EpochEnd<'_>], throttle_time_ms: i32) {
-    writer.i32(throttle_time_ms);
+/// Writes the response to a request of `version`. The ends in one topic stand together.
+pub fn write_response(writer: &mut Writer, version: i16, ends: &[EpochEnd<'_>], throttle_time_ms: i32) {
+    if version >= 2 {
+        writer.i32(throttle_time_ms);
+    }
     by_topic::write(
         writer,
         ends,
         |first| first.topic,
         |writer, partition| {
-            writer.i16(partition.error.code());
+            writer.error(partition.error, partition.topic);
             writer.i32(partition.index);
-            writer.i32(partition.leader_epoch);
+            if version >= 1 {
+                writer.i32(partition.leader_epoch);
+            }
             writer.i64(partition.end_offset);
             writer.tagged_fields_end();
         },
@@ -90,6 +94,23 @@ mod tests {
     use super::*;
     use crate::ApiKey;
     use crate::messages::reference;
+
+    /// From Kafka's definitions: the other implementation has no version without current epochs.
+    #[test]
+    fn oldest_versions_ask_without_a_current_epoch() {
+        let topic = [0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1];
+        let request = [&topic[..], &[0, 0, 0, 7, 0, 0, 0, 2]].concat();
+        let end = EpochEnd { topic: "t", index: 7, error: ErrorCode::None, leader_epoch: 2, end_offset: 5 };
+        let offset = [0, 0, 0, 0, 0, 0, 0, 5];
+        for (version, epoch) in [(0, &[][..]), (1, &[0, 0, 0, 2])] {
+            let read = OffsetForLeaderEpochRequest::read(Reader::new(&request, false), version).unwrap();
+            let asked = AskedEpoch { topic: "t", index: 7, current_leader_epoch: -1, leader_epoch: 2 };
+            assert_eq!(read.partitions, [asked]);
+            let write = |writer: &mut Writer| write_response(writer, version, &[end], 9);
+            let body = reference::body(ApiKey::OffsetForLeaderEpoch, version, write);
+            assert_eq!(body, [&topic[..], &[0, 0, 0, 0, 0, 7], epoch, &offset].concat());
+        }
+    }
 
     #[test]
     fn another_implementation_reads_and_writes_the_same_in_every_version() {
@@ -131,7 +152,7 @@ mod tests {
             };
             let response: OffsetForLeaderEpochResponse =
                 reference::message(ApiKey::OffsetForLeaderEpoch, version, |writer| {
-                    write_response(writer, &[end, none], 0);
+                    write_response(writer, version, &[end, none], 0);
                 });
             let [first, second] = &response.topics[0].partitions[..] else { panic!("two partitions") };
             assert_eq!((first.partition, first.leader_epoch, first.end_offset), (4, 6, 1_700));

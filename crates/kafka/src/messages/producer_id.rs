@@ -62,11 +62,16 @@ impl InitProducerIdResponse {
     }
 }
 
-/// Writes the response: id and epoch, or why there are none.
-pub fn write_response(writer: &mut Writer, result: Result<(i64, i16), ErrorCode>, throttle_time_ms: i32) {
+/// Writes the response for a producer with this transactional id, if it has one: id and epoch, or why there are none.
+pub fn write_response(
+    writer: &mut Writer,
+    transactional_id: Option<&str>,
+    result: Result<(i64, i16), ErrorCode>,
+    throttle_time_ms: i32,
+) {
     let (id, epoch) = result.unwrap_or((-1, -1));
     writer.i32(throttle_time_ms);
-    writer.i16(result.err().map_or(0, ErrorCode::code));
+    writer.error(result.err().unwrap_or(ErrorCode::None), transactional_id.unwrap_or_default());
     writer.i64(id);
     writer.i16(epoch);
     writer.tagged_fields_end();
@@ -105,7 +110,7 @@ mod tests {
             for result in [Ok((7, 1)), Err(ErrorCode::ConcurrentTransactions)] {
                 let response: ReferenceResponse =
                     reference::message(ApiKey::InitProducerId, version, |writer| {
-                        write_response(writer, result, 5);
+                        write_response(writer, None, result, 5);
                     });
                 let (id, epoch) = result.unwrap_or((-1, -1));
                 assert_eq!((response.producer_id.0, response.producer_epoch), (id, epoch));

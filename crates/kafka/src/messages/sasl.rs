@@ -37,7 +37,7 @@ impl<'a> SaslHandshakeResponse<'a> {
 
 /// Writes whether it can have it, and which there are.
 pub fn write_handshake(writer: &mut Writer, error: ErrorCode, mechanisms: &[&str]) {
-    writer.i16(error.code());
+    writer.error(error, "");
     writer.array_length(mechanisms.len());
     mechanisms.iter().for_each(|mechanism| writer.string(mechanism));
 }
@@ -92,7 +92,7 @@ pub fn write_authenticate(
         Ok(bytes) => (ErrorCode::None, None, bytes),
         Err((error, message)) => (error, Some(message), &[][..]),
     };
-    writer.i16(error.code());
+    writer.error(error, "");
     writer.nullable_string(message);
     writer.nullable_bytes(Some(bytes));
     if version >= 1 {

@@ -66,18 +66,18 @@ pub struct SyncGroupResponse {
     pub assignment: Vec<u8>,
 }
 
-/// Writes the response to a request of `version`.
+/// Writes the response to a request of `version` about this group.
 pub fn write_sync_response(
     writer: &mut Writer,
     version: i16,
-    error: ErrorCode,
+    (group_id, error): (&str, ErrorCode),
     response: &SyncGroupResponse,
     throttle_time_ms: i32,
 ) {
     if version >= 1 {
         writer.i32(throttle_time_ms);
     }
-    writer.i16(error.code());
+    writer.error(error, group_id);
     if version >= 5 {
         writer.nullable_string(response.protocol_type.as_deref());
         writer.nullable_string(response.protocol.as_deref());
@@ -168,7 +168,7 @@ mod tests {
                 assignment: b"part".to_vec(),
             };
             let response: ReferenceSynced = reference::message(KEY, version, |writer| {
-                write_sync_response(writer, version, ErrorCode::RebalanceInProgress, &synced, 0);
+                write_sync_response(writer, version, ("group", ErrorCode::RebalanceInProgress), &synced, 0);
             });
             assert_eq!((response.error_code, &response.assignment[..]), (27, &b"part"[..]));
             let read = |reader: Reader<'_>| SyncGroupResult::read(reader, version);

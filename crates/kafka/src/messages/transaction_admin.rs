@@ -81,7 +81,7 @@ pub fn write_describe_response(
     writer.i32(throttle_time_ms);
     writer.array_length(described.len());
     for (id, described) in described {
-        writer.i16(described.as_ref().err().map_or(0, |error| error.code()));
+        writer.error(described.as_ref().err().copied().unwrap_or(ErrorCode::None), id);
         writer.string(id);
         let known = described.as_ref().ok();
         writer.string(known.map_or("", |it| it.state));

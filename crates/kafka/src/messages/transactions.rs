@@ -2,7 +2,7 @@
 
 use super::by_topic;
 use super::group::MemberRef;
-use super::offset_commit::CommittedOffset;
+use super::offset_commit::{BesideOffset, CommittedOffset};
 use crate::ErrorCode;
 use crate::read::{Malformed, Reader};
 use crate::write::Writer;
@@ -122,10 +122,10 @@ impl<'a> EndTransactionRequest<'a> {
     }
 }
 
-/// Writes the response to a request that has one result: to add offsets, or to end a transaction.
-pub fn write_result(writer: &mut Writer, error: ErrorCode, throttle_time_ms: i32) {
+/// Writes the response to a request that has one result: to add offsets to the transaction of this id, or to end it.
+pub fn write_result(writer: &mut Writer, transactional_id: &str, error: ErrorCode, throttle_time_ms: i32) {
     writer.i32(throttle_time_ms);
-    writer.i16(error.code());
+    writer.error(error, transactional_id);
     writer.tagged_fields_end();
 }
 
@@ -152,8 +152,9 @@ impl<'a> TransactionalOffsetsRequest<'a> {
             member.member_id = reader.string("member id")?;
             member.instance_id = reader.nullable_string("instance id")?;
         }
+        let beside = beside_offset(version);
         let partitions =
-            by_topic::read(&mut reader, |reader, topic| CommittedOffset::read(reader, topic, version >= 2))?;
+            by_topic::read(&mut reader, |reader, topic| CommittedOffset::read(reader, topic, beside))?;
         reader.skip_tagged_fields("request")?;
         let transaction = TransactionRef { transactional_id, producer_id, producer_epoch };
         Ok(Self { transaction, member, partitions })
@@ -175,7 +176,7 @@ impl<'a> TransactionalOffsetsRequest<'a> {
             writer,
             &self.partitions,
             |first| first.topic,
-            |writer, partition| partition.write(writer, version >= 2),
+            |writer, partition| partition.write(writer, beside_offset(version)),
         );
         writer.tagged_fields_end();
     }
@@ -188,15 +189,23 @@ impl<'a> TransactionalOffsetsRequest<'a> {
     }
 }
 
+/// What stands between an offset and its metadata in `version` of TxnOffsetCommit.
+const fn beside_offset(version: i16) -> BesideOffset {
+    match version {
+        ..2 => BesideOffset::Nothing,
+        _ => BesideOffset::LeaderEpoch,
+    }
+}
+
 fn write_results(writer: &mut Writer, partitions: &[(&str, i32)], errors: &[ErrorCode]) {
     let mut errors = errors.iter();
     by_topic::write(
         writer,
         partitions,
         |first| first.0,
-        |writer, (_, index)| {
+        |writer, (topic, index)| {
             writer.i32(*index);
-            writer.i16(errors.next().map_or(0, |error| error.code()));
+            writer.error(errors.next().copied().unwrap_or(ErrorCode::None), topic);
             writer.tagged_fields_end();
         },
     );
@@ -301,7 +310,7 @@ mod tests {
             reference::read_message(ApiKey::AddOffsetsToTxn, version, &request, read, |it| assert!(it));
             let response: AddOffsetsToTxnResponse =
                 reference::message(ApiKey::AddOffsetsToTxn, version, |writer| {
-                    write_result(writer, ErrorCode::ConcurrentTransactions, 0);
+                    write_result(writer, "transaction", ErrorCode::ConcurrentTransactions, 0);
                 });
             assert_eq!(response.error_code, 51);
             reference::read_message(ApiKey::AddOffsetsToTxn, version, &response, Outcome::read, |it| {
@@ -324,7 +333,7 @@ mod tests {
             };
             reference::read_message(ApiKey::EndTxn, version, &request, read, |it| assert!(it));
             let response: EndTxnResponse = reference::message(ApiKey::EndTxn, version, |writer| {
-                write_result(writer, ErrorCode::InvalidTxnState, 0);
+                write_result(writer, "transaction", ErrorCode::InvalidTxnState, 0);
             });
             assert_eq!(response.error_code, 48);
             reference::read_message(ApiKey::EndTxn, version, &response, Outcome::read, |it| {

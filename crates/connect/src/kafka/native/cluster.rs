@@ -110,7 +110,7 @@ async fn metadata(endpoint: Arc<Endpoint>, brokers: Vec<(String, u16)>) -> Resul
     let mut connection = connect_any(&endpoint, &brokers).await?;
     let version = connection.version(ApiKey::Metadata, 1, 12)?;
     let topics = Some(vec![TopicRef::Name(&endpoint.topic)]);
-    let request = MetadataRequest { topics, allows_creation: false };
+    let request = MetadataRequest { topics, ..MetadataRequest::default() };
     let answer = connection.ask(ApiKey::Metadata, version, |writer| request.write(writer, version)).await?;
     let response = MetadataResponse::read(answer.reader(), version).map_err(malformed)?;
     let topic = &endpoint.topic;

@@ -97,7 +97,7 @@ impl Coordinator {
     ) -> Result<BTreeMap<Arc<str>, i32>, ServiceError> {
         let request = MetadataRequest {
             topics: Some(topics.iter().map(|topic| TopicRef::Name(topic)).collect()),
-            allows_creation: false,
+            ..MetadataRequest::default()
         };
         let patience = self.request_timeout();
         let answer = self

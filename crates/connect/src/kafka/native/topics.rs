@@ -17,7 +17,7 @@ use crate::service::ServiceError;
 pub(crate) async fn topics(endpoint: Arc<Endpoint>) -> Result<Vec<String>, ServiceError> {
     let mut connection = connect_any(&endpoint, &endpoint.settings.bootstrap).await?;
     let version = connection.version(ApiKey::Metadata, 1, 12)?;
-    let request = MetadataRequest { topics: None, allows_creation: false };
+    let request = MetadataRequest::default();
     let answer = connection.ask(ApiKey::Metadata, version, |writer| request.write(writer, version)).await?;
     let response = MetadataResponse::read(answer.reader(), version).map_err(malformed)?;
     let usable = response.topics.iter().filter(|topic| !topic.is_internal && topic.error == ErrorCode::None);

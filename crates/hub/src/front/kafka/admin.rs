@@ -55,7 +55,7 @@ impl AdminRequests<'_> {
         };
         match task {
             AdministrationTask::CreateTopics => {
-                let request = CreateTopicsRequest::read(body)?;
+                let request = CreateTopicsRequest::read(body, version)?;
                 let created = self.create(&request).await;
                 write(&mut |writer| create_topics::write_response(writer, version, &created, 0));
             }
@@ -90,21 +90,21 @@ impl AdminRequests<'_> {
                 write(&mut |writer| log_dirs::write_response(writer, version, log_dir, Ok(&sizes), 0));
             }
             AdministrationTask::DescribeAcls => {
-                security::read_describe_acls(body)?;
+                security::read_describe_acls(body, version)?;
                 let error = ErrorCode::SecurityDisabled;
                 write(&mut |writer| {
                     security::write_describe_acls_response(writer, error, NO_ACLS, 0);
                 });
             }
             AdministrationTask::CreateAcls => {
-                let count = security::read_create_acls(body)?;
+                let count = security::read_create_acls(body, version)?;
                 let (error, message) = self.acl_refusal();
                 write(&mut |writer| {
                     security::write_create_acls_response(writer, count, error, message, 0);
                 });
             }
             AdministrationTask::DeleteAcls => {
-                let count = security::read_delete_acls(body)?;
+                let count = security::read_delete_acls(body, version)?;
                 let (error, message) = self.acl_refusal();
                 write(&mut |writer| {
                     security::write_delete_acls_response(writer, count, error, message, 0);
@@ -114,11 +114,17 @@ impl AdminRequests<'_> {
                 security::read_describe_client_quotas(body)?;
                 write(&mut |writer| security::write_describe_client_quotas_response(writer, 0));
             }
+            AdministrationTask::DescribeUserScramCredentials => {
+                let users = security::read_describe_scram_credentials(body)?;
+                write(&mut |writer| {
+                    security::write_describe_scram_credentials_response(writer, &users, 0);
+                });
+            }
             AdministrationTask::DescribeTopicPartitions => {
                 let request = DescribeTopicPartitionsRequest::read(body)?;
                 let (found, next) = self.page(&request).await;
                 let next = next.as_ref().map(|(topic, index)| (topic.as_str(), *index));
-                let pages: Vec<_> = found.iter().map(Page::of).collect();
+                let pages: Vec<_> = found.iter().map(|page| self.described(page)).collect();
                 write(&mut |writer| {
                     describe_topic_partitions::write_response(writer, BROKER, &pages, next, 0);
                 });
@@ -286,6 +292,12 @@ impl AdminRequests<'_> {
         (pages, None)
     }
 
+    /// Describes a page: with what the client may do, which this request always asks for.
+    fn described<'p>(&self, page: &'p Page<'_>) -> TopicPage<'p> {
+        let topic = page.topic.metadata_with_operations(self.namespace, self.session);
+        TopicPage { topic, first: page.first, end: page.end }
+    }
+
     /// Returns the error for a change of ACLs.
     fn acl_refusal(&self) -> (ErrorCode, &'static str) {
         match self.session.allows(WHOLE_NAMESPACE, Right::Manage) {
@@ -309,12 +321,6 @@ struct Page<'r> {
     topic: Found<'r>,
     first: u32,
     end: u32,
-}
-
-impl Page<'_> {
-    fn of<'p>(page: &'p Page<'_>) -> TopicPage<'p> {
-        TopicPage { topic: page.topic.metadata(), first: page.first, end: page.end }
-    }
 }
 
 /// Returns the settings that a request gives to a new topic.

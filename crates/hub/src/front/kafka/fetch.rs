@@ -182,7 +182,8 @@ impl Fetch {
         for topic in topics() {
             fetch::begin_topic(&mut answer.writer, topic[0].2.topic(), topic.len());
             for (aborted, head, watched) in topic {
-                fetch::begin_partition(&mut answer.writer, version, head, aborted, watched.length());
+                let length = watched.length();
+                fetch::begin_partition(&mut answer.writer, version, watched.topic(), head, aborted, length);
                 for events in &watched.found {
                     answer.put_events(events.clone());
                 }

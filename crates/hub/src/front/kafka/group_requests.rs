@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use access::Right;
 use kafka::frame::RequestHeader;
+use kafka::messages::authorized_operations::AuthorizedOperations;
 use kafka::messages::consumer_group::{
     self, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DescribedConsumerGroup,
 };
@@ -29,6 +30,7 @@ use tokio::sync::oneshot;
 
 use super::group_reader::GroupReader;
 use super::kept_answer::{KeptAnswer, Until, unless_kept};
+use super::operations;
 use super::output::Output;
 use super::requests::{GroupTask, check_partitions};
 use super::session::Session;
@@ -51,6 +53,7 @@ pub(super) struct GroupRequests<'a> {
 /// A request that is answered when the group has come so far, and what the answer tells is on disk.
 #[derive(Debug)]
 pub(super) struct Membership {
+    group_id: String,
     version: i16,
     correlation_id: i32,
     receiver: oneshot::Receiver<Changed<Reply>>,
@@ -84,16 +87,16 @@ impl GroupRequests<'_> {
         output: &mut Output,
     ) -> Result<Waiting, Malformed> {
         let (version, groups) = (header.version, &self.coordinators.groups);
-        let waits = |receiver| {
-            let correlation_id = header.correlation_id;
-            Ok(Waiting::Member(Membership { version, correlation_id, receiver, reply: None }))
+        let waits = |group_id: &str, receiver| {
+            let (group_id, correlation_id) = (group_id.to_owned(), header.correlation_id);
+            Ok(Waiting::Member(Membership { group_id, version, correlation_id, receiver, reply: None }))
         };
         match task {
             GroupTask::JoinGroup => {
                 let request = JoinGroupRequest::read(body, version)?;
                 let host = self.client_host();
                 let client = Client { id: header.client_id.unwrap_or_default(), host: &host, version };
-                return waits(match self.may_join(&request) {
+                let receiver = match self.may_join(&request) {
                     true => groups.join(&request, client, self.session.principal()),
                     false => {
                         let reply = Reply::Join(ErrorCode::GroupAuthorizationFailed, Default::default());
@@ -102,9 +105,13 @@ impl GroupRequests<'_> {
                         let _ = sender.send(Changed { results: reply, commit: CommitNumber::DONE });
                         receiver
                     }
-                });
+                };
+                return waits(request.group_id, receiver);
             }
-            GroupTask::SyncGroup => return waits(groups.sync(&SyncGroupRequest::read(body, version)?)),
+            GroupTask::SyncGroup => {
+                let request = SyncGroupRequest::read(body, version)?;
+                return waits(request.member.group_id, groups.sync(&request));
+            }
             GroupTask::FindCoordinator => {
                 let request = FindCoordinatorRequest::read(body, version)?;
                 let found = match request.key_type {
@@ -116,9 +123,10 @@ impl GroupRequests<'_> {
                 });
             }
             GroupTask::Heartbeat => {
-                let error = groups.heartbeat(&MemberRef::read_heartbeat(body, version)?);
+                let member = MemberRef::read_heartbeat(body, version)?;
+                let error = groups.heartbeat(&member);
                 output.answer(key, version, header.correlation_id, |writer| {
-                    write_heartbeat_response(writer, version, error, 0)
+                    write_heartbeat_response(writer, version, (member.group_id, error), 0)
                 });
             }
             GroupTask::LeaveGroup => {
@@ -179,13 +187,17 @@ impl GroupRequests<'_> {
                 .into());
             }
             GroupTask::DescribeGroups => {
-                let described = groups.describe(&read_describe(body, version)?);
+                let (group_ids, asks_operations) = read_describe(body, version)?;
+                let described = groups.describe(&group_ids);
                 let reader = self.reader();
                 let of_group = |group: DescribedGroup| match groups.admits(&group.group_id, &reader) {
-                    true => (ErrorCode::None, group),
+                    true => {
+                        let operations = self.operations(&group.group_id, asks_operations);
+                        (ErrorCode::None, group, operations)
+                    }
                     false => {
                         let nothing = DescribedGroup { group_id: group.group_id, ..Default::default() };
-                        (ErrorCode::GroupAuthorizationFailed, nothing)
+                        (ErrorCode::GroupAuthorizationFailed, nothing, AuthorizedOperations::NOT_ASKED)
                     }
                 };
                 let described: Vec<_> = described.into_iter().map(of_group).collect();
@@ -201,21 +213,26 @@ impl GroupRequests<'_> {
                 let until = Until::Commit(commit);
                 return Ok(KeptAnswer::after(until, header, key, output, |writer, is_kept| {
                     let result = if is_kept { &results } else { &lost };
-                    consumer_group::write_heartbeat_response(writer, result, 0);
+                    consumer_group::write_heartbeat_response(writer, request.group_id, result, 0);
                 })
                 .into());
             }
             GroupTask::ConsumerGroupDescribe => {
-                let described = groups.describe_consumers(&consumer_group::read_describe(body)?);
+                let (group_ids, asks_operations) = consumer_group::read_describe(body)?;
+                let described = groups.describe_consumers(&group_ids);
                 let reader = self.reader();
                 let of_group = |(error, group): (ErrorCode, DescribedConsumerGroup)| match groups
                     .admits(&group.group_id, &reader)
                 {
-                    true => (error, group),
+                    true => {
+                        let asks_operations = asks_operations && error == ErrorCode::None;
+                        let operations = self.operations(&group.group_id, asks_operations);
+                        (error, group, operations)
+                    }
                     false => {
                         let nothing =
                             DescribedConsumerGroup { group_id: group.group_id, ..Default::default() };
-                        (ErrorCode::GroupAuthorizationFailed, nothing)
+                        (ErrorCode::GroupAuthorizationFailed, nothing, AuthorizedOperations::NOT_ASKED)
                     }
                 };
                 let described: Vec<_> = described.into_iter().map(of_group).collect();
@@ -290,6 +307,14 @@ impl GroupRequests<'_> {
         let topics = subscription.map(|subscription| subscription.topics).unwrap_or_default();
         topics.into_iter().all(|topic| reader.reads(topic))
             && (is_known || self.coordinators.groups.admits(request.group_id, &reader))
+    }
+
+    /// What the client may do with a group, if it asks.
+    fn operations(&self, group_id: &str, asks_operations: bool) -> AuthorizedOperations {
+        match asks_operations {
+            true => operations::of_group(&self.coordinators.groups, self.namespace, self.session, group_id),
+            false => AuthorizedOperations::NOT_ASKED,
+        }
     }
 
     /// This client as groups see it.
@@ -410,16 +435,16 @@ impl Membership {
 
     /// Writes the answer.
     pub(super) fn answer(self, output: &mut Output) {
-        let Self { version, correlation_id, reply, .. } = self;
+        let Self { group_id, version, correlation_id, reply, .. } = self;
         match reply.map(|reply| reply.results) {
             Some(Reply::Join(error, response)) => {
                 output.answer(ApiKey::JoinGroup, version, correlation_id, |writer| {
-                    write_join_response(writer, version, error, &response, 0);
+                    write_join_response(writer, version, (&group_id, error), &response, 0);
                 });
             }
             Some(Reply::Sync(error, response)) => {
                 output.answer(ApiKey::SyncGroup, version, correlation_id, |writer| {
-                    write_sync_response(writer, version, error, &response, 0);
+                    write_sync_response(writer, version, (&group_id, error), &response, 0);
                 });
             }
             None => {}

@@ -9,14 +9,14 @@ use kafka::{ApiKey, ErrorCode};
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 use tokio::sync::oneshot;
 
-use super::output::Output;
+use super::output::{Frame, Output};
 
 /// An answer that waits, as it will be if all goes well, and if not.
 #[derive(Debug)]
 pub(super) struct KeptAnswer {
     until: Until,
-    kept: Vec<u8>,
-    refused: Vec<u8>,
+    kept: Frame,
+    refused: Frame,
 }
 
 /// What an answer waits for.
@@ -52,7 +52,7 @@ impl KeptAnswer {
         let frame = |is_kept| {
             let mut output = Output::default();
             output.answer(key, header.version, header.correlation_id, |writer| write(writer, is_kept));
-            output.into_bytes()
+            output.into_frame()
         };
         Some(Self { until, kept: frame(true), refused: frame(false) })
     }
@@ -95,9 +95,9 @@ impl KeptAnswer {
 
     /// Writes the answer, which waits no longer.
     pub(super) fn answer(self, output: &mut Output) {
-        output.push(match self.until {
-            Until::Settled(true) => &self.kept,
-            _ => &self.refused,
+        output.push_frame(match self.until {
+            Until::Settled(true) => self.kept,
+            _ => self.refused,
         });
     }
 }

@@ -41,6 +41,15 @@ impl Collector for KafkaMetrics {
             "Kafka connections closed because of a request that can't be read, or is not supported.",
             load(&counters.malformed),
         )?;
+        let refusals = self.0.refusals.counts();
+        let series = refusals.iter().map(|(request, error, count)| {
+            ([("request", request.as_str()), ("error", error.as_str())], *count)
+        });
+        metrics.counters(
+            "parshall_kafka_refusals",
+            "Errors in answers to Kafka requests, by request and error, and connections closed without an answer.",
+            series,
+        )?;
         metrics.counter(
             "parshall_kafka_connections_unproven",
             "Kafka connections closed because their clients did not log in in time, or showed no new token before the old one ended.",

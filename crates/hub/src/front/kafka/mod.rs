@@ -7,6 +7,7 @@
 //! * `connection` is that task: frames in, answers out.
 //! * `requests` says which requests there are, in which versions, and who may ask them.
 //! * `session` is who the client is, and `shaping` what the service profile makes of what it sends.
+//! * `operations` are what a client may do, in Kafka's words, and `refused` what it was refused.
 //! * `kept_answer` is an answer that waits until what it tells is on disk.
 //! * `output` is what leaves: bytes of ours and, between them, batches in the memory of the log.
 //! * `group_requests` are what members and operators of consumer groups ask, `transaction_requests` what producers with
@@ -26,9 +27,11 @@ mod group_requests;
 mod kept_answer;
 mod metrics;
 mod offsets;
+mod operations;
 mod output;
 mod partition_requests;
 mod produce;
+mod refused;
 mod requests;
 mod session;
 mod shaping;
@@ -47,6 +50,7 @@ pub(crate) use metrics::KafkaMetrics;
 use super::listener::{self, Front, Gate, WhenFull};
 use crate::namespace::Namespace;
 use crate::profile::Traffic;
+use crate::refusals::Refusals;
 use crate::service::Coordinators;
 use connection::ConnectionTask;
 use fetch_sessions::SessionTotals;
@@ -58,6 +62,7 @@ pub(crate) struct KafkaFront {
     gate: Gate,
     coordinators: Coordinators,
     counters: Counters,
+    refusals: Refusals,
 }
 
 /// What went through.
@@ -90,7 +95,8 @@ impl KafkaFront {
     ) -> Arc<Self> {
         let gate = Gate::new(connections, WhenFull::Wait, accept_failures)
             .shaped(Arc::clone(namespace.profile()), Traffic::Messaging);
-        Arc::new(Self { namespace, gate, coordinators, counters: Counters::default() })
+        let (counters, refusals) = (Counters::default(), Refusals::default());
+        Arc::new(Self { namespace, gate, coordinators, counters, refusals })
     }
 }
 

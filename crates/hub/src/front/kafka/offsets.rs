@@ -78,7 +78,22 @@ async fn find<'a>(
         OffsetSpec::LatestTiered => Ok((-1, -1)),
         OffsetSpec::MaxTimestamp => Ok(greatest(log).await.filter(is_readable).unwrap_or((-1, -1))),
         OffsetSpec::At(time) => Ok(first_at(log, time).await.filter(is_readable).unwrap_or((-1, -1))),
+        OffsetSpec::SegmentBefore(time) => Ok((segment_before(log, time, readable_before), -1)),
         OffsetSpec::Unknown => Err(ErrorCode::UnsupportedVersion),
+    }
+}
+
+/// Returns where the last segment begins whose records all have this timestamp or a smaller one, as brokers did that knew times of
+/// segments alone. -1 if there is none.
+fn segment_before(log: &Arc<PartitionLog>, time: i64, readable_before: u64) -> i64 {
+    let sought = UnixTime::from_milliseconds(time);
+    let segments = log.timestamps();
+    let older = segments.iter().rposition(|segment| segment.latest <= sought);
+    match older {
+        // The log ended before that.
+        Some(last) if last + 1 == segments.len() => readable_before.cast_signed(),
+        Some(older) => segments[older].sequence_numbers.start.cast_signed(),
+        None => -1,
     }
 }
 

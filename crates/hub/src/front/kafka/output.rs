@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use amqp_tokio::Stream;
 use bytes::Bytes;
-use kafka::write::Writer;
+use kafka::write::{Writer, WrittenError};
 use kafka::{ApiKey, frame};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
@@ -18,6 +18,15 @@ pub(super) struct Output {
     shared_length: usize,
     /// Memory of converted events, in bytes.
     converted: usize,
+    /// Errors in answers that were not reported.
+    errors: Vec<(ApiKey, WrittenError)>,
+}
+
+/// A complete answer that waits elsewhere.
+#[derive(Debug)]
+pub(super) struct Frame {
+    bytes: Vec<u8>,
+    errors: Vec<(ApiKey, WrittenError)>,
 }
 
 /// Events for an answer.
@@ -32,6 +41,7 @@ pub(super) struct Events {
 #[derive(Debug)]
 pub(super) struct Answer<'o> {
     output: &'o mut Output,
+    key: ApiKey,
     pub(super) writer: Writer,
     start: usize,
     shared_before: usize,
@@ -44,7 +54,7 @@ impl Output {
         let start = bytes.len();
         let writer = frame::begin_response(bytes, key, version, correlation_id);
         let shared_before = self.shared_length;
-        Answer { output: self, writer, start, shared_before }
+        Answer { output: self, key, writer, start, shared_before }
     }
 
     /// Adds the answer to a request.
@@ -65,10 +75,21 @@ impl Output {
         self.bytes.extend_from_slice(frame);
     }
 
-    /// The bytes of answers in which there is nothing shared.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    /// Takes an answer that has waited elsewhere.
+    pub(super) fn push_frame(&mut self, frame: Frame) {
+        self.push(&frame.bytes);
+        self.errors.extend(frame.errors);
+    }
+
+    /// The answers, in which there is nothing shared.
+    pub(super) fn into_frame(self) -> Frame {
         debug_assert!(self.shared.is_empty(), "only answers without events");
-        self.bytes
+        Frame { bytes: self.bytes, errors: self.errors }
+    }
+
+    /// Takes the errors in answers since the last call.
+    pub(super) fn take_errors(&mut self) -> Vec<(ApiKey, WrittenError)> {
+        std::mem::take(&mut self.errors)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -155,7 +176,9 @@ impl Answer<'_> {
     }
 
     /// Completes the answer.
-    pub(super) fn end(self) {
+    pub(super) fn end(mut self) {
+        let key = self.key;
+        self.output.errors.extend(self.writer.take_errors().into_iter().map(|error| (key, error)));
         let mut bytes = self.writer.finish();
         frame::end(&mut bytes, self.start, self.output.shared_length - self.shared_before);
         self.output.bytes = bytes;

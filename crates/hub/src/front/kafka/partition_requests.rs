@@ -47,7 +47,7 @@ impl PartitionRequests<'_> {
                 let ends: Vec<_> =
                     request.partitions.iter().map(|asked| epoch_end(&mut topics, asked)).collect();
                 output.answer(key, version, correlation_id, |writer| {
-                    offset_for_leader_epoch::write_response(writer, &ends, 0);
+                    offset_for_leader_epoch::write_response(writer, version, &ends, 0);
                 });
             }
             PartitionTask::DescribeProducers => {

@@ -3,20 +3,21 @@
 use std::ops::RangeInclusive;
 
 use kafka::read::ELEMENTS_MAX;
-use kafka::{ApiKey, Malformed};
+use kafka::{ApiKey, Malformed, produce};
 
 /// What is answered, in the order of the numbers. ApiVersions says the same.
 ///
-/// Produce begins with 0 although the first three versions are refused, as Kafka 4 has it: older clients of librdkafka take a
-/// broker without version 0 for one that can't take compressed batches (KAFKA-18659). The highest versions are those that name
-/// topics in Produce and have transactions of the first protocol.
+/// Every request begins with 0, as with Event Hubs, for clients that don't ask which versions there are. Fetch begins with 4 as it does
+/// there, and Produce with 3: what the versions before them carry has older formats. Produce says 0 all the same, as Event Hubs and
+/// Kafka 4 do: older clients of librdkafka take a broker without version 0 for one that can't take compressed batches (KAFKA-18659).
+/// The highest versions are those that name topics in Produce and have transactions of the first protocol.
 pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::Produce, 0..=11),
     (ApiKey::Fetch, 4..=16),
-    (ApiKey::ListOffsets, 1..=9),
+    (ApiKey::ListOffsets, 0..=9),
     (ApiKey::Metadata, 0..=12),
-    (ApiKey::OffsetCommit, 2..=9),
-    (ApiKey::OffsetFetch, 1..=9),
+    (ApiKey::OffsetCommit, 0..=9),
+    (ApiKey::OffsetFetch, 0..=9),
     (ApiKey::FindCoordinator, 0..=4),
     (ApiKey::JoinGroup, 0..=9),
     (ApiKey::Heartbeat, 0..=4),
@@ -26,27 +27,28 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::ListGroups, 0..=5),
     (ApiKey::SaslHandshake, 0..=1),
     (ApiKey::ApiVersions, 0..=4),
-    (ApiKey::CreateTopics, 2..=7),
-    (ApiKey::DeleteTopics, 1..=6),
+    (ApiKey::CreateTopics, 0..=7),
+    (ApiKey::DeleteTopics, 0..=6),
     (ApiKey::DeleteRecords, 0..=2),
     (ApiKey::InitProducerId, 0..=4),
-    (ApiKey::OffsetForLeaderEpoch, 2..=4),
+    (ApiKey::OffsetForLeaderEpoch, 0..=4),
     (ApiKey::AddPartitionsToTxn, 0..=3),
     (ApiKey::AddOffsetsToTxn, 0..=3),
     (ApiKey::EndTxn, 0..=3),
     (ApiKey::TxnOffsetCommit, 0..=3),
-    (ApiKey::DescribeAcls, 1..=3),
-    (ApiKey::CreateAcls, 1..=3),
-    (ApiKey::DeleteAcls, 1..=3),
-    (ApiKey::DescribeConfigs, 1..=4),
+    (ApiKey::DescribeAcls, 0..=3),
+    (ApiKey::CreateAcls, 0..=3),
+    (ApiKey::DeleteAcls, 0..=3),
+    (ApiKey::DescribeConfigs, 0..=4),
     (ApiKey::AlterConfigs, 0..=2),
-    (ApiKey::DescribeLogDirs, 1..=4),
+    (ApiKey::DescribeLogDirs, 0..=4),
     (ApiKey::SaslAuthenticate, 0..=2),
     (ApiKey::CreatePartitions, 0..=3),
     (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::IncrementalAlterConfigs, 0..=1),
     (ApiKey::OffsetDelete, 0..=0),
     (ApiKey::DescribeClientQuotas, 0..=1),
+    (ApiKey::DescribeUserScramCredentials, 0..=0),
     (ApiKey::DescribeCluster, 0..=1),
     (ApiKey::DescribeProducers, 0..=0),
     (ApiKey::DescribeTransactions, 0..=0),
@@ -56,11 +58,15 @@ pub(super) const SUPPORTED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::DescribeTopicPartitions, 0..=0),
 ];
 
-/// The request with this number in this version; `None` if it is not answered.
-pub(super) fn supported(api_key: i16, version: i16) -> Option<ApiKey> {
-    let key = ApiKey::of(api_key)?;
-    let (_, versions) = SUPPORTED.iter().find(|(known, _)| *known == key)?;
-    versions.contains(&version).then_some(key)
+/// Whether a request is carried out in a version of it.
+pub(super) fn is_served(key: ApiKey, version: i16) -> bool {
+    let is_listed = SUPPORTED.iter().any(|(known, versions)| *known == key && versions.contains(&version));
+    is_listed && (key != ApiKey::Produce || version >= produce::OLDEST)
+}
+
+/// The newest version of a request that is served.
+pub(super) fn newest(key: ApiKey) -> i16 {
+    SUPPORTED.iter().find(|(known, _)| *known == key).map_or(0, |(_, versions)| *versions.end())
 }
 
 /// A request, by the part of this front that answers it. Each part matches all of its own, so that none is carried out in place of
@@ -140,6 +146,7 @@ pub(super) enum AdministrationTask {
     CreateAcls,
     DeleteAcls,
     DescribeClientQuotas,
+    DescribeUserScramCredentials,
 }
 
 impl Task {
@@ -192,6 +199,9 @@ impl Task {
             ApiKey::CreateAcls => Self::Administration(AdministrationTask::CreateAcls),
             ApiKey::DeleteAcls => Self::Administration(AdministrationTask::DeleteAcls),
             ApiKey::DescribeClientQuotas => Self::Administration(AdministrationTask::DescribeClientQuotas),
+            ApiKey::DescribeUserScramCredentials => {
+                Self::Administration(AdministrationTask::DescribeUserScramCredentials)
+            }
         }
     }
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use access::Right;
 use kafka::ErrorCode;
 use kafka::fetch::TopicRef;
+use kafka::messages::authorized_operations::AuthorizedOperations;
 use kafka::messages::metadata::{MetadataRequest, TopicMetadata};
 use kafka::read::Uuid;
 use partition_log::LEADER_EPOCH;
 
 use super::session::Session;
-use super::{Counters, topic_names};
+use super::{Counters, operations, topic_names};
 use crate::front::time_slice::map_in_slices;
 use crate::namespace::{Hub, Namespace, Partition};
 
@@ -204,6 +205,20 @@ impl Found<'_> {
         }
     }
 
+    /// Describes it, with what the client may do with it.
+    pub(super) fn metadata_with_operations(
+        &self,
+        namespace: &Namespace,
+        session: &Session,
+    ) -> TopicMetadata<'_> {
+        let operations = match self {
+            Self::Hub(hub) => operations::of_topic(namespace, session, hub.name()),
+            Self::Missing { .. } => AuthorizedOperations::NOT_ASKED,
+        };
+        TopicMetadata { operations, ..self.metadata() }
+    }
+
+    /// Describes it.
     pub(super) fn metadata(&self) -> TopicMetadata<'_> {
         match self {
             Self::Hub(hub) => TopicMetadata {
@@ -212,6 +227,7 @@ impl Found<'_> {
                 id: hub.id(),
                 partitions: u32::try_from(hub.partitions().len()).unwrap_or(0),
                 leader_epoch: LEADER_EPOCH,
+                operations: AuthorizedOperations::NOT_ASKED,
             },
             Self::Missing { name, id, error } => TopicMetadata {
                 error: *error,
@@ -219,6 +235,7 @@ impl Found<'_> {
                 id: *id,
                 partitions: 0,
                 leader_epoch: LEADER_EPOCH,
+                operations: AuthorizedOperations::NOT_ASKED,
             },
         }
     }

@@ -53,7 +53,8 @@ impl TransactionRequests<'_> {
                 };
                 let results = results.map_err(|error| for_version(error, version >= FIRST_FENCED));
                 Ok(KeptAnswer::after(Until::Commit(commit), header, key, output, |writer, is_kept| {
-                    write_result(writer, error_of(&results, is_kept), 0);
+                    let id = request.transaction.transactional_id;
+                    write_result(writer, id, error_of(&results, is_kept), 0);
                 }))
             }
             TransactionTask::TxnOffsetCommit => {
@@ -132,7 +133,7 @@ impl TransactionRequests<'_> {
         let until = Until::Commit(commit);
         Ok(KeptAnswer::after(until, header, ApiKey::InitProducerId, output, |writer, is_kept| {
             let results = if is_kept { results } else { Err(ErrorCode::CoordinatorNotAvailable) };
-            producer_id::write_response(writer, results, 0);
+            producer_id::write_response(writer, request.transactional_id, results, 0);
         }))
     }
 
@@ -182,7 +183,8 @@ impl TransactionRequests<'_> {
             Err(error) => (Err(for_version(error, header.version >= FIRST_FENCED)), Until::DONE),
         };
         Ok(KeptAnswer::after(until, header, ApiKey::EndTxn, output, |writer, is_kept| {
-            write_result(writer, error_of(&result, is_kept), 0);
+            let id = request.transaction.transactional_id;
+            write_result(writer, id, error_of(&result, is_kept), 0);
         }))
     }
 

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use access::TransportSecurity;
 use kafka::fetch::FetchRequest;
 use kafka::frame::{RequestHeader, SIZE_LENGTH};
+use kafka::messages::authorized_operations::AuthorizedOperations;
 use kafka::messages::list_offsets::ListOffsetsRequest;
 use kafka::messages::metadata::{Broker, MetadataRequest, TopicMetadata};
-use kafka::messages::{api_versions, cluster, list_offsets, metadata, sasl};
+use kafka::messages::{api_versions, cluster, list_offsets, metadata, sasl, unserved};
 use kafka::produce::{self, ProduceRequest};
 use kafka::read::Reader;
 use kafka::{ApiKey, ErrorCode, Malformed};
@@ -22,14 +23,15 @@ use crate::front::kafka::partition_requests::PartitionRequests;
 use crate::front::kafka::produce::{CompressedChecks, Outcomes, count_throttled};
 use crate::front::kafka::requests::{
     ConnectionTask as OwnTask, GroupTask, SUPPORTED, Task, TransactionTask, check_partitions, is_open,
-    supported,
+    is_served, newest,
 };
 use crate::front::kafka::session::{LoggedIn, LoginError, Mechanism, State};
 use crate::front::kafka::shaping::{self, Shaped, Shaping};
 use crate::front::kafka::transaction_requests::TransactionRequests;
-use crate::front::kafka::{offsets, topics};
+use crate::front::kafka::{offsets, operations, topics};
 use crate::front::listener;
 use crate::front::pending::Until;
+use crate::front::time_slice::map_in_slices;
 
 /// Returns the longest body of a request, in bytes. Names in it can make answers of many times their size, so that all but records
 /// and what members of groups say are short.
@@ -42,6 +44,9 @@ const fn longest_body(key: ApiKey) -> usize {
     }
 }
 
+/// Bytes of a client's name that are kept for the log.
+const CLIENT_ID_MAX: usize = 256;
+
 impl ConnectionTask<'_> {
     /// Does a request, or says that it has to wait.
     pub(super) async fn take_request(&mut self, frame: &[u8]) -> Result<Turn, Ended> {
@@ -49,8 +54,9 @@ impl ConnectionTask<'_> {
             return self.log_in_without_requests(mechanism, frame).map(|()| Turn::Next);
         }
         let (header, body) = RequestHeader::read(frame)?;
-        let Some(key) = supported(header.api_key, header.version) else {
-            return self.refuse_version(&header).map(|()| Turn::Next);
+        self.note_client_id(&header);
+        let Some(key) = ApiKey::of(header.api_key) else {
+            return Err(self.unsupported(&header));
         };
         // Whose token ends has to show another one.
         if !is_open(key) && self.session.has_ended() {
@@ -71,6 +77,13 @@ impl ConnectionTask<'_> {
         }
         if self.produced.len() >= PRODUCED_MAX {
             return Ok(Turn::NotYet);
+        }
+        if !is_served(key, header.version) {
+            // Its answer does not wait, as those before it may.
+            return match self.produced.is_empty() {
+                true => self.refuse_version(&header, key, body).map(|()| Turn::Next),
+                false => Ok(Turn::NotYet),
+            };
         }
         self.front.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.take_time(key).await?;
@@ -108,11 +121,12 @@ impl ConnectionTask<'_> {
             OwnTask::SaslHandshake => self.shake_hands(header, body)?,
             OwnTask::SaslAuthenticate => self.log_in(header, body)?,
             OwnTask::DescribeCluster => {
-                cluster::read(body, header.version)?;
+                let asks_operations = cluster::read(body, header.version)?;
                 let (host, namespace) = (self.host(), Arc::clone(&self.front.namespace));
                 let broker = self.broker(&host, namespace.cluster_id());
+                let operations = self.cluster_operations(asks_operations);
                 self.answer(header, key, |writer| {
-                    cluster::write_response(writer, header.version, &broker, 0)
+                    cluster::write_response(writer, header.version, &broker, operations, 0);
                 });
             }
         }
@@ -150,21 +164,46 @@ impl ConnectionTask<'_> {
         }
     }
 
-    /// A client may ask for the versions in one that is too new; any other request has no answer.
-    fn refuse_version(&mut self, header: &RequestHeader<'_>) -> Result<(), Ended> {
-        if header.api_key != ApiKey::ApiVersions.number() {
-            return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
+    /// Refuses a request because of its version. A client may ask for the versions in one that is too new; and what has no place for an
+    /// error has no answer.
+    fn refuse_version(
+        &mut self,
+        header: &RequestHeader<'_>,
+        key: ApiKey,
+        body: Reader<'_>,
+    ) -> Result<(), Ended> {
+        if key == ApiKey::ApiVersions {
+            self.output.answer(key, 0, header.correlation_id, |writer| {
+                api_versions::write_unsupported(writer, SUPPORTED);
+            });
+            return Ok(());
         }
-        self.output.answer(ApiKey::ApiVersions, 0, header.correlation_id, |writer| {
-            api_versions::write_unsupported(writer, SUPPORTED);
-        });
-        Ok(())
+        let Some(version) = unserved::refusal_version(key, header.version, newest(key)) else {
+            return Err(self.unsupported(header));
+        };
+        self.front.note_version(header, self.asker());
+        let mut answer = self.output.begin(key, version, header.correlation_id);
+        let written = unserved::write_refusal(&mut answer.writer, key, version, body);
+        // They were noted, with the version.
+        drop(answer.writer.take_errors());
+        answer.end();
+        Ok(written?)
+    }
+
+    /// Notes a request that has no answer.
+    fn unsupported(&self, header: &RequestHeader<'_>) -> Ended {
+        self.front.note_version(header, self.asker());
+        Ended::Unsupported { api_key: header.api_key, version: header.version }
+    }
+
+    fn note_client_id(&mut self, header: &RequestHeader<'_>) {
+        let client_id = header.client_id.unwrap_or_default();
+        if self.client_id != client_id {
+            client_id[..client_id.floor_char_boundary(CLIENT_ID_MAX)].clone_into(&mut self.client_id);
+        }
     }
 
     async fn produce(&mut self, header: &RequestHeader<'_>, body: Reader<'_>) -> Result<(), Ended> {
-        if header.version < produce::OLDEST {
-            return Err(Ended::Unsupported { api_key: header.api_key, version: header.version });
-        }
         let request = ProduceRequest::read(body, header.version)?;
         check_partitions(request.partitions.len())?;
         if self.shaper.is_some() {
@@ -259,13 +298,27 @@ impl ConnectionTask<'_> {
         let request = MetadataRequest::read(body, header.version)?;
         let namespace = Arc::clone(&self.front.namespace);
         let found = topics::described(&namespace, &self.session, &self.front.counters, &request).await;
-        let described: Vec<TopicMetadata<'_>> = found.iter().map(topics::Found::metadata).collect();
+        let described: Vec<TopicMetadata<'_>> = match request.asks_topic_operations {
+            true => {
+                map_in_slices(&found, |found| found.metadata_with_operations(&namespace, &self.session)).await
+            }
+            false => found.iter().map(topics::Found::metadata).collect(),
+        };
         let host = self.host();
         let broker = self.broker(&host, namespace.cluster_id());
+        let operations = self.cluster_operations(request.asks_cluster_operations);
         self.answer(header, ApiKey::Metadata, |writer| {
-            metadata::write_response(writer, header.version, &broker, &described, 0);
+            metadata::write_response(writer, header.version, &broker, &described, operations, 0);
         });
         Ok(())
+    }
+
+    /// What the client may do with the cluster, if it asks.
+    fn cluster_operations(&self, asks: bool) -> AuthorizedOperations {
+        match asks {
+            true => operations::of_cluster(&self.front.namespace, &self.session),
+            false => AuthorizedOperations::NOT_ASKED,
+        }
     }
 
     async fn group_request(

@@ -39,6 +39,7 @@ use super::group_requests::Membership;
 use super::kept_answer::KeptAnswer;
 use super::output::Output;
 use super::produce::Outcomes;
+use super::refused::Asker;
 use super::session::{Session, State};
 use crate::front::listener::{self, PROOF_PATIENCE};
 use crate::front::pending::Until;
@@ -79,6 +80,8 @@ pub(super) struct ConnectionTask<'f> {
     requests: Share,
     /// Memory of the answers, without events in that of the log.
     answers: Share,
+    /// The name that the client gave itself last.
+    client_id: String,
 }
 
 /// An answer that waits.
@@ -120,6 +123,21 @@ enum Ended {
     Stopped,
 }
 
+impl Ended {
+    /// The name of a reason that is a client's trouble, for a metric; `None` for those that have been counted, or are as they should
+    /// be.
+    const fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Frame(_) | Self::Malformed(_) => Some("malformed"),
+            Self::Unproven | Self::Overdue => Some("unauthenticated"),
+            Self::TokenExpired => Some("token-expired"),
+            Self::NoMemory(_) => Some("no-memory"),
+            Self::Stalled => Some("stalled"),
+            Self::Unsupported { .. } | Self::Io(_) | Self::Closed | Self::Stopped => None,
+        }
+    }
+}
+
 /// What a request does to those behind it.
 #[derive(Debug, PartialEq, Eq)]
 enum Turn {
@@ -157,6 +175,7 @@ impl<'f> ConnectionTask<'f> {
             subscriber: Subscriber::new(),
             requests: Share::new(front.namespace.memory(), Purpose::KafkaLogins),
             answers: Share::new(front.namespace.memory(), Purpose::KafkaAnswers),
+            client_id: String::new(),
         }
     }
 
@@ -182,9 +201,16 @@ impl<'f> ConnectionTask<'f> {
                     _ => &counters.malformed,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(peer = %self.peer, "a Kafka connection was closed: {ended}");
+                if let Some(kind) = ended.kind() {
+                    self.front.note_closed(kind, &ended, self.asker());
+                }
             }
         }
+    }
+
+    /// The client, for the log.
+    fn asker(&self) -> Asker<'_> {
+        Asker { peer: self.peer, client_id: &self.client_id }
     }
 
     /// Does all that can be done at once, writes the answers, and waits for something more.
@@ -206,6 +232,9 @@ impl<'f> ConnectionTask<'f> {
     async fn flush(&mut self) -> Result<(), Ended> {
         if self.output.is_empty() {
             return Ok(());
+        }
+        for (key, error) in self.output.take_errors() {
+            self.front.note_error(key, &error, self.asker());
         }
         self.charge_answers()?;
         let mut stop = self.stop.clone();
