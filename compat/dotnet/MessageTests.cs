@@ -183,7 +183,6 @@ public sealed class MessageTests() : ServiceBusTest("""
         await using var receiver = Client.CreateReceiver("jobs");
         var peeked = await receiver.PeekMessageAsync();
         await Assert.ThrowsAsync<InvalidOperationException>(() => receiver.CompleteMessageAsync(peeked));
-        Assert.Equal(default, peeked.LockedUntil);
         Assert.Equal("one", (await ReceiveAsync(receiver)).Body.ToString());
     }
 

@@ -99,8 +99,11 @@ public sealed class SessionTests() : ServiceBusTest("""
         await SendAsync("orders", Of("a", "1"), Of("a", "2"));
         await using var session = await Client.AcceptSessionAsync("orders", "a");
         var message = await ReceiveAsync(session);
-        await session.CompleteMessageAsync(message);
-        await FailsAsync(ServiceBusFailureReason.MessageLockLost, () => session.CompleteMessageAsync(message));
+        await session.DeferMessageAsync(message);
+        // It is settled by request, since it didn't come over the link.
+        var deferred = await session.ReceiveDeferredMessageAsync(message.SequenceNumber);
+        await session.CompleteMessageAsync(deferred);
+        await FailsAsync(ServiceBusFailureReason.MessageLockLost, () => session.CompleteMessageAsync(deferred));
         Assert.Equal("2", (await ReceiveAsync(session)).Body.ToString());
     }
 

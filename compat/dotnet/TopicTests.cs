@@ -100,7 +100,8 @@ public sealed class TopicTests() : ServiceBusTest("""
         Assert.Equal("x", Assert.IsType<CorrelationRuleFilter>(found[0].Filter).CorrelationId);
         Assert.Equal("1 = 1", Assert.IsType<SqlRuleFilter>(found[1].Filter).SqlExpression);
         Assert.Equal("SET a = 1", Assert.IsType<SqlRuleAction>(found[1].Action).SqlExpression);
-        Assert.IsType<TrueRuleFilter>(found[2].Filter);
+        // Over AMQP, the client sends a filter that is true as SQL.
+        Assert.IsAssignableFrom<SqlRuleFilter>(found[2].Filter);
         await rules.DeleteRuleAsync("mole");
         await FailsAsync(ServiceBusFailureReason.MessagingEntityNotFound, () => rules.DeleteRuleAsync("mole"));
     }
