@@ -203,9 +203,7 @@ mod tests {
         let described = |descriptor| Value::Described(Box::new((descriptor, list.clone())));
         let by_name = described(Value::Symbol("com.microsoft:non-exclusive-session-filter:list".into()));
         let by_code = described(Value::Ulong(83_483_426_830));
-        for (name, value) in
-            [("com.microsoft:non-exclusive-session-filter", by_name), ("any", by_code)]
-        {
+        for (name, value) in [("com.microsoft:non-exclusive-session-filter", by_name), ("any", by_code)] {
             let filter = vec![(Symbol::from(name), value)];
             let error = wanted_session(&Source { filter, ..Source::new("orders") }).unwrap_err();
             assert_eq!(error.condition, ErrorCondition::NOT_ALLOWED);
