@@ -1,5 +1,7 @@
 //! Requests of clients that are older than the broker, or newer, and those that are refused: what they get, and what is counted.
 
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
+
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
 use hub::service::{Protocol, Service, ServiceConfig};
 use kafka::ApiKey;
