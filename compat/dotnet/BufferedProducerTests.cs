@@ -35,7 +35,7 @@ public sealed class BufferedProducerTests() : EventHubsTest(
         }
     }
 
-    /// <summary>Each partition has these numbers, in order and none twice.</summary>
+    /// <summary>Asserts that each partition has these numbers, in order and none twice.</summary>
     private async Task AssertExactAsync(int count)
     {
         var expected = Enumerable.Range(0, count).Select(number => $"{number}").ToArray();

@@ -24,7 +24,7 @@ public abstract class EventHubsTest(string configuration, params string[] argume
     protected static EventData[] Numbered(int count, int first = 0) =>
         [.. Enumerable.Range(first, count).Select(number => new EventData($"{number}"))];
 
-    /// <summary>Returns this many events of a partition, all of which must come.</summary>
+    /// <summary>Returns this many events of a partition, and fails if fewer arrive.</summary>
     protected async Task<List<PartitionEvent>> ReadAsync(
         string partition, int count, EventPosition? from = null, ReadEventOptions? options = null)
     {

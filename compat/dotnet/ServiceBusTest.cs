@@ -6,7 +6,7 @@ namespace Parshall.Compat;
 /// <summary>A test of queues and topics: a service of its own, with this namespace, and a client that doesn't retry.</summary>
 public abstract class ServiceBusTest(string configuration, params string[] arguments) : IAsyncLifetime
 {
-    /// <summary>For this long a test looks whether something comes that must not.</summary>
+    /// <summary>Time after which a test takes it that nothing arrives.</summary>
     protected static readonly TimeSpan Silence = TimeSpan.FromMilliseconds(500);
 
     protected Service Service { get; private set; } = null!;
@@ -47,7 +47,7 @@ public abstract class ServiceBusTest(string configuration, params string[] argum
     protected Task SendAsync(string entity, params string[] bodies) =>
         SendAsync(entity, [.. bodies.Select(body => new ServiceBusMessage(body))]);
 
-    /// <summary>Returns the next message, which must come.</summary>
+    /// <summary>Returns the next message, and fails if none arrives.</summary>
     protected static async Task<ServiceBusReceivedMessage> ReceiveAsync(ServiceBusReceiver receiver)
     {
         var message = await receiver.ReceiveMessageAsync(Service.Patience);
@@ -55,7 +55,7 @@ public abstract class ServiceBusTest(string configuration, params string[] argum
         return message;
     }
 
-    /// <summary>Returns this many messages, all of which must come.</summary>
+    /// <summary>Returns this many messages, and fails if fewer arrive.</summary>
     protected static async Task<List<ServiceBusReceivedMessage>> ReceiveAsync(ServiceBusReceiver receiver, int count)
     {
         var messages = new List<ServiceBusReceivedMessage>();

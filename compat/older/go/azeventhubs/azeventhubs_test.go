@@ -23,7 +23,7 @@ const (
 	group      = azeventhubs.DefaultConsumerGroup
 	events     = 100
 	partitions = 2
-	// Whatever must come comes within this.
+	// The timeout of everything that must arrive.
 	timeout = 40 * time.Second
 )
 

@@ -12,7 +12,7 @@ import (
 	"parshall/older/service"
 )
 
-// Whatever must come comes within this.
+// The timeout of everything that must arrive.
 const timeout = 20 * time.Second
 
 func connected(t *testing.T) (*azservicebus.Client, context.Context) {

@@ -16,9 +16,9 @@ const (
 	topic   = "events"
 	group   = "readers"
 	records = 500
-	// Whatever must come comes within this.
+	// The timeout of everything that must arrive.
 	timeout = 40 * time.Second
-	// For this long it is looked whether what must not come does.
+	// The time after which a test takes it that nothing arrives.
 	silence = 2 * time.Second
 )
 

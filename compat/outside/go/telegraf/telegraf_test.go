@@ -20,9 +20,9 @@ import (
 
 const (
 	events = 200
-	// Whatever must come comes within this.
+	// The timeout of everything that must arrive.
 	timeout = 40 * time.Second
-	// For this long it is looked whether what must not come does.
+	// The time after which a test takes it that nothing arrives.
 	silence = time.Second
 )
 
