@@ -107,6 +107,17 @@ public sealed class SessionTests() : ServiceBusTest("""
         Assert.Equal("2", (await ReceiveAsync(session)).Body.ToString());
     }
 
+    /// <summary>A service that doesn't have them says so in words that the client knows.</summary>
+    [Fact]
+    public async Task Sessions_that_are_not_exclusive_are_not_supported()
+    {
+        await SendAsync("orders", Of("a", "1"));
+        var options = new ServiceBusSessionReceiverOptions { EnableNonExclusiveSession = true };
+        await Assert.ThrowsAsync<NotSupportedException>(() => Client.AcceptSessionAsync("orders", "a", options));
+        await using var session = await Client.AcceptSessionAsync("orders", "a");
+        Assert.Equal("1", (await ReceiveAsync(session)).Body.ToString());
+    }
+
     [Fact]
     public async Task Sessions_are_listed()
     {
