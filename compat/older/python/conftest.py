@@ -1,4 +1,4 @@
-"""A service with TLS, which all versions can do, and the client that the tests of this run are for."""
+"""A service over plain TCP and TLS, and the client that the tests of this run are for."""
 
 import importlib.metadata
 import os

@@ -9,6 +9,7 @@ from azure.eventhub.aio import EventHubProducerClient as AsynchronousProducer
 from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 from azure.storage.blob import BlobServiceClient
 
+from connecting import arguments
 from service import PARTITIONS
 
 COUNT = 200
@@ -16,15 +17,8 @@ DEADLINE_S = 40
 
 
 def connect(client, service, hub, **options):
-    # The port has to be said once more: with TLS the client takes 5671 whatever the connection string says.
-    return client.from_connection_string(
-        service.tls_connection_string,
-        eventhub_name=hub,
-        custom_endpoint_address=f"sb://{service.tls_address}",
-        connection_verify=service.authority,
-        transport_type=TransportType.Amqp,
-        **options,
-    )
+    connection_string, more = arguments(service, TransportType)
+    return client.from_connection_string(connection_string, eventhub_name=hub, **more, **options)
 
 
 def test_a_hub_tells_its_partitions(service):

@@ -5,17 +5,14 @@ import datetime
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue, TransportType
 from azure.servicebus.aio import ServiceBusClient as AsynchronousClient
 
+from connecting import arguments
+
 WAIT_S = 20
 
 
 def connect(client, service):
-    # The port has to be said once more: with TLS the client takes 5671 whatever the connection string says.
-    return client.from_connection_string(
-        service.tls_connection_string,
-        custom_endpoint_address=f"sb://{service.tls_address}",
-        connection_verify=service.authority,
-        transport_type=TransportType.Amqp,
-    )
+    connection_string, more = arguments(service, TransportType)
+    return client.from_connection_string(connection_string, **more)
 
 
 def received(receiver, count):
