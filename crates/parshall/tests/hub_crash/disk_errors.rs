@@ -156,7 +156,7 @@ impl<'a> Disk<'a> {
 struct Clients {
     rest: Connection,
     queues: QueueClient,
-    coordinator: LinkId,
+    coordinator: Option<LinkId>,
     /// What was received from `completed`, `rejected` and `source`.
     locked: Vec<Received>,
     /// Leads to `target`.
@@ -168,10 +168,9 @@ impl Clients {
         let port = serving.connection_string.endpoint.port().unwrap();
         let Credential::Key(key) = &serving.connection_string.credential else { panic!("it has a key") };
         let address = ([127, 0, 0, 1], port).into();
-        let mut queues = QueueClient::connect_with_key(address, key.name(), key.value().reveal()).await;
-        let coordinator = queues.coordinator().await;
+        let queues = QueueClient::connect_with_key(address, key.name(), key.value().reveal()).await;
         let rest = Connection::open(serving).await.unwrap();
-        Self { rest, queues, coordinator, locked: Vec::new(), sender: None }
+        Self { rest, queues, coordinator: None, locked: Vec::new(), sender: None }
     }
 
     /// Creates what the changes change.
@@ -202,6 +201,8 @@ impl Clients {
             self.locked.extend(received);
         }
         self.sender = Some(self.queues.sender("target").await.unwrap().0);
+        // With a coordinator before them, the session could receive from the first of the queues alone.
+        self.coordinator = Some(self.queues.coordinator().await);
     }
 
     async fn make(&mut self, change: Change) -> Answer {
@@ -231,12 +232,13 @@ impl Clients {
                 answer_of(&self.queues.settle(&self.locked[1], DeliveryState::Rejected(None)).await)
             }
             Change::Commit => {
-                let transaction = self.queues.declare(self.coordinator).await;
+                let coordinator = self.coordinator.unwrap();
+                let transaction = self.queues.declare(coordinator).await;
                 let bytes = message(b"message");
                 let sender = self.sender.unwrap();
                 self.queues.send_in(transaction, sender, FORMAT_AMQP, &bytes).await;
                 self.queues.settle_in(transaction, &self.locked[2], DeliveryState::Accepted).await;
-                answer_of(&self.queues.commit(self.coordinator, transaction).await)
+                answer_of(&self.queues.commit(coordinator, transaction).await)
             }
         }
     }

@@ -81,7 +81,6 @@ impl Carrier {
         let Credential::Key(key) = &serving.connection_string.credential else { panic!("it has a key") };
         let address = ([127, 0, 0, 1], port).into();
         let mut client = QueueClient::connect_with_key(address, key.name(), key.value().reveal()).await;
-        let coordinator = client.coordinator().await;
         let (mut senders, mut receivers, mut locked) = (Vec::new(), Vec::new(), Vec::new());
         for queue in QUEUES {
             senders.push(client.sender(queue).await.unwrap().0);
@@ -93,6 +92,8 @@ impl Carrier {
             receivers.push(receiver);
         }
         let locked = locked.try_into().unwrap();
+        // With a coordinator before them, the session could receive from the first of the queues alone.
+        let coordinator = client.coordinator().await;
         Self { client, coordinator, senders, receivers, locked }
     }
 
