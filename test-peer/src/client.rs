@@ -25,7 +25,7 @@ pub struct Client {
     arrived: VecDeque<Received>,
     /// Answers to outcomes, each for the deliveries from one id to another.
     answers: Vec<(u32, u32, DeliveryState)>,
-    /// Outcomes that the service has taken, and of deliveries that it has not settled.
+    /// Accepted outcomes of deliveries that the service has not settled yet.
     taken: Vec<(u32, u32, DeliveryState)>,
 }
 
@@ -290,7 +290,7 @@ impl Client {
         .await
     }
 
-    /// The same of an outcome that is part of a transaction: that the service has taken it, and the delivery waits, or its refusal.
+    /// Returns the answer to a transactional outcome: its acceptance, with the delivery unsettled, or its refusal.
     pub async fn answer_in_transaction(&mut self, id: u32) -> DeliveryState {
         within("the answer to the outcome of a transaction", async {
             loop {
@@ -304,7 +304,7 @@ impl Client {
         .await
     }
 
-    /// Whether the service has settled a delivery, and said so by now.
+    /// Whether the settlement of a delivery was received.
     #[must_use]
     pub fn is_settled(&self, id: u32) -> bool {
         self.answers.iter().any(|(first, last, _)| (*first..=*last).contains(&id))
@@ -404,7 +404,7 @@ pub fn status_and_description(reply: &Received) -> (i64, String) {
     (status.as_integer().unwrap(), description.as_text().unwrap().to_owned())
 }
 
-/// Takes what is said about a delivery out of what is said about ranges.
+/// Removes a delivery from the reported ranges and returns its state.
 fn about(said: &mut Vec<(u32, u32, DeliveryState)>, id: u32) -> Option<DeliveryState> {
     let at = said.iter().position(|(first, last, _)| (*first..=*last).contains(&id))?;
     let (first, last, state) = said.remove(at);

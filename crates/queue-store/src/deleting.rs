@@ -9,14 +9,14 @@ use super::state::QueueState;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 
-/// Which messages a client deletes.
+/// Selection of the messages that a client deletes.
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteRequest<'a> {
-    /// Those that were enqueued before this instant.
+    /// Upper bound of the enqueued time, exclusive.
     pub enqueued_before: UnixTime,
-    /// Those of this session; without one, those of no session that anybody has locked.
+    /// Session to delete from. `None` selects messages of no session or of an unlocked one.
     pub session: Option<&'a SessionLock>,
-    /// How many at most: the first ones.
+    /// Maximum number of messages. The oldest are deleted.
     pub messages: usize,
 }
 
@@ -40,8 +40,8 @@ impl Queue {
         })
     }
 
-    /// The numbers of the messages that [`delete`](Self::delete) would delete, for a transaction that is to
-    /// [do so](super::Work::Delete).
+    /// Returns the sequence numbers of the messages that [`delete`](Self::delete) would delete, for
+    /// [`Work::Delete`](super::Work::Delete).
     ///
     /// # Errors
     /// As [`delete`](Self::delete).

@@ -232,14 +232,14 @@ fn send(
     }
 }
 
-/// The annotations with which a message goes on.
+/// Annotations of a forwarded message.
 struct Kept<'a> {
     annotations: Cow<'a, [u8]>,
     count: u16,
 }
 
 impl<'a> Kept<'a> {
-    /// Those that it has; a dead letter has one more, which says where it became one.
+    /// Returns the annotations of a message, and for a dead letter the one that names its source as well.
     fn of(delivery: &Delivery<'a>) -> Self {
         let as_it_is =
             Self { annotations: Cow::Borrowed(delivery.annotations), count: delivery.annotation_count };

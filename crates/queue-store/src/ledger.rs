@@ -418,7 +418,7 @@ impl Ledger {
 /// Application properties of dead letters, and reasons that are the service's own.
 pub(super) const REASON: &str = "DeadLetterReason";
 pub(super) const DESCRIPTION: &str = "DeadLetterErrorDescription";
-/// The annotation that says where a dead letter became one.
+/// Annotation that names the entity in which a message was dead-lettered.
 pub(super) const DEAD_LETTER_SOURCE: &str = "x-opt-deadletter-source";
 /// Longest of both, in characters, as in the service.
 const REASON_MAX: usize = 4_096;

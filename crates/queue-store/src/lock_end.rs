@@ -9,8 +9,8 @@ use partition_log::UnixTime;
 pub struct LockEnd(UnixTime);
 
 impl LockEnd {
-    /// What stands for the end of a message's lock that ends with its session, whenever that may be: the last millisecond of the
-    /// year 9999, as in the service.
+    /// Lock expiry of messages whose lock lasts as long as that of their session: the last millisecond of the year 9999, as in
+    /// the service.
     pub const WITH_ITS_SESSION: Self = Self(UnixTime::from_milliseconds(253_402_300_799_999));
 
     /// A lock that ends then.

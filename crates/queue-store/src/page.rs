@@ -104,7 +104,7 @@ impl Page {
         self.slots.push(slot);
     }
 
-    /// Adds a message at a position that was left out, before others.
+    /// Inserts a message at a position that was left out, before others.
     #[cold]
     pub(super) fn insert(&mut self, position: u32, mut slot: Slot, payload: Payload<'_>) {
         debug_assert!(self.present >> position & 1 == 0, "nothing was there");
@@ -120,7 +120,7 @@ impl Page {
         self.live |= bit;
     }
 
-    /// Puts the bytes of a message among those of the others.
+    /// Appends the bytes of a message to those of the page.
     #[inline]
     fn store(&mut self, slot: &mut Slot, payload: Payload<'_>) {
         let length = payload.length();

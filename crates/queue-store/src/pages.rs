@@ -79,7 +79,7 @@ impl Pages {
         self.push(slot, payload, is_ready);
     }
 
-    /// Adds a message under a number that was left out, and is below the next one.
+    /// Inserts a message under a sequence number that was left out, below the next one.
     #[cold]
     pub(super) fn insert(&mut self, sequence_number: u64, slot: Slot, payload: Payload<'_>, is_ready: bool) {
         let (number, position) = split(sequence_number);

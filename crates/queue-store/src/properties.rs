@@ -23,8 +23,8 @@ pub(super) fn with_properties(
     }
 }
 
-/// Annotations and sections of a message without the annotation of this name, and the length that its annotations have then; `None`
-/// if there is none. `bytes` begins with `annotations_length` bytes of annotations.
+/// Returns annotations and sections of a message without the annotation `name`, and the new length of the annotations; `None`
+/// if there is no such annotation. `bytes` begins with `annotations_length` bytes of annotations.
 pub(super) fn without_annotation(bytes: &Bytes, annotations_length: u16, name: &str) -> Option<(Bytes, u16)> {
     let (annotations, sections) = bytes.split_at(annotations_length.into());
     let mut reader = Reader::new(annotations);

@@ -179,8 +179,8 @@ impl Queue {
         Ok(Scheduled { sequence_numbers, commit })
     }
 
-    /// The numbers that [`schedule`](Self::schedule) would tell, for messages that a transaction is to
-    /// [send](super::Work::Schedule) under them. Nobody else gets them; those of messages that are never sent are left out.
+    /// Reserves sequence numbers for messages that a transaction [schedules](super::Work::Schedule). Numbers of messages that are never
+    /// scheduled stay unused.
     ///
     /// # Errors
     /// As [`enqueue`](Self::enqueue).
@@ -192,10 +192,10 @@ impl Queue {
         Ok(numbers)
     }
 
-    /// Whether all of these messages are scheduled now, and none is named twice.
+    /// Checks that all of these messages are scheduled and none is named twice.
     ///
     /// # Errors
-    /// [`MessageNotFound`](QueueError::MessageNotFound): one of them isn't.
+    /// [`MessageNotFound`](QueueError::MessageNotFound).
     pub fn check_scheduled(&self, now: UnixTime, sequence_numbers: &[u64]) -> Result<(), QueueError> {
         let ((), _commit) = self.operate(now, |state, _now| {
             state.queues[self.place].check_stage(sequence_numbers, Stage::Scheduled)
@@ -272,7 +272,7 @@ impl Queue {
     }
 
     /// Settles locked messages, each by itself: a lock that is lost makes no difference to the others. Tokens in
-    /// ascending order of their numbers cost least. [`why_lost`](Self::why_lost) tells what a lost lock means.
+    /// ascending order of their numbers cost least. [`why_lost`](Self::why_lost) returns the error of a lost lock.
     ///
     /// # Errors
     /// Nothing was settled: [`Unavailable`](QueueError::Unavailable), or the properties that were to be set are too much,
@@ -306,7 +306,7 @@ impl Queue {
         checked.map_or_else(|_| tokens.to_vec(), |(lost, _commit)| lost)
     }
 
-    /// What it means that a token locks no message (any more), for whoever has this lock of a session, if it is known who that is:
+    /// Returns the error of a token that locks no message (any more), for the holder of this session lock if it is given:
     /// [`MessageLockLost`](QueueError::MessageLockLost), or [`SessionLockLost`](QueueError::SessionLockLost) if the session
     /// is lost as well.
     #[must_use]
@@ -316,7 +316,7 @@ impl Queue {
         checked.map_or_else(|error| error, |(why, _commit)| why)
     }
 
-    /// Whether this state may be set for a session now, unless there is no room for it.
+    /// Checks that this state may be set for a session, apart from the size of the entity.
     ///
     /// # Errors
     /// As [`set_session_state`](Self::set_session_state).

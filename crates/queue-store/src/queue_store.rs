@@ -516,7 +516,7 @@ impl Entity {
         }
     }
 
-    /// Where messages are that are sent to it: its own queue, or that of what is scheduled in the topic.
+    /// Returns the queue that stores its messages: its own, or that of the scheduled messages of a topic.
     pub(super) fn own_queue(&self) -> &Queue {
         match self {
             Self::Queue(queue) => queue,

@@ -25,13 +25,13 @@ pub(super) struct Sent {
     pub(super) duplicates: usize,
 }
 
-/// What is to be known of the numbers of messages that are sent.
+/// Handling of the sequence numbers of sent messages.
 pub(super) enum Numbers<'a> {
-    /// Nothing.
+    /// Assigned, and not returned.
     Unwanted,
-    /// Each is added to these.
+    /// Assigned, and appended to these.
     Told(&'a mut Vec<u64>),
-    /// They were reserved before.
+    /// Reserved before.
     Reserved(&'a [u64]),
 }
 
@@ -91,8 +91,8 @@ impl EntityState {
         Ok(self.send_admitted(now, messages, admitted, numbers))
     }
 
-    /// Numbers for the messages of a batch that may be sent later, and that could be now. A duplicate has the number of the message before
-    /// it.
+    /// Reserves sequence numbers for the messages of a batch, after the checks of sending them. A duplicate gets the number of the message
+    /// before it.
     pub(super) fn reserve(&mut self, now: i64, messages: &[NewMessage<'_>]) -> Result<Vec<u64>, QueueError> {
         let admitted = self.admit(now, messages)?;
         self.check_room(admitted.bytes)?;

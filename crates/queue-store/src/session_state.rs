@@ -95,7 +95,7 @@ impl QueueState {
         Ok(session.and_then(|session| session.state.as_deref().map(<[u8]>::to_vec)))
     }
 
-    /// Whether the state of a session may be set, and what that would add to the size.
+    /// Checks that the state of a session may be set, and returns the growth of the entity in bytes.
     ///
     /// # Errors
     /// [`SessionLockLost`](QueueError::SessionLockLost), [`TooLong`](QueueError::TooLong).
@@ -168,7 +168,7 @@ impl QueueState {
     }
 }
 
-/// What is kept of a state: clients clear it by setting an empty one.
+/// Returns the state to store: clients clear it by setting an empty one.
 fn kept(state: Option<&[u8]>) -> Option<&[u8]> {
     state.filter(|state| !state.is_empty())
 }

@@ -49,7 +49,7 @@ impl QueueState {
     /// Whether each of these tokens stands for a message, so that [`settle`](Self::settle) would refuse none of them.
     ///
     /// # Errors
-    /// Why the first that doesn't is lost.
+    /// The error of the first lost lock.
     pub(super) fn check_held(&self, now: i64, tokens: &[LockToken]) -> Result<(), QueueError> {
         let is_held = |token: &LockToken| {
             let page = self.pages.page(split(token.sequence_number).0)?;
@@ -141,8 +141,8 @@ impl QueueState {
         tokens.iter().map(renew).collect()
     }
 
-    /// Why a token stands for nothing, for whoever has this lock of a session, if it is known who that is. While the session is locked, the
-    /// message is lost and not the session.
+    /// Returns the error of a lost lock token, for the holder of this session lock if it is given. While the session is locked, the message
+    /// is lost and not the session.
     #[cold]
     pub(super) fn why_lost(&self, now: i64, token: &LockToken, session: Option<&SessionLock>) -> QueueError {
         let is_locked = match session {

@@ -123,7 +123,7 @@ impl QueueState {
         sequence_number
     }
 
-    /// Adds a message that a client sends under a number that was reserved for it.
+    /// Adds a message under the sequence number reserved for it.
     #[cold]
     pub(super) fn enqueue_reserved(
         &mut self,
@@ -141,7 +141,7 @@ impl QueueState {
         self.note_added((stage, session, size), sequence_number, effects);
     }
 
-    /// Notes a message that was added to its page.
+    /// Counts and indexes a message that was added to its page.
     #[inline]
     fn note_added(
         &mut self,
@@ -336,7 +336,7 @@ impl QueueState {
         Ok(())
     }
 
-    /// Whether each of these messages is there and stands so, and none is named twice.
+    /// Checks that each of these messages exists in this stage and none is named twice.
     pub(super) fn check_stage(&self, sequence_numbers: &[u64], stage: Stage) -> Result<(), QueueError> {
         let mut seen = HashSet::with_capacity(sequence_numbers.len());
         for &sequence_number in sequence_numbers {

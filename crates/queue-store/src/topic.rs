@@ -125,7 +125,7 @@ impl Topic {
         self.queue.cancel_scheduled(now, sequence_numbers)
     }
 
-    /// As [`Queue::peek`], of the scheduled messages that wait in the topic itself.
+    /// As [`Queue::peek`], of the scheduled messages of the topic itself.
     pub fn peek(
         &self,
         now: UnixTime,

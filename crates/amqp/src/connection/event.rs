@@ -105,8 +105,8 @@ pub enum Event {
         /// What became of them, which may be another outcome than the one we gave; `None` if the sender does not say.
         state: Option<DeliveryState>,
     },
-    /// The sender has taken an outcome that we gave, and settles the deliveries later: with the transaction that it is part of. The
-    /// range is as the peer wrote it, as that of [`SettledBySender`](Event::SettledBySender).
+    /// The sender accepted an outcome of ours without settling the deliveries: it settles them with the transaction that the outcome is
+    /// part of. The range is as the peer wrote it, as that of [`SettledBySender`](Event::SettledBySender).
     TakenBySender {
         /// The session that numbers the deliveries.
         session: SessionId,
@@ -114,7 +114,7 @@ pub enum Event {
         first: u32,
         /// Last delivery id.
         last: u32,
-        /// What it has taken.
+        /// The outcome it has accepted.
         state: DeliveryState,
     },
     /// The connection is over; nothing follows.

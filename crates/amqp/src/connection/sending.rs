@@ -143,15 +143,15 @@ impl Connection {
         self.dispose(Role::Sender, session, first, last, outcome, true);
     }
 
-    /// Answers outcomes of [`Event::OutcomeProposed`] that are part of a transaction, and are taken: the deliveries from `first`
-    /// to `last` go on waiting, until [`settle_taken`](Self::settle_taken) or until the receiver gives them another outcome
+    /// Accepts transactional outcomes of [`Event::OutcomeProposed`] without settling: the deliveries from `first`
+    /// to `last` stay unsettled until [`settle_taken`](Self::settle_taken) or until the receiver gives them another outcome
     /// (specification section 4.4.2).
     pub fn take_outcome(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
         self.dispose(Role::Sender, session, first, last, outcome, false);
     }
 
-    /// Settles those of the deliveries from `first` to `last` that still wait: their transaction has ended, or their outcome can't
-    /// be part of it.
+    /// Settles the deliveries from `first` to `last` that are still unsettled, after their transaction has ended or has refused their
+    /// outcome.
     pub fn settle_taken(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
         let Some(state) = self.sessions.get_mut(usize::from(session.0)).and_then(Option::as_mut) else {
             return;

@@ -172,7 +172,7 @@ impl Session {
         runs.finish(run);
     }
 
-    /// The same of deliveries that go on waiting.
+    /// Reports the outcome of deliveries that stay unsettled.
     #[cold]
     pub(super) fn look_at_runs(&self, first: u32, last: u32, runs_max: usize, mut run: impl FnMut(u32, u32)) {
         let mut runs = Runs::new(runs_max);
@@ -207,12 +207,12 @@ impl Session {
     }
 }
 
-/// Ids of deliveries on their way to runs of consecutive ones.
+/// Groups ascending delivery ids into runs of consecutive ones.
 struct Runs {
     growing: Option<(u32, u32)>,
-    /// How many there are, the growing one included.
+    /// Number of runs, the growing one included.
     count: usize,
-    /// How many there may be. The last one then has gaps.
+    /// Maximum number of runs. Beyond it, the last one has gaps.
     most: usize,
 }
 
@@ -221,7 +221,7 @@ impl Runs {
         Self { growing: None, count: 1, most }
     }
 
-    /// Adds an id that is after all before. `run` gets the run that it ends, if it does.
+    /// Adds an id above all earlier ones. Calls `run` with the run that it completes, if any.
     #[inline]
     fn add(&mut self, id: u32, run: &mut impl FnMut(u32, u32)) {
         match &mut self.growing {

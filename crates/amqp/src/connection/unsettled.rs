@@ -110,7 +110,7 @@ impl<T: Copy> Unsettled<T> {
         next
     }
 
-    /// Looks at what waits from `first` to `last`, in the order of the ids.
+    /// Calls `each` with the unsettled deliveries from `first` to `last`, in ascending order.
     pub fn look_at(&self, first: u32, last: u32, mut each: impl FnMut(u32, T)) {
         if last.wrapping_sub(first).cast_signed() < 0 {
             return;
@@ -135,7 +135,7 @@ impl<T: Copy> Unsettled<T> {
         }
     }
 
-    /// Puts back a delivery that was taken: it goes on waiting.
+    /// Reinserts a delivery that was taken out.
     pub fn put_back(&mut self, id: u32, delivery: T) {
         match self.slots.get_mut(id.wrapping_sub(self.first) as usize) {
             Some(slot) => *slot = Some(delivery),

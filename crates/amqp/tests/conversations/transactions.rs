@@ -88,7 +88,7 @@ fn messages_say_which_transaction_they_are_part_of() {
 }
 
 #[test]
-fn outcomes_of_a_transaction_are_taken_and_their_deliveries_stay_until_it_ends() {
+fn transactional_outcome_leaves_delivery_unsettled_until_discharge() {
     let mut setup = Setup::default();
     setup.server.outcome_answers = amqp::connection::OutcomeAnswers::Application;
     converse(&setup, |pair| {

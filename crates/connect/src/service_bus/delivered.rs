@@ -123,7 +123,7 @@ fn gather(message: &[u8], parts: &mut EventParts, start: u32) -> Result<Bytes, D
     Ok(Bytes::from(chunk))
 }
 
-/// What is always the same in front of a message of the usual shape: a header of nulls and no delivery, and the heads of the
+/// The constant prefix of a message of the usual shape: a header of nulls and no delivery, and the heads of the
 /// sections, up to the token, the sequence number, that which it had where it was enqueued first, and the instants of enqueuing and of the
 /// lock's end.
 const BEFORE_TOKEN: &[u8; TOKEN_AT] = b"\x00\x53\x70\xc0\x06\x05\x40\x40\x40\x40\x43\

@@ -178,7 +178,7 @@ async fn requests_that_make_no_sense_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn the_oldest_messages_are_deleted_unseen() {
+async fn batch_delete_removes_oldest_messages() {
     let mut sessions = QueueConfig::new("sessions");
     sessions.options.requires_session = true;
     let service = service(vec![QueueConfig::new("orders"), sessions], vec![]).await;
@@ -222,7 +222,7 @@ async fn the_oldest_messages_are_deleted_unseen() {
 }
 
 #[tokio::test]
-async fn what_is_looked_at_says_nothing_of_who_has_locked_it() {
+async fn peek_hides_lock_of_receiver() {
     let mut sessions = QueueConfig::new("sessions");
     sessions.options.requires_session = true;
     let service = service(vec![QueueConfig::new("orders"), sessions], vec![]).await;

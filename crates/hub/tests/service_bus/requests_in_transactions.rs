@@ -1,4 +1,4 @@
-//! What is asked of `$management` within a transaction, carried out with it or not at all.
+//! Requests to `$management` within a transaction, carried out with it or not at all.
 
 use amqp::connection::LinkId;
 use amqp::message::FORMAT_AMQP;
@@ -23,7 +23,7 @@ async fn orders() -> (Service, Client, LinkId) {
     (service, client, coordinator)
 }
 
-/// Schedules messages of these payloads within a transaction, and gives their numbers.
+/// Schedules messages of these payloads within a transaction, and returns their sequence numbers.
 async fn schedule(
     client: &mut Client,
     entity: &str,
@@ -50,7 +50,7 @@ async fn cancel(
     }
 }
 
-/// The payloads of all messages of an entity, whatever their state.
+/// Returns the payloads of all messages of an entity, whatever their state.
 async fn peeked(client: &mut Client, entity: &str) -> Vec<Vec<u8>> {
     let body = [("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(100))];
     let answer = client.request(entity, "peek-message", &body).await;
@@ -93,7 +93,7 @@ async fn messages_are_scheduled_and_cancelled() {
 }
 
 #[tokio::test]
-async fn a_scheduled_message_of_a_topic_is_seen_in_it() {
+async fn peek_at_topic_returns_scheduled_messages() {
     let (_service, mut client, _) = orders().await;
     let entry = map(&[("message", Value::Binary(scheduled(b"news", in_an_hour())))]);
     let body = [("messages", Value::List(vec![entry]))];
@@ -113,7 +113,7 @@ async fn messages_of_requests_count_towards_what_a_transaction_may_send() {
 }
 
 #[tokio::test]
-async fn locks_are_renewed_whatever_becomes_of_the_transaction() {
+async fn rollback_keeps_renewed_locks() {
     let (_service, mut client, coordinator) = orders().await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"order").await;
@@ -128,7 +128,7 @@ async fn locks_are_renewed_whatever_becomes_of_the_transaction() {
 }
 
 #[tokio::test]
-async fn the_state_of_a_session_is_set_with_it_and_read_in_it() {
+async fn session_state_is_visible_within_transaction() {
     let (_service, mut client, coordinator) = orders().await;
     client.ask_to_receive("sessions", session_filter("one".into())).await.unwrap();
     let name = ("session-id", Value::from("one"));
@@ -230,7 +230,7 @@ async fn messages_are_deleted_with_it() {
 }
 
 #[tokio::test]
-async fn what_only_tells_something_is_answered_and_rules_are_not_changed() {
+async fn read_only_requests_are_answered_and_rules_are_refused() {
     let (_service, mut client, coordinator) = orders().await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"order").await;
@@ -246,7 +246,7 @@ async fn what_only_tells_something_is_answered_and_rules_are_not_changed() {
 }
 
 #[tokio::test]
-async fn what_a_request_did_is_there_after_a_restart() {
+async fn restart_keeps_committed_requests() {
     let directory = tempfile::tempdir().unwrap();
     let service = durable(directory.path()).await;
     let mut client = Client::connect(service.amqp_address()).await;
@@ -262,7 +262,7 @@ async fn what_a_request_did_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_message_of_a_session_that_is_gone_is_lost_alone() {
+async fn missing_message_of_locked_session_loses_message_lock() {
     let (_service, mut client, coordinator) = orders().await;
     let (sender, _) = client.sender("sessions").await.unwrap();
     client.send_message(sender, FORMAT_AMQP, &message_of_session("one", b"order")).await;

@@ -68,7 +68,7 @@ async fn a_batch_is_its_messages_in_their_order_each_with_an_identifier() {
 }
 
 #[tokio::test]
-async fn a_batch_has_as_many_messages_as_its_bytes_allow() {
+async fn only_bytes_limit_messages_of_batch() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();

@@ -369,7 +369,7 @@ async fn a_client_that_waits_for_a_session_and_gives_up_or_vanishes_does_not_blo
 }
 
 #[tokio::test]
-async fn a_message_that_is_gone_is_lost_and_its_session_is_not() {
+async fn missing_message_keeps_session_lock() {
     let service = session_service().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();

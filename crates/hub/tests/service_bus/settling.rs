@@ -187,7 +187,7 @@ async fn what_a_link_had_locked_stays_locked_when_it_goes() {
 }
 
 #[tokio::test]
-async fn a_reason_that_is_no_text_stays_what_it_is() {
+async fn dead_letter_reason_keeps_its_type() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
@@ -220,7 +220,7 @@ async fn a_reason_that_is_no_text_stays_what_it_is() {
 }
 
 #[tokio::test]
-async fn putting_aside_counts_as_no_failed_delivery() {
+async fn deferring_keeps_delivery_count() {
     let mut config = QueueConfig::new("orders");
     config.options.maximum_delivery_count = 1;
     let service = service(vec![config], vec![]).await;

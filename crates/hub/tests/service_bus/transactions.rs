@@ -111,7 +111,7 @@ async fn what_is_rolled_back_never_was_and_messages_stay_locked() {
 }
 
 #[tokio::test]
-async fn a_delivery_can_be_settled_in_another_transaction_or_in_none_after_a_rollback() {
+async fn rolled_back_delivery_can_be_settled_again() {
     let service = queues().await;
     let (mut client, coordinator, orders, _) = client(&service).await;
     for payload in [&b"again"[..], b"by itself", b"by request", b"settled at once"] {
@@ -261,7 +261,7 @@ async fn messages_of_two_entities_can_not_be_settled_in_one_transaction() {
 }
 
 #[tokio::test]
-async fn a_session_with_a_coordinator_receives_from_the_entity_alone_that_it_has_used_first() {
+async fn session_with_coordinator_receives_from_its_first_entity_only() {
     let service = queues().await;
     let dead_letters = "orders/$DeadLetterQueue";
     // It has sent before it had a coordinator, which does not count.

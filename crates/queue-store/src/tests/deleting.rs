@@ -12,7 +12,7 @@ fn left(queue: &Queue, now: i64) -> Vec<String> {
 }
 
 #[test]
-fn the_oldest_available_messages_are_deleted_and_no_others() {
+fn delete_removes_oldest_available_messages() {
     let (_store, queue) = queue(QueueOptions::default());
     send(&queue, 0, &["locked", "deferred"]);
     let received = receive(&queue, 0, 2);
@@ -38,7 +38,7 @@ fn the_oldest_available_messages_are_deleted_and_no_others() {
 }
 
 #[test]
-fn sessions_are_deleted_from_one_by_one_or_all_that_nobody_has() {
+fn delete_selects_locked_session_or_all_unlocked_ones() {
     let (_store, queue) = queue(QueueOptions { requires_session: true, ..QueueOptions::default() });
     for session in ["one", "two"] {
         let with = |message| NewMessage { session_id: Some(session), ..message };

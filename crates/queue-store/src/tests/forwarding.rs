@@ -196,7 +196,7 @@ fn a_message_that_never_will_be_taken_holds_up_no_other() {
     assert_eq!(stranded(&source), expected);
 }
 
-/// The annotations of the first message that waits, by their names.
+/// Returns the annotations of the first available message, sorted by name.
 fn annotations(queue: &Queue, now: i64) -> Vec<(String, Value)> {
     let deliveries = peek(queue, now);
     let delivery = deliveries.iter().next().unwrap();
@@ -210,7 +210,7 @@ fn annotations(queue: &Queue, now: i64) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_dead_letter_that_goes_on_says_where_it_became_one() {
+fn forwarded_dead_letter_keeps_its_source() {
     let store = QueueStore::in_memory();
     let dead_letters_to = |to: &str| QueueOptions {
         forward_dead_lettered_messages_to: Some(to.to_owned()),

@@ -203,7 +203,7 @@ fn a_session_whose_lock_has_ended_can_be_had_by_name_however_many_ended_with_it(
 }
 
 #[test]
-fn a_message_that_is_gone_is_lost_and_its_session_is_not() {
+fn missing_message_keeps_session_lock() {
     let (store, queue) = sessions();
     send_to(&queue, 0, "one", &["a", "b"]);
     let lock = accept(&queue, 0, None);
@@ -224,7 +224,7 @@ fn a_message_that_is_gone_is_lost_and_its_session_is_not() {
 }
 
 #[test]
-fn the_lock_of_a_message_ends_with_its_session_whenever_that_may_be() {
+fn session_message_lock_expires_in_year_9999() {
     let (_store, queue) = sessions();
     send_to(&queue, 0, "one", &["a"]);
     let lock = accept(&queue, 0, None);

@@ -235,7 +235,7 @@ pub(super) fn schedule(
 }
 
 #[test]
-fn scheduled_messages_have_the_numbers_that_were_told_before() {
+fn commit_schedules_messages_under_reserved_numbers() {
     let (store, queue, _) = two(QueueOptions::default(), QueueOptions::default());
     let entity = Entity::Queue(Arc::clone(&queue));
     // So many come in between that the page of the numbers is complete, and gone.
@@ -267,7 +267,7 @@ fn scheduled_messages_have_the_numbers_that_were_told_before() {
 }
 
 #[test]
-fn what_a_topic_schedules_in_a_transaction_waits_in_it_and_goes_to_its_subscriptions() {
+fn topic_schedules_in_transaction_for_subscriptions() {
     let store = QueueStore::in_memory();
     let subscription = NewSubscription {
         name: "a".to_owned(),
@@ -290,7 +290,7 @@ fn what_a_topic_schedules_in_a_transaction_waits_in_it_and_goes_to_its_subscript
 }
 
 #[test]
-fn duplicates_in_a_transaction_have_the_number_of_the_message_before_them() {
+fn duplicates_in_transaction_get_number_of_earlier_message() {
     let options =
         QueueOptions { duplicate_detection: Some(Duration::from_millis(1_000)), ..QueueOptions::default() };
     let (store, queue, _) = two(options, QueueOptions::default());
@@ -315,7 +315,7 @@ fn duplicates_in_a_transaction_have_the_number_of_the_message_before_them() {
 }
 
 #[test]
-fn messages_are_cancelled_and_deleted_and_states_set_with_a_transaction_or_not_at_all() {
+fn commit_cancels_deletes_and_sets_states_atomically() {
     let sessions = QueueOptions { requires_session: true, ..QueueOptions::default() };
     let (store, queue, of_sessions) = two(QueueOptions::default(), sessions);
     let entity = Entity::Queue(Arc::clone(&queue));

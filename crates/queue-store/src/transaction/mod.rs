@@ -41,32 +41,32 @@ use std::sync::{Arc, MutexGuard};
 pub enum Work<'a> {
     /// Send messages.
     Send {
-        /// Where to.
+        /// Destination.
         entity: &'a Entity,
         /// The messages.
         messages: &'a [NewMessage<'a>],
     },
     /// Send messages under numbers that were [reserved](Entity::reserve) for them.
     Schedule {
-        /// Where to.
+        /// Destination.
         entity: &'a Entity,
         /// The messages.
         messages: &'a [NewMessage<'a>],
-        /// Their numbers, as many.
+        /// Their reserved sequence numbers, one per message.
         sequence_numbers: &'a [u64],
     },
     /// Remove scheduled messages.
     CancelScheduled {
-        /// Where they were scheduled.
+        /// Entity in which they are scheduled.
         entity: &'a Entity,
-        /// Their numbers.
+        /// Their sequence numbers.
         sequence_numbers: &'a [u64],
     },
     /// Remove messages that are available.
     Delete {
-        /// Where they are.
+        /// Queue that has them.
         queue: &'a Queue,
-        /// Their numbers.
+        /// Their sequence numbers.
         sequence_numbers: &'a [u64],
     },
     /// Set the state of a session that is locked, or remove it.
@@ -96,7 +96,7 @@ struct Part<'a> {
     /// Where the messages are sent, if any are: the entity's own queue.
     sends_to: Option<&'a Queue>,
     messages: Vec<NewMessage<'a>>,
-    /// Those that have numbers already, which follow.
+    /// Messages with reserved sequence numbers.
     scheduled: Vec<NewMessage<'a>>,
     reserved: Vec<u64>,
     removals: Vec<Removal<'a>>,
@@ -109,7 +109,7 @@ struct Part<'a> {
 struct Removal<'a> {
     queue: &'a Queue,
     sequence_numbers: &'a [u64],
-    /// As which they are to be there.
+    /// Stage in which they must be.
     stage: Stage,
 }
 
@@ -129,7 +129,7 @@ struct Settling<'a> {
     settlement: Settlement<'a>,
 }
 
-/// What of the messages that are sent goes where.
+/// Admission of the sent messages, without and with reserved sequence numbers.
 #[derive(Debug, Default)]
 struct Sending {
     messages: Admitted,
@@ -145,12 +145,12 @@ struct Locked<'a> {
 }
 
 impl QueueStore {
-    /// Does all of `work`, or nothing of it if there is an error. Messages that go to one entity are one batch. The commit is that
+    /// Applies all of `work`, or nothing if there is an error. Messages that go to one entity are one batch. The commit is that
     /// of all of it.
     ///
     /// # Errors
     /// [`MessageLockLost`](QueueError::MessageLockLost) or [`SessionLockLost`](QueueError::SessionLockLost): a lock is over;
-    /// [`MessageNotFound`](QueueError::MessageNotFound): a message that is to be removed is not there, or stands otherwise;
+    /// [`MessageNotFound`](QueueError::MessageNotFound): a message to remove is missing or in another stage;
     /// [`TooLong`](QueueError::TooLong): it is more than any journal can take at once; and those of [`Queue::enqueue`] and
     /// [`Queue::settle`].
     pub fn commit(&self, now: UnixTime, work: &[Work<'_>]) -> Result<CommitNumber, QueueError> {
@@ -298,7 +298,7 @@ fn part_of<'a, 'b>(parts: &'b mut Vec<Part<'a>>, entity: &'a Arc<Inner>) -> &'b 
 }
 
 impl<'a> Part<'a> {
-    /// Nothing so far.
+    /// Creates an empty one.
     const fn of(entity: &'a Arc<Inner>) -> Self {
         Self {
             entity,

@@ -324,7 +324,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_request_did_in_a_transaction_is_there_after_a_kill_as_a_whole_or_not_at_all() {
+fn kill_keeps_all_or_nothing_of_requests_in_transaction() {
     let disk = Disk::new();
     let start = || {
         let running = disk.start();

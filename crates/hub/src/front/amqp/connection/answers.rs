@@ -38,14 +38,14 @@ pub(crate) enum Direction {
     Received,
     /// Ours: the client has given the outcome, and waits for our answer.
     Sent,
-    /// The same, and the outcome is part of a transaction: the deliveries wait for its end.
+    /// An accepted outcome that is part of a transaction: the deliveries stay unsettled until it ends.
     Taken,
-    /// Ours, whose outcome was taken: the transaction has ended, or it can't be part of it.
+    /// Settles deliveries whose outcome was part of a transaction that has ended or has refused it.
     OfTransaction,
 }
 
 impl Direction {
-    /// Tells the client about deliveries, from the number of the first one in the session to that of the last one.
+    /// Reports the state of deliveries to the client, from the number of the first one in the session to that of the last one.
     pub(crate) fn tell(
         self,
         connection: &mut Connection,

@@ -47,7 +47,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Whether those that are gathered are part of a transaction, and this outcome is not part of the same, or another one.
+    /// Whether the gathered outcomes belong to a transaction and this one differs from them or belongs to another.
     #[inline]
     fn is_of_other_transaction(&self, state: &DeliveryState) -> bool {
         self.proposal.as_ref().is_some_and(|gathered| {
@@ -171,7 +171,7 @@ impl ConnectionTask {
         deliveries.clear();
     }
 
-    /// Settles deliveries whose outcomes were part of a transaction that is committed, as far as they still wait.
+    /// Settles the deliveries of a committed transaction that are still unsettled.
     pub(super) fn settle_committed(&mut self, outcomes: Vec<TakenOutcome>, until: Until) {
         // The last outcome of a delivery is the one that counts.
         for TakenOutcome { link, session, first, last, state } in outcomes.into_iter().rev() {

@@ -30,7 +30,7 @@ use partition_log::disk::CommitNumber;
 pub(super) struct Transactions {
     open: BTreeMap<u64, OpenTransaction>,
     last: u64,
-    /// The sessions that have a coordinator, or had one, with the entity that each is bound to.
+    /// Sessions that have or had a coordinator, with the entity that each is bound to.
     bound: Vec<BoundSession>,
     /// Rings when the next one may have taken too long.
     alarm: Option<Pin<Box<Sleep>>>,
@@ -39,12 +39,12 @@ pub(super) struct Transactions {
     memory: Share,
 }
 
-/// A session with a coordinator: what it does first binds it to an entity, as in the service. It may send to others, through that, but
-/// receive from no other.
+/// A session with a coordinator. Its first send or receiver binds it to an entity, as in the service: it may send to others through that
+/// entity, but receive from no other.
 #[derive(Debug)]
 struct BoundSession {
     session: SessionId,
-    /// By its name, once it is known.
+    /// Name of the entity; `None` until the first send or receiver.
     entity: Option<String>,
 }
 
@@ -65,14 +65,14 @@ impl Transactions {
         Self { open: BTreeMap::new(), last: 0, bound: Vec::new(), alarm: None, counters, memory }
     }
 
-    /// A session has a coordinator now, and receives from this entity, if it does.
+    /// Registers a session that gets a coordinator, bound to `entity` if it receives from one already.
     pub(super) fn bind(&mut self, session: SessionId, entity: Option<&str>) {
         if !self.bound.iter().any(|bound| bound.session == session) {
             self.bound.push(BoundSession { session, entity: entity.map(str::to_owned) });
         }
     }
 
-    /// The session has sent to this entity, or receives from it. Hot path.
+    /// Binds a session to the entity that it sends to or receives from, unless it is bound. Hot path.
     #[inline]
     pub(super) fn used(&mut self, session: SessionId, entity: &str) {
         if self.bound.is_empty() {
@@ -84,7 +84,7 @@ impl Transactions {
         }
     }
 
-    /// The entity that a session is bound to, if it is.
+    /// Returns the entity that a session is bound to.
     pub(super) fn bound_to(&self, session: SessionId) -> Option<&str> {
         self.bound.iter().find(|bound| bound.session == session)?.entity.as_deref()
     }
@@ -252,7 +252,7 @@ impl ConnectionTask {
         top_up_credit(connection, entry);
     }
 
-    /// Ends a transaction. Gives what the answer has to wait for.
+    /// Ends a transaction. Returns the commit that the answer has to wait for.
     fn discharge(&mut self, id: TransactionId, fail: bool, now: SystemTime) -> Result<Until, Error> {
         let mut work = self.transactions.discharge(id, now)?;
         let outcomes = work.take_outcomes();
@@ -331,7 +331,7 @@ impl ConnectionTask {
         }
     }
 
-    /// The work of the transaction that an operation in `session` is part of, and how it comes into it.
+    /// Returns the work of the transaction that an operation in `session` is part of, and how entities are enlisted.
     pub(super) fn transaction_work(
         transactions: &mut Transactions,
         transaction: TransactionId,

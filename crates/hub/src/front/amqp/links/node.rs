@@ -177,7 +177,7 @@ impl Node {
         }
     }
 
-    /// The queue or topic of its own that a link sends to or receives from, as transactions see it; nothing where they see none.
+    /// Returns the queue or topic that counts as the entity of the link in transactions; `None` for nodes that take part in none.
     pub(crate) fn transaction_entity(&self) -> Option<&str> {
         match self {
             Self::Send(link) => Some(link.transaction_entity()),

@@ -40,7 +40,7 @@ pub(crate) struct OutcomeAnswer {
     pub(crate) state: DeliveryState,
     /// What it has to wait for.
     pub(crate) commit: CommitNumber,
-    /// Whether the deliveries are settled with it. If not, their outcome is part of a transaction, and they wait for its end.
+    /// Whether the deliveries are settled. If not, the outcome is part of a transaction, and they stay unsettled until it ends.
     pub(crate) is_settled: bool,
 }
 
@@ -67,7 +67,7 @@ impl AwaitedOutcomes {
         self.locked.get_mut(session.index())?.take_some(first, last, count, each)
     }
 
-    /// Puts back a delivery that was taken: its outcome is part of a transaction, which may come to nothing.
+    /// Reinserts a delivery whose outcome is part of a transaction that may be rolled back.
     pub(crate) fn put_back(&mut self, session: SessionId, id: u32, delivery: LockedDelivery) {
         self.of(session).put_back(id, delivery);
     }

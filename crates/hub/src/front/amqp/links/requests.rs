@@ -44,7 +44,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) connection: &'a Connection,
     /// The links of the connection: some requests are about what one of them has locked.
     pub(crate) links: &'a [Option<LinkEntry>],
-    /// The transaction that the request is part of, if it is, and how it comes into it.
+    /// The transaction that the request is part of, and how entities are enlisted.
     pub(crate) transaction: Option<(&'a mut TransactionWork, Enlisting)>,
 }
 

@@ -189,5 +189,5 @@ thread_local! {
     static BURST: RefCell<Burst> = RefCell::default();
 }
 
-/// Messages for which memory is kept: a batch may have ten times as many.
+/// Number of messages of a batch for which memory is retained. Larger batches release theirs.
 const KEPT_MESSAGES: usize = 8_192;

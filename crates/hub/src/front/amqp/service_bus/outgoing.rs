@@ -16,8 +16,8 @@
 //! properties … body … footer, as they came
 //! ```
 //!
-//! Durability, priority and first acquirer are the sender's, and null if it gave none. A time to live for which the header is too short
-//! is told by the properties: by when the message was enqueued, and when it expires.
+//! Durability, priority and first acquirer are the sender's, and null if it gave none. A time to live too long for the header is given by
+//! `creation-time` and `absolute-expiry-time` of the properties.
 
 use std::time::Duration;
 
@@ -33,20 +33,20 @@ use queue_store::{Delivery, Lock, LockEnd, LockToken, MessageState};
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing<'a> {
     message: &'a Delivery<'a>,
-    /// What is told of the end of its lock, if anything is.
+    /// Value of `x-opt-locked-until`; `None` leaves it out.
     locked_until: Option<UnixTime>,
     /// The header and the delivery annotations that the sender gave it.
     leading: Option<Leading<'a>>,
-    /// The properties in place of its own, if it lives for longer than its header can tell.
+    /// Replacement of its properties, if its time to live is too long for the header.
     long_lived: Option<LongLived<'a>>,
 }
 
-/// The properties of a message that lives for long.
+/// Properties of a message whose time to live is too long for the header.
 #[derive(Debug, Clone)]
 struct LongLived<'a> {
-    /// With the times between which it lives, encoded.
+    /// Encoded properties section with creation and expiry time.
     properties: Vec<u8>,
-    /// The sections behind its own.
+    /// Sections after the original properties.
     rest: &'a [u8],
 }
 
@@ -56,8 +56,7 @@ impl<'a> Outgoing<'a> {
         Self::told(message, message.lock.map(|lock| clock.lock_end(lock.until)))
     }
 
-    /// A message that is only looked at, of a queue that may require sessions. Whether anybody has locked it is not told, as in the
-    /// service.
+    /// Returns a peeked message. As in the service, its lock is not reported; with `requires_session`, it counts as locked forever.
     pub(super) fn peeked(message: &'a Delivery<'a>, requires_session: bool) -> Self {
         Self::told(
             message,
@@ -172,7 +171,7 @@ impl<'a> Outgoing<'a> {
 }
 
 impl<'a> LongLived<'a> {
-    /// `None` if it is no message.
+    /// Returns the replaced properties, or `None` if the bytes are no valid message.
     #[cold]
     fn of(message: &Delivery<'a>, time: Duration, leading: Option<&Leading<'a>>) -> Option<Self> {
         let sections = leading.map_or(message.sections, |leading| leading.rest);
@@ -328,13 +327,13 @@ const HEAD_LENGTH_MAX: usize = EncodedHeader::LENGTH_MAX
     + DEAD_LETTER_SOURCE.len()
     + 5;
 
-/// The end of the lock of a message that nobody has locked, as the service tells it: the first instant of the year 1.
+/// `x-opt-locked-until` of peeked messages: the first instant of the year 1.
 const NEVER_LOCKED: UnixTime = UnixTime::from_milliseconds(-62_135_596_800_000);
 
-/// The last millisecond of the year 9999: clients know no later instant.
+/// The last millisecond of the year 9999, the latest instant that clients can represent.
 const LAST_MILLISECOND: i64 = LockEnd::WITH_ITS_SESSION.queue_time().milliseconds();
 
-/// The longest time to live that a header can tell.
+/// Maximum time to live that fits into the header.
 const LONGEST_IN_HEADER: Duration = Duration::from_millis(u32::MAX as u64);
 
 const SIZE_AT: usize = 4;
@@ -470,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_only_looked_at_tells_of_a_lock_what_the_service_tells() {
+    fn peeked_message_has_constant_lock_annotation() {
         for (requires_session, until) in [(false, -62_135_596_800_000), (true, 253_402_300_799_999)] {
             let free = Delivery { lock: None, ..message() };
             let encoded = Outgoing::peeked(&free, requires_session).encode();
@@ -480,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_for_which_the_header_is_too_short_is_told_by_the_properties() {
+    fn long_time_to_live_is_written_to_properties() {
         let day = Duration::from_secs(24 * 3_600);
         let enqueued = 1_700_000_000_003;
         let mut body = Vec::new();

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_beside_others_is_refused_in_the_words_that_clients_know() {
+    fn non_exclusive_session_is_refused_in_words_of_clients() {
         let list = Value::List(vec![Value::from("one"), Value::Null]);
         let described = |descriptor| Value::Described(Box::new((descriptor, list.clone())));
         let by_name = described(Value::Symbol("com.microsoft:non-exclusive-session-filter:list".into()));

@@ -182,7 +182,7 @@ impl Decision {
     }
 }
 
-/// Takes the property of this name out of these, if it is a text. Any other stays as it is.
+/// Removes and returns the property `name` if it is a string. A value of another type stays.
 pub(super) fn take_text(properties: &mut Vec<(String, Value)>, name: &str) -> Option<String> {
     let at = properties.iter().position(|(found, value)| found == name && value.as_text().is_some())?;
     properties.remove(at).1.as_text().map(str::to_owned)

@@ -207,7 +207,7 @@ impl<'a> IncomingMessage<'a> {
         [&self.front.bytes[..usize::from(self.front.length)], &self.tail]
     }
 
-    /// Reads what a queue must know of the header. Whether it has the longest time to live that fits, which stands for longer ones.
+    /// Reads the header. Returns whether its time to live is the maximum that fits, which stands for longer ones.
     fn read_header(&mut self, value: &'a [u8]) -> Result<bool, MessageError> {
         let header = Header::decode(value)?;
         self.time_to_live = header
@@ -274,8 +274,8 @@ impl<'a> IncomingMessage<'a> {
         Ok(())
     }
 
-    /// Reads what a queue must know of the properties, which tell the time to live of a message that `is_long_lived`. The fields after an
-    /// identifier that is missing, if it is.
+    /// Reads the properties; their times give the time to live of a message that `is_long_lived`. Returns the fields after a missing
+    /// message id, if it is missing.
     fn read_properties(
         &mut self,
         section: &Section<'a>,
@@ -416,7 +416,7 @@ impl Front {
     }
 }
 
-/// Calls `each` with every message of a transfer: those in a batch, or the one that it is. How many there may be in a batch, its bytes say.
+/// Calls `each` with every message of a transfer: those in a batch, or the one that it is. Only the size of a batch bounds their number.
 ///
 /// # Errors
 /// The batch is malformed or empty, or `each` refuses a message.

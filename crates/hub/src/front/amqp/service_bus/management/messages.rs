@@ -1,4 +1,4 @@
-//! Messages that are looked at, those that were put aside, and those that are deleted unseen.
+//! Requests that peek, receive deferred, or batch-delete messages.
 
 use access::Right;
 use amqp::Value;
@@ -141,10 +141,10 @@ fn deferred(message: &Delivery<'_>, clock: ClientClock) -> Value {
     Value::Map(entries)
 }
 
-/// The instant before which messages were enqueued that are to be deleted; any, where it is not given.
+/// Argument: only messages enqueued before this instant are deleted. All, if it is missing.
 const ENQUEUED_BEFORE: &str = "enqueued-time-utc";
 
-/// Most messages that are deleted at once, as in the service.
+/// Maximum number of messages of one batch-delete request, as in the service.
 const DELETED_MAX: usize = 4_000;
 
 /// Most messages that are told at once; clients ask for the rest from the last one on.

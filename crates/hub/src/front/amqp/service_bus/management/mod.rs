@@ -12,8 +12,8 @@
 //! | `renew-session-lock`, `get-session-state`, `set-session-state`, `get-message-sessions` | Listen | `sessions` |
 //! | `add-rule`, `remove-rule`, `enumerate-rules` | Listen or Manage | `rules`, with `rule_codec` |
 //!
-//! A request that is part of a transaction is carried out with it, if it changes anything. Clients make all of them part of it whose
-//! program has one open; rules alone can't be changed so.
+//! A request that is part of a transaction and changes anything is carried out when the transaction is committed. Clients make all their
+//! requests part of an open transaction. Rules can't be changed in one.
 
 mod arguments;
 mod locks;
@@ -59,7 +59,7 @@ pub(crate) struct Request<'a> {
     pub(crate) now: SystemTime,
     /// The lock of a session that a link of the connection holds.
     pub(crate) session_lock: SessionLocks<'a>,
-    /// The transaction that the request is part of, if it is, and how it comes into it.
+    /// The transaction that the request is part of, and how entities are enlisted.
     pub(crate) transaction: Option<(RefCell<&'a mut TransactionWork>, Enlisting)>,
 }
 
@@ -163,7 +163,7 @@ impl Request<'_> {
         self.entity.queue()
     }
 
-    /// The lock of a session of `queue` that a link of the connection holds.
+    /// Returns the lock of a session of `queue` that a link of the connection holds.
     fn held_session(&self, queue: &Arc<Queue>, session_id: &str) -> Result<SessionLock, Answer> {
         let lock = (self.session_lock)(queue, LockedSession::Id(session_id));
         lock.ok_or_else(|| refusal(&QueueError::SessionLockLost))
@@ -184,7 +184,7 @@ impl Request<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// The work of the transaction that it is part of, if it is, and how it comes into it.
+    /// Returns the work of its transaction, and how entities are enlisted.
     fn work(&self) -> Option<(RefMut<'_, &'a mut TransactionWork>, Enlisting)> {
         self.transaction.as_ref().map(|(work, enlisting)| (work.borrow_mut(), *enlisting))
     }
@@ -195,7 +195,7 @@ fn refusal(error: &QueueError) -> Answer {
     Answer::failed(conditions::status_of(error), conditions::condition_of(error), conditions::sentence(error))
 }
 
-/// The answer to what can't be part of a transaction.
+/// Returns the answer to a request that can't be part of its transaction.
 fn not_in_transaction(error: Error) -> Answer {
     let statuses = [
         (ErrorCondition::RESOURCE_LIMIT_EXCEEDED, 403),

@@ -72,7 +72,7 @@ impl Request<'_> {
         Ok(done().after(commit))
     }
 
-    /// What messages are sent to; subscriptions get theirs from their topic.
+    /// Returns the queue or topic that messages are scheduled in. Subscriptions are refused.
     fn sent_entity(&self) -> Result<Entity, Answer> {
         match self.entity {
             ManagedEntity::Queue(queue) => Ok(Entity::Queue(Arc::clone(queue))),

@@ -1,12 +1,12 @@
-//! What a client does in a transaction: kept here until it is committed, when the store does all of it or nothing.
+//! The operations of a transaction, kept in memory until it is committed, when the store applies all or none of them.
 //!
-//! What is refused is told at once where it can be known: a message that is none, a lock that is over, an entity that can't take
+//! Errors that can be known early are reported at once: an invalid message, an expired lock, an entity that can't take
 //! part. Clients may not look at that (the official one for Java does not look at sends), so a transaction of which something was refused
 //! can't be committed. The rest is looked at when it is committed. Nothing is stored for a transaction, so there is nothing to
 //! undo: messages stay locked as long as their locks last. A delivery whose outcome is part of a transaction is settled when that
 //! is committed; until then, and after a rollback, it is as live as before (specification section 4.4.2).
 //!
-//! What is asked of `$management` in a transaction is in `requests`.
+//! Requests to `$management` within a transaction are in `requests`.
 //!
 //! # Which entities take part
 //!
@@ -43,11 +43,11 @@ pub(crate) struct TransactionWork {
     deletions: Vec<Deletion>,
     session_states: Vec<PendingSessionState>,
     settlements: Vec<PendingSettlement>,
-    /// The locks of these.
+    /// Their lock tokens.
     settled_locks: HashSet<LockToken>,
-    /// Deliveries that are settled when it is committed.
+    /// Outcomes whose deliveries are settled when it is committed.
     taken: Vec<TakenOutcome>,
-    /// Messages that are given to the client already and deleted when it is committed.
+    /// Locked messages that the client has received already, and that are deleted when it is committed.
     held: Vec<HeldMessages>,
     /// The entity that takes part, by its name.
     entity: Option<String>,
@@ -74,7 +74,7 @@ struct PendingSend {
     transfer: Bytes,
 }
 
-/// An outcome of some deliveries that was accepted, as the client is told of it.
+/// An accepted outcome of a range of deliveries, as it is reported to the client.
 #[derive(Debug)]
 pub(crate) struct TakenOutcome {
     pub(crate) link: LinkId,
@@ -142,11 +142,11 @@ impl TransactionWork {
         Ok(())
     }
 
-    /// Takes in what becomes of messages, for whoever has this lock of a session, and gives the locks that are over already, with what
-    /// that means. The last outcome of a message counts.
+    /// Adds settlements, of the holder of this session lock if it is given. Returns the locks that are lost already, with their errors. The
+    /// last outcome of a message counts.
     ///
     /// # Errors
-    /// Why none of it is part of the transaction. If so, or if any lock is over, it can't be committed.
+    /// None of them is part of the transaction. After an error or a lost lock, it can't be committed.
     pub(super) fn settle(
         &mut self,
         queue: &Arc<Queue>,
@@ -233,7 +233,7 @@ impl TransactionWork {
         }
     }
 
-    /// The deliveries that are to be settled with it.
+    /// Removes and returns the outcomes to settle when it is committed.
     pub(crate) fn take_outcomes(&mut self) -> Vec<TakenOutcome> {
         std::mem::take(&mut self.taken)
     }
@@ -292,7 +292,7 @@ impl TransactionWork {
         Ok(committed)
     }
 
-    /// Whether so many messages more may be sent.
+    /// Checks that `more` messages fit into the transaction.
     fn check_messages(&self, more: usize) -> Result<(), Error> {
         match self.messages + more > MESSAGES_MAX {
             false => Ok(()),
@@ -322,7 +322,7 @@ impl TransactionWork {
     }
 }
 
-/// The name of the queue or the topic that a queue belongs to.
+/// Returns the name of the queue or the topic that a queue belongs to.
 pub(crate) fn entity_of(queue: &Queue) -> &str {
     EntityAddress::parse(queue.name()).map_or_else(|| queue.name(), |address| address.name)
 }

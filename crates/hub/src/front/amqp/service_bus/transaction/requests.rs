@@ -1,4 +1,4 @@
-//! What a client asks of `$management` within a transaction.
+//! Requests to `$management` within a transaction.
 //!
 //! | request | at once | when it is committed |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | receive deferred, and delete | the messages are locked, and given to the client | they are deleted; after a rollback they are free |
 //! | receive deferred, and lock; renew locks | as without a transaction: locks are not part of it | |
 //!
-//! All that only tells something is answered as without a transaction.
+//! Requests that only read are answered as without a transaction.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -53,7 +53,7 @@ pub(super) struct PendingSessionState {
     session_state: Option<Vec<u8>>,
 }
 
-/// Messages that are locked for a transaction: they are let go when it comes to nothing.
+/// Messages locked for a transaction, and released if it is rolled back.
 #[derive(Debug)]
 pub(super) struct HeldMessages {
     queue: Arc<Queue>,
@@ -61,10 +61,10 @@ pub(super) struct HeldMessages {
 }
 
 impl TransactionWork {
-    /// Takes in messages that are to be scheduled, each beside its bytes, and gives their numbers.
+    /// Adds messages to schedule, each beside its bytes, and returns their sequence numbers.
     ///
     /// # Errors
-    /// Why they are not part of the transaction, which can't be committed then.
+    /// They can't be part of the transaction, which can't be committed then.
     pub(in super::super) fn schedule(
         &mut self,
         entity: &Entity,
@@ -87,7 +87,7 @@ impl TransactionWork {
         Ok(sequence_numbers)
     }
 
-    /// Takes in that scheduled messages are cancelled; those that the transaction itself schedules are not scheduled then.
+    /// Adds the cancellation of scheduled messages. Those that the transaction itself schedules are left out of it.
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).
@@ -135,7 +135,7 @@ impl TransactionWork {
         Ok(())
     }
 
-    /// Takes in that available messages are deleted, and gives how many.
+    /// Adds the deletion of available messages, and returns their number.
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).
@@ -163,7 +163,7 @@ impl TransactionWork {
         Ok(count)
     }
 
-    /// Takes in the state that a session gets.
+    /// Adds a new state of a session.
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).
@@ -189,7 +189,7 @@ impl TransactionWork {
         Ok(())
     }
 
-    /// The state that a session gets, if it gets any: within the transaction it has it already.
+    /// Returns the state that the transaction sets for a session, or `None` if it sets none.
     pub(in super::super) fn session_state(
         &self,
         queue: &Arc<Queue>,
@@ -199,7 +199,7 @@ impl TransactionWork {
         pending.map(|pending| pending.session_state.as_deref())
     }
 
-    /// Notes that messages of a queue are received, so that it takes part.
+    /// Enlists the entity of a queue from which messages are received.
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).
@@ -214,7 +214,7 @@ impl TransactionWork {
         taken.inspect_err(|error| self.refuse(error))
     }
 
-    /// Takes in that messages are deleted which were locked for it, and given to the client. The queue takes part.
+    /// Adds the deletion of messages that were locked for the transaction and returned to the client.
     pub(in super::super) fn delete_received(&mut self, queue: &Arc<Queue>, tokens: Vec<LockToken>) {
         if tokens.is_empty() {
             return;
@@ -229,7 +229,7 @@ impl TransactionWork {
         self.held.push(HeldMessages { queue: Arc::clone(queue), tokens });
     }
 
-    /// Sending over any link of the coordinator's session goes through the entity that takes part.
+    /// Enlists an entity to send to. On the coordinator's own session, any entity is sent to through the one that takes part.
     fn enlist_sending(&mut self, entity: &str, enlisting: Enlisting) -> Result<(), Error> {
         match enlisting {
             Enlisting::InItsSession => Ok(()),
@@ -243,7 +243,7 @@ impl PendingSchedule {
         Work::Schedule { entity: &self.entity, messages, sequence_numbers: &self.sequence_numbers }
     }
 
-    /// Leaves these out.
+    /// Removes the messages with these sequence numbers.
     fn forget(&mut self, sequence_numbers: &[u64]) {
         let is_kept = |number: &u64| !sequence_numbers.contains(number);
         let mut kept = self.sequence_numbers.iter().map(is_kept);
@@ -279,7 +279,7 @@ impl PendingSessionState {
 }
 
 impl HeldMessages {
-    /// What was to become of them has.
+    /// Drops them without releasing the locks: the messages are deleted.
     pub(super) fn keep(mut self) {
         self.tokens.clear();
     }
