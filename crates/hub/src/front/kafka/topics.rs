@@ -213,6 +213,9 @@ impl Found<'_> {
     ) -> TopicMetadata<'_> {
         let operations = match self {
             Self::Hub(hub) => operations::of_topic(namespace, session, hub.name()),
+            Self::Missing { name: Some(name), .. } if session.knows(name) => {
+                operations::of_topic(namespace, session, name)
+            }
             Self::Missing { .. } => AuthorizedOperations::NOT_ASKED,
         };
         TopicMetadata { operations, ..self.metadata() }

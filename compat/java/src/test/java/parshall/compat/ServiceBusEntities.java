@@ -48,7 +48,7 @@ final class ServiceBusEntities implements BeforeAllCallback, AfterAllCallback {
         return unused("queue-", queuesUsed);
     }
 
-    /** The same with locks of a second. */
+    /** The same with locks of two seconds. */
     String unusedBriefQueue() {
         return unused("brief-", briefQueuesUsed);
     }
@@ -145,7 +145,7 @@ final class ServiceBusEntities implements BeforeAllCallback, AfterAllCallback {
     private static String entities() {
         StringBuilder yaml = new StringBuilder("queues:\n");
         numbered(yaml, "  - {name: queue-%d, maximum_delivery_count: 3}%n");
-        numbered(yaml, "  - {name: brief-%d, maximum_delivery_count: 3, lock_duration: 1 s}%n");
+        numbered(yaml, "  - {name: brief-%d, maximum_delivery_count: 3, lock_duration: 2 s}%n");
         numbered(yaml, "  - {name: session-%d, requires_session: true, lock_duration: 5 s}%n");
         numbered(yaml, "  - {name: fleeting-%d, requires_session: true, lock_duration: 1 s}%n");
         yaml.append("  - {name: once, duplicate_detection: 1 min}\n");
