@@ -120,7 +120,7 @@ func TestEverySectionOfAMessageArrives(t *testing.T) {
 	equal(t, "the lock", lock, any(amqp.UUID(message.LockToken)))
 	equal(t, "the delivery annotations", fmt.Sprint(raw.DeliveryAnnotations), fmt.Sprint(map[any]any{"delivery": "kept", "x-opt-lock-token": lock}))
 	expected := map[any]any{"annotation": "kept"}
-	for _, name := range []string{"x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-locked-until"} {
+	for _, name := range []string{"x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-enqueue-sequence-number", "x-opt-locked-until"} {
 		expected[name] = raw.MessageAnnotations[name]
 	}
 	equal(t, "the message annotations", fmt.Sprint(raw.MessageAnnotations), fmt.Sprint(expected))

@@ -48,8 +48,8 @@ def test_a_message_arrives_with_everything_that_was_said_about_it(queues):
             assert message.time_to_live == datetime.timedelta(minutes=5)
             assert message.application_properties == {b"number": 7, b"text": b"words", b"truth": True}
             assert message.delivery_count == 0
-            # It is said of forwarded messages, and of those that were scheduled.
-            assert message.sequence_number > 0 and message.enqueued_sequence_number is None
+            # The number that it was sent with is another one for forwarded messages, and for those that were scheduled.
+            assert message.sequence_number > 0 and message.enqueued_sequence_number == message.sequence_number
             assert message.lock_token == message.raw_amqp_message.delivery_annotations[b"x-opt-lock-token"]
             now = datetime.datetime.now(datetime.timezone.utc)
             assert abs(now - message.enqueued_time_utc) < datetime.timedelta(minutes=1)
