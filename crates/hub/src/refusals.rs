@@ -8,9 +8,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Counts of refusals. The subject is what was asked (an API, an operation, an entity), the code what was answered (an error
-/// code, a condition). At most [`KINDS_MAX`] kinds are told apart; further ones count as [`OTHER`].
+/// code, a condition). The kinds that are told apart are [bounded](Bound).
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<Kinds>);
+pub(crate) struct Refusals {
+    kinds: Mutex<Kinds>,
+    bound: Bound,
+}
+
+/// Maximum number of kinds that are told apart, since clients choose some of the names, and the kind that further refusals count as.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) kinds: usize,
+    pub(crate) subject: &'static str,
+    /// `None` keeps the code of the refusal, where there are few codes.
+    pub(crate) code: Option<&'static str>,
+}
 
 #[derive(Debug, Default)]
 struct Kinds {
@@ -28,12 +40,23 @@ struct Kind {
     next_line: Option<Instant>,
 }
 
+impl Default for Bound {
+    fn default() -> Self {
+        Self { kinds: KINDS_MAX, subject: OTHER, code: Some(OTHER) }
+    }
+}
+
 impl Refusals {
+    /// Returns counts with another bound than the usual one.
+    pub(crate) fn with_bound(bound: Bound) -> Self {
+        Self { kinds: Mutex::default(), bound }
+    }
+
     /// Counts `count` refusals. Returns the number of refusals of this kind since its previous log line, these included, if a
     /// line is due: the caller writes it.
     pub(crate) fn note(&self, subject: &str, code: &str, count: u64) -> Option<u64> {
         let mut kinds = self.lock();
-        let kind = kinds.kind(subject, code);
+        let kind = kinds.kind(subject, code, &self.bound);
         kind.count += count;
         let now = Instant::now();
         if kind.next_line.is_some_and(|next| now < next) {
@@ -58,16 +81,24 @@ impl Refusals {
 
     fn lock(&self) -> MutexGuard<'_, Kinds> {
         // Each change is complete before anything can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of refusals of a kind that no log line has reported.
+    #[cfg(test)]
+    pub(crate) fn unlogged(&self, subject: &str, code: &str) -> u64 {
+        let kinds = self.lock();
+        let kind = &kinds.by_subject[subject][code];
+        kind.count - kind.logged
     }
 }
 
 impl Kinds {
-    fn kind(&mut self, subject: &str, code: &str) -> &mut Kind {
+    fn kind(&mut self, subject: &str, code: &str, bound: &Bound) -> &mut Kind {
         let is_known = self.by_subject.get(subject).is_some_and(|codes| codes.contains_key(code));
-        let (subject, code) = match is_known || self.count < KINDS_MAX {
+        let (subject, code) = match is_known || self.count < bound.kinds {
             true => (subject, code),
-            false => (OTHER, OTHER),
+            false => (bound.subject, bound.code.unwrap_or(code)),
         };
         // Names are copied for the first refusal of a kind alone.
         if !self.by_subject.contains_key(subject) {
@@ -83,12 +114,12 @@ impl Kinds {
 }
 
 /// Least time between two log lines about refusals of one kind.
-const LINE_INTERVAL: Duration = Duration::from_secs(60);
+pub(crate) const LINE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Kinds of refusals that are told apart: clients choose some of the names.
+/// Usual maximum number of kinds.
 const KINDS_MAX: usize = 1_024;
 
-/// Subject and code of refusals beyond [`KINDS_MAX`] kinds.
+/// Usual subject and code of refusals beyond it.
 const OTHER: &str = "other";
 
 #[cfg(test)]

@@ -1,31 +1,31 @@
 //! What clients are refused without an error on this side: messages that are rejected, and filters that are not applied.
 //!
 //! A client may take a rejection for a reason to send the message again at once, and say nothing of it. So rejected messages
-//! are counted by entity and condition, and each kind is logged at most once in [`INTERVAL`], with how many there were since.
+//! are counted by entity and condition, and each kind is logged [at most once a minute](Refusals), with how many there were since.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use amqp::performative::{DeliveryState, Error, ErrorCondition};
+use amqp::performative::{DeliveryState, Error};
 use tokio::time::Instant;
 
+use crate::refusals::{Bound, LINE_INTERVAL, Refusals};
+
 /// The refusals of one front end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rejections {
-    messages: Mutex<HashMap<(String, ErrorCondition), Rejected>>,
+    messages: Refusals,
     /// When links of an address were last reported.
     filters: Mutex<HashMap<String, Instant>>,
 }
 
-/// Messages rejected by one entity with one condition.
-#[derive(Debug, Default)]
-struct Rejected {
-    count: u64,
-    /// Of these, those since the last report.
-    unreported: u64,
-    reported_at: Option<Instant>,
+impl Default for Rejections {
+    fn default() -> Self {
+        // Entities come and go; conditions are few.
+        let bound = Bound { kinds: KINDS_MAX, subject: OTHERS, code: None };
+        Self { messages: Refusals::with_bound(bound), filters: Mutex::default() }
+    }
 }
 
 impl Rejections {
@@ -40,28 +40,9 @@ impl Rejections {
     /// Counts a rejected message.
     #[cold]
     pub(crate) fn note(&self, entity: &str, error: &Error) {
-        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (entity.to_owned(), error.condition.clone());
-        let key = match messages.len() < KINDS_MAX || messages.contains_key(&key) {
-            true => key,
-            // Entities come and go.
-            false => (OTHERS.to_owned(), error.condition.clone()),
-        };
-        let rejected = messages.entry(key).or_default();
-        rejected.count += 1;
-        rejected.unreported += 1;
-        let now = Instant::now();
-        if rejected.reported_at.is_none_or(|at| now.duration_since(at) >= INTERVAL) {
-            let count = std::mem::take(&mut rejected.unreported);
-            rejected.reported_at = Some(now);
-            drop(messages);
-            tracing::warn!(
-                entity,
-                condition = error.condition.as_str(),
-                messages = count,
-                "messages are rejected: {}",
-                error.description
-            );
+        let condition = error.condition.as_str();
+        if let Some(messages) = self.messages.note(entity, condition, 1) {
+            tracing::warn!(entity, condition, messages, "messages are rejected: {}", error.description);
         }
     }
 
@@ -70,11 +51,11 @@ impl Rejections {
         let mut reported = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if reported.len() >= KINDS_MAX {
-            reported.retain(|_, at| now.duration_since(*at) < INTERVAL);
+            reported.retain(|_, at| now.duration_since(*at) < LINE_INTERVAL);
         }
         let is_full = reported.len() >= KINDS_MAX;
         let is_news = match reported.entry(address.to_owned()) {
-            Entry::Occupied(mut known) if now.duration_since(*known.get()) >= INTERVAL => {
+            Entry::Occupied(mut known) if now.duration_since(*known.get()) >= LINE_INTERVAL => {
                 known.insert(now);
                 true
             }
@@ -96,20 +77,9 @@ impl Rejections {
 
     /// The messages rejected since the start, by entity and condition.
     pub(crate) fn counts(&self) -> Vec<(String, String, u64)> {
-        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut counts: Vec<_> = messages
-            .iter()
-            .map(|((entity, condition), rejected)| {
-                (entity.clone(), condition.as_str().to_owned(), rejected.count)
-            })
-            .collect();
-        counts.sort_unstable();
-        counts
+        self.messages.counts()
     }
 }
-
-/// Time between two reports of one kind.
-const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Kinds that are told apart.
 const KINDS_MAX: usize = 4_096;
@@ -119,6 +89,8 @@ const OTHERS: &str = "(others)";
 
 #[cfg(test)]
 mod tests {
+    use amqp::performative::ErrorCondition;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -132,12 +104,10 @@ mod tests {
         rejections.note("orders", &decode);
         rejections.note_outcome("news", &DeliveryState::Rejected(Some(busy.clone())));
         rejections.note_outcome("news", &DeliveryState::Accepted);
-        let unreported = |rejections: &Rejections| {
-            let messages = rejections.messages.lock().unwrap();
-            messages[&("orders".to_owned(), ErrorCondition::SERVER_BUSY)].unreported
-        };
+        let unreported =
+            |rejections: &Rejections| rejections.messages.unlogged("orders", "com.microsoft:server-busy");
         assert_eq!(unreported(&rejections), 2, "the first was reported");
-        tokio::time::advance(INTERVAL).await;
+        tokio::time::advance(LINE_INTERVAL).await;
         rejections.note("orders", &busy);
         assert_eq!(unreported(&rejections), 0);
         let counted = |entity: &str, condition: &str, count| (entity.to_owned(), condition.to_owned(), count);
