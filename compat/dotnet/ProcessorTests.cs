@@ -7,7 +7,7 @@ namespace Parshall.Compat;
 public sealed class ProcessorTests() : ServiceBusTest("""
     queues:
       - {name: jobs, maximum_delivery_count: 3}
-      - {name: brief, lock_duration: 5 s}
+      - {name: brief, lock_duration: 8 s}
     """)
 {
     [Theory]
@@ -79,7 +79,7 @@ public sealed class ProcessorTests() : ServiceBusTest("""
         await using var processor = Client.CreateProcessor("brief", new ServiceBusProcessorOptions { AutoCompleteMessages = false });
         processor.ProcessMessageAsync += async it =>
         {
-            await Task.Delay(TimeSpan.FromSeconds(7));
+            await Task.Delay(TimeSpan.FromSeconds(9));
             await it.DeadLetterMessageAsync(it.Message, "by hand");
             done.TrySetResult(it.Message.DeliveryCount);
         };

@@ -8,7 +8,7 @@ namespace Parshall.Compat;
 public sealed class QueueTests() : ServiceBusTest("""
     queues:
       - {name: jobs, maximum_delivery_count: 3}
-      - {name: brief, lock_duration: 3 s}
+      - {name: brief, lock_duration: 30 s}
       - {name: once, maximum_delivery_count: 1}
       - {name: duplicates, duplicate_detection: 1 min}
       - {name: expiring, dead_lettering_on_expiration: true}
@@ -18,7 +18,7 @@ public sealed class QueueTests() : ServiceBusTest("""
       - {name: graveyard}
       - {name: closed, status: disabled}
       - {name: full, size_limit: 100 KiB}
-    """)
+    """, "--time-control")
 {
     [Fact]
     public async Task A_message_arrives_as_it_was_sent()
@@ -259,11 +259,12 @@ public sealed class QueueTests() : ServiceBusTest("""
         var message = await ReceiveAsync(receiver);
         for (var round = 0; round < 4; round++)
         {
-            await Task.Delay(TimeSpan.FromSeconds(1));
+            await Service.AdvanceAsync("20 s");
             var until = message.LockedUntil;
             await receiver.RenewMessageLockAsync(message);
             Assert.True(message.LockedUntil > until);
         }
+        await Service.AdvanceAsync("30 s");
         var again = await ReceiveAsync(receiver);
         Assert.Equal(2, again.DeliveryCount);
         await FailsAsync(ServiceBusFailureReason.MessageLockLost, () => receiver.CompleteMessageAsync(message));

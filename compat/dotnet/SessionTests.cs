@@ -7,8 +7,8 @@ namespace Parshall.Compat;
 public sealed class SessionTests() : ServiceBusTest("""
     queues:
       - {name: orders, requires_session: true}
-      - {name: brief, requires_session: true, lock_duration: 3 s}
-    """)
+      - {name: brief, requires_session: true, lock_duration: 30 s}
+    """, "--time-control")
 {
     private static ServiceBusMessage Of(string session, string body) => new(body) { SessionId = session };
 
@@ -63,12 +63,13 @@ public sealed class SessionTests() : ServiceBusTest("""
         var message = await ReceiveAsync(session);
         for (var round = 0; round < 4; round++)
         {
-            await Task.Delay(TimeSpan.FromSeconds(1));
+            await Service.AdvanceAsync("20 s");
             var until = session.SessionLockedUntil;
             await session.RenewSessionLockAsync();
             Assert.True(session.SessionLockedUntil > until);
         }
         await session.AbandonMessageAsync(message);
+        await Service.AdvanceAsync("30 s");
         await using var other = NewClient(options => options.RetryOptions.TryTimeout = Service.Patience);
         await using var next = await other.AcceptNextSessionAsync("brief");
         Assert.Equal("1", (await ReceiveAsync(next)).Body.ToString());
@@ -86,7 +87,7 @@ public sealed class SessionTests() : ServiceBusTest("""
         var deferred = await session.ReceiveDeferredMessageAsync(message.SequenceNumber);
         for (var round = 0; round < 4; round++)
         {
-            await Task.Delay(TimeSpan.FromSeconds(1));
+            await Service.AdvanceAsync("20 s");
             await session.RenewSessionLockAsync();
         }
         await session.CompleteMessageAsync(deferred);

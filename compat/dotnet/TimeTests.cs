@@ -11,12 +11,12 @@ public sealed class TimeTests : IAsyncLifetime
     private const string Namespace = """
         hubs: [{name: events, partitions: 2}]
         queues:
-          - {name: brief, lock_duration: 5 s}
-          - {name: sessions, lock_duration: 5 s, requires_session: true}
+          - {name: brief, lock_duration: 8 s}
+          - {name: sessions, lock_duration: 8 s, requires_session: true}
           - {name: idle}
         """;
 
-    private static readonly TimeSpan Lock = TimeSpan.FromSeconds(5);
+    private static readonly TimeSpan Lock = TimeSpan.FromSeconds(8);
 
     private Service service = null!;
     private ServiceBusClient client = null!;
