@@ -25,6 +25,7 @@ mod error_code;
 pub mod fetch;
 pub mod frame;
 pub mod messages;
+mod plain_record;
 pub mod produce;
 pub mod producer_batch;
 pub mod read;

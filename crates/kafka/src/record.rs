@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use bytes::BufMut;
 
+use crate::plain_record::PlainRecord;
 use crate::read::{Malformed, Reader};
 use crate::write;
 
@@ -186,6 +187,21 @@ impl<'a> RecordPlaces<'a> {
     /// The next record, and goes on behind it; `None` if no bytes are left. Hot path.
     #[inline]
     pub fn next_place(&mut self) -> Result<Option<RecordPlace>, Malformed> {
+        let Some(plain) = PlainRecord::first(self.rest) else {
+            return self.next_place_of_any_form();
+        };
+        let start = self.end - self.rest.len() as u32;
+        let place = |at: Range<usize>| start + at.start as u32..start + at.end as u32;
+        self.rest = &self.rest[plain.end..];
+        Ok(Some(RecordPlace {
+            timestamp_delta: plain.timestamp_delta.into(),
+            offset_delta: plain.offset_delta,
+            key: place(plain.key),
+            tail: place(plain.tail..plain.end),
+        }))
+    }
+
+    fn next_place_of_any_form(&mut self) -> Result<Option<RecordPlace>, Malformed> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -200,9 +216,7 @@ impl<'a> RecordPlaces<'a> {
         let key_end = end - reader.rest().len() as u32;
         let key_length = key.map_or(0, <[u8]>::len) as u32;
         field(&mut reader, "value of a record")?;
-        if reader.rest() != NO_HEADERS {
-            check_headers(&mut reader)?;
-        }
+        check_headers(&mut reader)?;
         self.rest = rest;
         Ok(Some(RecordPlace { timestamp_delta, offset_delta, key: key_end - key_length..key_end, tail }))
     }
@@ -228,9 +242,14 @@ pub fn first_without_key(records: &[u8]) -> Option<i32> {
 pub fn check(records: &[u8], count: i32) -> Result<(), Malformed> {
     let mut rest = records;
     for offset_delta in 0..count {
-        let (record, after) = split(rest)?;
-        let record = Record::read(record)?;
-        if record.offset_delta != offset_delta {
+        let (found, after) = match PlainRecord::first(rest) {
+            Some(plain) => (plain.offset_delta, &rest[plain.end..]),
+            None => {
+                let (record, after) = split(rest)?;
+                (Record::read(record)?.offset_delta, after)
+            }
+        };
+        if found != offset_delta {
             return Err(Malformed("offset of a record"));
         }
         rest = after;
@@ -340,9 +359,6 @@ fn length_of(bytes: Option<&[u8]>) -> i32 {
     bytes.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX))
 }
 
-/// The end of a record without headers.
-const NO_HEADERS: &[u8] = &[0];
-
 /// Longest encoding of a length, in bytes.
 const VARINT_MAX: usize = 5;
 
@@ -353,6 +369,7 @@ mod tests {
 
     use super::*;
     use crate::record_batch::{RecordBatch, complete};
+    use crate::record_tail::RecordTail;
 
     type OwnedHeader = (String, Vec<u8>);
     type OwnedRecord = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<OwnedHeader>);
@@ -385,7 +402,13 @@ mod tests {
             let (Ok(record), Ok(Some(place))) = (record, place) else {
                 return Ok(());
             };
-            prop_assert_eq!(record.offset_delta, place.offset_delta);
+            prop_assert_eq!(
+                (record.offset_delta, record.timestamp_delta),
+                (place.offset_delta, place.timestamp_delta)
+            );
+            prop_assert_eq!(place.tail.end as usize, bytes.len() - places.remaining());
+            let tail = RecordTail::read(&bytes[place.tail.start as usize..place.tail.end as usize]);
+            prop_assert!(tail.is_ok() == record.headers.are_all_text());
             let key = place.key.start as usize..place.key.end as usize;
             prop_assert_eq!(record.key.unwrap_or_default(), &bytes[key]);
         }
@@ -401,6 +424,11 @@ mod tests {
             let mut bytes = batch(&records).split_off(RecordBatch::HEADER_LENGTH);
             *at.get_mut(&mut bytes) = byte;
             agree_on_places(&bytes)?;
+            let read: Result<Vec<_>, _> = Records::of(&bytes).collect();
+            let are_in_order = read.is_ok_and(|read| {
+                read.len() == records.len() && read.iter().map(|record| record.offset_delta).eq(0..read.len() as i32)
+            });
+            prop_assert_eq!(check(&bytes, records.len() as i32).is_ok(), are_in_order);
         }
 
         #[test]
