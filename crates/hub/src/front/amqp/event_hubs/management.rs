@@ -87,27 +87,63 @@ pub(crate) fn answer(
         count: number("count", LONGEST_PAGE)?.min(LONGEST_PAGE),
         attributes: message.value()?.unwrap_or(Value::Null),
     };
-    let result = match operation.as_str() {
-        "READ" => request.read(),
-        "CREATE" => request.create(),
-        "DELETE" => request.delete(),
-        "QUERY" => request.query(),
-        other => Err(Answer::error(
-            400,
-            format!(
-                "The operation '{other}' is not supported; supported are READ, CREATE, DELETE and QUERY."
-            ),
-        )),
-    };
+    let result = Operation::named(&operation).and_then(|operation| request.carry_out(operation));
     Ok(result.unwrap_or_else(|refusal| refusal))
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Read,
+    Create,
+    Delete,
+    Query,
+}
+
+impl Operation {
+    fn named(name: &str) -> Result<Self, Answer> {
+        Ok(match name {
+            "READ" => Self::Read,
+            "CREATE" => Self::Create,
+            "DELETE" => Self::Delete,
+            "QUERY" => Self::Query,
+            other => {
+                let text = format!(
+                    "The operation '{other}' is not supported; supported are READ, CREATE, DELETE and QUERY."
+                );
+                return Err(Answer::error(400, text));
+            }
+        })
+    }
+
+    /// Returns the rights of which a client needs one. Whoever may send or receive may read properties.
+    const fn rights(self) -> &'static [Right] {
+        match self {
+            Self::Read | Self::Query => &[Right::Listen, Right::Send, Right::Manage],
+            Self::Create | Self::Delete => &[Right::Manage],
+        }
+    }
 }
 
 /// Both are answers; a refusal is the one that ends the work on the way to the other.
 type Outcome = Result<Answer, Answer>;
 
 impl Request<'_> {
+    fn carry_out(&self, operation: Operation) -> Outcome {
+        let rights = operation.rights();
+        if operation == Operation::Query && self.kind == EVENT_HUB {
+            return self.query_hubs(rights);
+        }
+        self.authorize(&self.name, rights)?;
+        match operation {
+            Operation::Read => self.read(),
+            Operation::Create => self.create(),
+            Operation::Delete => self.delete(),
+            Operation::Query => self.query(),
+        }
+    }
+
     fn read(&self) -> Outcome {
-        self.authorize(&self.name, READING)?;
         let hub = self.namespace.hub(&self.name);
         let hub = hub.ok_or_else(|| self.not_found(&self.name))?;
         match self.kind.as_str() {
@@ -131,7 +167,6 @@ impl Request<'_> {
     }
 
     fn create(&self) -> Outcome {
-        self.authorize(&self.name, &[Right::Manage])?;
         match self.kind.as_str() {
             EVENT_HUB => {
                 let config = hub_config(&self.name, &self.attributes)
@@ -159,7 +194,6 @@ impl Request<'_> {
     }
 
     fn delete(&self) -> Outcome {
-        self.authorize(&self.name, &[Right::Manage])?;
         match self.kind.as_str() {
             EVENT_HUB => {
                 self.namespace.delete_hub(&self.name).map_err(|error| self.refusal(&error))?;
@@ -176,32 +210,28 @@ impl Request<'_> {
         Ok(Answer::granted(204, Value::Map(Vec::new())))
     }
 
-    fn query(&self) -> Outcome {
-        match self.kind.as_str() {
-            EVENT_HUB => {
-                // Whoever may not read the whole namespace is shown what they may read of it.
-                let all = self.authorize("", READING);
-                let hubs = self.namespace.hubs();
-                let visible: Vec<_> = hubs
-                    .iter()
-                    .filter(|hub| all.is_ok() || self.authorize(hub.name(), READING).is_ok())
-                    .collect();
-                if visible.is_empty() {
-                    all?;
-                }
-                let page = visible.into_iter().skip(self.offset).take(self.count);
-                self.page(page.map(|hub| hub_properties(hub)), &HUB_COLUMNS)
-            }
-            CONSUMER_GROUP => {
-                self.authorize(&self.name, READING)?;
-                let hub = self.namespace.hub(&self.name);
-                let hub = hub.ok_or_else(|| self.not_found(&self.name))?;
-                let groups = hub.consumer_groups();
-                let page = groups.iter().skip(self.offset).take(self.count);
-                self.page(page.map(|group| group_properties(&hub, group.name())), &GROUP_COLUMNS)
-            }
-            _ => Err(self.unknown_kind()),
+    /// Lists the hubs for which the client has one of these rights.
+    fn query_hubs(&self, rights: &[Right]) -> Outcome {
+        let all = self.authorize("", rights);
+        let hubs = self.namespace.hubs();
+        let visible: Vec<_> =
+            hubs.iter().filter(|hub| all.is_ok() || self.authorize(hub.name(), rights).is_ok()).collect();
+        if visible.is_empty() {
+            all?;
         }
+        let page = visible.into_iter().skip(self.offset).take(self.count);
+        self.page(page.map(|hub| hub_properties(hub)), &HUB_COLUMNS)
+    }
+
+    fn query(&self) -> Outcome {
+        if self.kind != CONSUMER_GROUP {
+            return Err(self.unknown_kind());
+        }
+        let hub = self.namespace.hub(&self.name);
+        let hub = hub.ok_or_else(|| self.not_found(&self.name))?;
+        let groups = hub.consumer_groups();
+        let page = groups.iter().skip(self.offset).take(self.count);
+        self.page(page.map(|group| group_properties(&hub, group.name())), &GROUP_COLUMNS)
     }
 
     /// A table of `entities`: the columns that the request names, or all.
@@ -277,9 +307,6 @@ impl Request<'_> {
         Answer::error(400, format!("The entity type '{}' is not known.", self.kind))
     }
 }
-
-/// Whoever may send or receive may read properties.
-const READING: &[Right] = &[Right::Listen, Right::Send, Right::Manage];
 
 /// Far more attributes than any entity has; bounds a reply by what is asked for.
 const MOST_COLUMNS: usize = 32;

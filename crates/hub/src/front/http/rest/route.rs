@@ -180,3 +180,32 @@ pub(super) fn queue_at(namespace: &Namespace, path: &str) -> Result<Arc<Queue>, 
     }
     Err(Refusal::not_found(path))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn the_document_has_a_row_for_each_operation_and_its_rights() {
+        let document = include_str!("../../../../../../docs/rights.md");
+        let table = document.split("## HTTP").nth(1).and_then(|rest| rest.split("## ").next());
+        let mut found = HashSet::new();
+        for row in table.unwrap().lines().filter_map(|line| line.strip_prefix("| `")) {
+            let (request, needs) = row.split_once("` | ").unwrap();
+            let (method, target) = request.split_once(" /").unwrap();
+            let path = target.split('?').next().unwrap();
+            let asked = Asked::of(path, method).unwrap();
+            found.insert(asked.operation.name());
+            let rights: Vec<_> = asked.rights.iter().map(|right| format!("{right:?}")).collect();
+            // What may be read without the right to manage depends on what is there.
+            if asked.operation != Operation::Read {
+                assert_eq!(needs, format!("{} |", rights.join(" or ")), "{request}");
+            }
+        }
+        for operation in Operation::ALL.into_iter().filter(|operation| *operation != Operation::Other) {
+            assert!(found.contains(operation.name()), "docs/rights.md should have a row for {operation:?}");
+        }
+    }
+}

@@ -9,7 +9,7 @@ use queue_store::QueueError;
 
 impl Request<'_> {
     pub(super) fn renew_locks(&self, arguments: &Arguments) -> Outcome {
-        let queue = self.listened_queue()?;
+        let queue = self.entity.queue()?;
         let tokens = arguments.lock_tokens()?;
         let renewed = queue.renew_locks(self.unix_time(), &tokens);
         let clock = self.client_clock();
@@ -22,7 +22,7 @@ impl Request<'_> {
     }
 
     pub(super) fn update_disposition(&self, arguments: &Arguments) -> Outcome {
-        let queue = self.listened_queue()?;
+        let queue = self.entity.queue()?;
         let tokens = arguments.lock_tokens()?;
         let mut properties = arguments.properties("properties-to-modify")?;
         // Some clients put them among the properties too, where they are meant for the message all the same.

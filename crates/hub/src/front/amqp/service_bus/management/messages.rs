@@ -1,6 +1,5 @@
 //! Requests that peek, receive deferred, or batch-delete messages.
 
-use access::Right;
 use amqp::Value;
 use amqp::performative::ErrorCondition;
 
@@ -16,7 +15,6 @@ use queue_store::{DeleteRequest, Deliveries, Delivery, ReceiveMode, ReceiveReque
 
 impl Request<'_> {
     pub(super) fn peek(&self, arguments: &Arguments) -> Outcome {
-        self.authorize(&[Right::Listen])?;
         // Clients begin below the first number there is.
         let from = arguments.integer("from-sequence-number")?.max(0).cast_unsigned();
         let count = arguments.count("message-count")?.min(MESSAGES_MAX);
@@ -47,7 +45,7 @@ impl Request<'_> {
     }
 
     pub(super) fn delete(&self, arguments: &Arguments) -> Outcome {
-        let queue = self.listened_queue()?;
+        let queue = self.entity.queue()?;
         let messages = arguments.count("message-count")?;
         if !(1..=DELETED_MAX).contains(&messages) {
             let text = format!("'message-count' is not between 1 and {DELETED_MAX}.");
@@ -80,7 +78,7 @@ impl Request<'_> {
     /// `link` is the one that the client would have received them through. It tells the session where the arguments do
     /// not, as those of the Go client.
     pub(super) fn receive_deferred(&self, arguments: &Arguments, link: Option<&str>) -> Outcome {
-        let queue = self.listened_queue()?;
+        let queue = self.entity.queue()?;
         let numbers = arguments.sequence_numbers()?;
         let mode = match arguments.integer("receiver-settle-mode")? {
             0 => ReceiveMode::ReceiveAndDelete,

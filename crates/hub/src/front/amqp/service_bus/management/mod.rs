@@ -3,14 +3,15 @@
 //! The operation is an application property, its arguments are a map in the body, the status is HTTP's. A client reads
 //! the condition of an error beside it.
 //!
-//! | operation (`com.microsoft:` …) | needs | file |
-//! |---|---|---|
-//! | `renew-lock`, `update-disposition` | Listen | `locks` |
-//! | `peek-message`, `receive-by-sequence-number` | Listen | `messages` |
-//! | `batch-delete-messages` | Listen | `messages` |
-//! | `schedule-message`, `cancel-scheduled-message` | Send | `scheduling` |
-//! | `renew-session-lock`, `get-session-state`, `set-session-state`, `get-message-sessions` | Listen | `sessions` |
-//! | `add-rule`, `remove-rule`, `enumerate-rules` | Listen or Manage | `rules`, with `rule_codec` |
+//! | operation (`com.microsoft:` …) | file |
+//! |---|---|
+//! | `renew-lock`, `update-disposition` | `locks` |
+//! | `peek-message`, `receive-by-sequence-number`, `batch-delete-messages` | `messages` |
+//! | `schedule-message`, `cancel-scheduled-message` | `scheduling` |
+//! | `renew-session-lock`, `get-session-state`, `set-session-state`, `get-message-sessions` | `sessions` |
+//! | `add-rule`, `remove-rule`, `enumerate-rules` | `rules`, with `rule_codec` |
+//!
+//! [`operation`] has the rights that each needs.
 //!
 //! A request that is part of a transaction and changes anything is carried out when the transaction is committed. Clients make all their
 //! requests part of an open transaction. Rules can't be changed in one.
@@ -18,6 +19,7 @@
 mod arguments;
 mod locks;
 mod messages;
+mod operation;
 mod rule_codec;
 mod rules;
 mod scheduling;
@@ -27,7 +29,6 @@ use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use access::Right;
 use amqp::message::MessageView;
 use amqp::performative::{Error, ErrorCondition};
 use amqp::{DecodeError, Value};
@@ -38,6 +39,7 @@ use crate::clock::ClientClock;
 use crate::front::amqp::links::requests::{Answer, claims_required, text_property};
 use crate::namespace::{Claims, Namespace};
 use arguments::Arguments;
+use operation::Operation;
 use partition_log::UnixTime;
 use queue_store::{Queue, QueueError, SessionLock, Subscription, Topic};
 
@@ -115,36 +117,29 @@ impl Request<'_> {
     /// # Errors
     /// If it cannot even be read.
     pub(crate) fn answer(&self, message: &MessageView<'_>) -> Result<Answer, DecodeError> {
-        let operation = text_property(message, "operation")?.unwrap_or_default();
+        let name = text_property(message, "operation")?.unwrap_or_default();
         let arguments = Arguments::new(message.value()?.unwrap_or(Value::Null));
-        let operation = operation.strip_prefix("com.microsoft:").unwrap_or(&operation);
-        let result = match operation {
-            "add-rule" | "remove-rule" if self.transaction.is_some() => {
+        let link = text_property(message, "associated-link-name")?;
+        let result = self.allowed(&name).and_then(|operation| match operation {
+            Operation::AddRule | Operation::RemoveRule if self.transaction.is_some() => {
                 let text = "Rules can't be changed within a transaction.";
                 Err(Answer::failed(501, ErrorCondition::NOT_IMPLEMENTED, text))
             }
-            "renew-lock" => self.renew_locks(&arguments),
-            "update-disposition" => self.update_disposition(&arguments),
-            "peek-message" => self.peek(&arguments),
-            "batch-delete-messages" => self.delete(&arguments),
-            "receive-by-sequence-number" => {
-                let link = text_property(message, "associated-link-name")?;
-                self.receive_deferred(&arguments, link.as_deref())
-            }
-            "schedule-message" => self.schedule(&arguments),
-            "cancel-scheduled-message" => self.cancel_scheduled(&arguments),
-            "renew-session-lock" => self.renew_session_lock(&arguments),
-            "get-session-state" => self.session_state(&arguments),
-            "set-session-state" => self.set_session_state(&arguments),
-            "get-message-sessions" => self.sessions(&arguments),
-            "add-rule" => self.add_rule(&arguments),
-            "remove-rule" => self.remove_rule(&arguments),
-            "enumerate-rules" => self.enumerate_rules(&arguments),
-            other => {
-                let text = format!("This node does not support the operation '{other}'.");
-                Err(Answer::failed(501, ErrorCondition::NOT_IMPLEMENTED, text))
-            }
-        };
+            Operation::RenewLock => self.renew_locks(&arguments),
+            Operation::UpdateDisposition => self.update_disposition(&arguments),
+            Operation::PeekMessage => self.peek(&arguments),
+            Operation::BatchDeleteMessages => self.delete(&arguments),
+            Operation::ReceiveBySequenceNumber => self.receive_deferred(&arguments, link.as_deref()),
+            Operation::ScheduleMessage => self.schedule(&arguments),
+            Operation::CancelScheduledMessage => self.cancel_scheduled(&arguments),
+            Operation::RenewSessionLock => self.renew_session_lock(&arguments),
+            Operation::GetSessionState => self.session_state(&arguments),
+            Operation::SetSessionState => self.set_session_state(&arguments),
+            Operation::GetMessageSessions => self.sessions(&arguments),
+            Operation::AddRule => self.add_rule(&arguments),
+            Operation::RemoveRule => self.remove_rule(&arguments),
+            Operation::EnumerateRules => self.enumerate_rules(&arguments),
+        });
         Ok(result.unwrap_or_else(|refusal| refusal))
     }
 
@@ -157,23 +152,21 @@ impl Request<'_> {
         self.namespace.clock().of_clients()
     }
 
-    /// The queue, if the client may receive from it.
-    fn listened_queue(&self) -> Result<&Arc<Queue>, Answer> {
-        self.authorize(&[Right::Listen])?;
-        self.entity.queue()
-    }
-
     /// Returns the lock of a session of `queue` that a link of the connection holds.
     fn held_session(&self, queue: &Arc<Queue>, session_id: &str) -> Result<SessionLock, Answer> {
         let lock = (self.session_lock)(queue, LockedSession::Id(session_id));
         lock.ok_or_else(|| refusal(&QueueError::SessionLockLost))
     }
 
-    /// Whether one of `rights` may be used on the entity, or on this node of it alone.
-    fn authorize(&self, rights: &[Right]) -> Result<(), Answer> {
-        let name = self.entity.name();
+    /// Returns the operation of this name, if the client may use it on the entity, or on this node of it alone.
+    fn allowed(&self, name: &str) -> Result<Operation, Answer> {
+        let operation = Operation::named(name).ok_or_else(|| {
+            let text = format!("This node does not support the operation '{name}'.");
+            Answer::failed(501, ErrorCondition::NOT_IMPLEMENTED, text)
+        })?;
+        let (name, rights) = (self.entity.name(), operation.rights());
         if self.claims.allows_requests(name, rights, self.namespace.clock().token_now_at(self.now)) {
-            return Ok(());
+            return Ok(operation);
         }
         Err(Answer::failed(
             401,

@@ -1,6 +1,5 @@
 //! Rules of a subscription: added, removed, listed.
 
-use access::Right;
 use amqp::Value;
 use amqp::performative::ErrorCondition;
 
@@ -46,7 +45,6 @@ impl Request<'_> {
     }
 
     fn ruled_subscription(&self) -> Result<&Subscription, Answer> {
-        self.authorize(&[Right::Listen, Right::Manage])?;
         match self.entity {
             ManagedEntity::Subscription(subscription) => Ok(subscription),
             ManagedEntity::Queue(_) | ManagedEntity::Topic(_) => Err(not_allowed(format!(

@@ -9,7 +9,7 @@ use super::{Answer, Outcome, Request, done, not_in_transaction, nothing, refusal
 
 impl Request<'_> {
     pub(super) fn renew_session_lock(&self, arguments: &Arguments) -> Outcome {
-        let queue = self.listened_queue()?;
+        let queue = self.entity.queue()?;
         let session = arguments.text("session-id")?;
         let until = queue.renew_session_lock(self.unix_time(), session).map_err(|error| refusal(&error))?;
         let expiration = Value::Timestamp(self.client_clock().lock_end(until).milliseconds());
@@ -17,7 +17,7 @@ impl Request<'_> {
     }
 
     pub(super) fn session_state(&self, arguments: &Arguments) -> Outcome {
-        let queue = self.listened_queue()?;
+        let queue = self.entity.queue()?;
         let session = arguments.text("session-id")?;
         let state = queue.session_state(self.unix_time(), session).map_err(|error| refusal(&error))?;
         // Within a transaction it is what that makes it.
@@ -30,7 +30,7 @@ impl Request<'_> {
     }
 
     pub(super) fn set_session_state(&self, arguments: &Arguments) -> Outcome {
-        let queue = self.listened_queue()?;
+        let queue = self.entity.queue()?;
         let session = arguments.text("session-id")?;
         let state = match arguments.find("session-state") {
             None => None,
@@ -47,7 +47,7 @@ impl Request<'_> {
     }
 
     pub(super) fn sessions(&self, arguments: &Arguments) -> Outcome {
-        let queue = self.listened_queue()?;
+        let queue = self.entity.queue()?;
         let skip = arguments.count("skip")?;
         let top = arguments.count("top")?.min(SESSIONS_MAX);
         let sessions = match arguments.find(SET_AFTER) {
