@@ -131,6 +131,19 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Reads the method, the target and the fields of a head that is complete; `None` if it is malformed. Framing and host are not
+/// looked at, since what it is the head of has neither: a request in a batch.
+pub fn request_line_and_fields<'a, 'f>(
+    head: &'a [u8],
+    fields: &'f mut [Field<'a>; FIELDS_MAX],
+) -> Option<(&'a str, &'a str, &'f [Field<'a>])> {
+    let mut request = httparse::Request::new(fields);
+    match request.parse(head) {
+        Ok(httparse::Status::Complete(_)) => Some((request.method?, request.path?, request.headers)),
+        Ok(httparse::Status::Partial) | Err(_) => None,
+    }
+}
+
 /// The value of a field; of several the first.
 #[must_use]
 pub fn field<'a>(fields: &[Field<'a>], name: &str) -> Option<&'a [u8]> {

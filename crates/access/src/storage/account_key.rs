@@ -11,6 +11,7 @@
 //! ```
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 
 use base64::Engine as _;
@@ -91,8 +92,8 @@ impl StorageAccountKey {
         let Some(signature) = signature else {
             return false;
         };
-        // Some clients sort as a dictionary does, where hyphens hardly count.
-        [Order::Bytes, Order::Dictionary].into_iter().any(|order| {
+        // Of headers with hyphens, underscores and digits in their names, clients sort some differently than others.
+        Order::ALL.into_iter().any(|order| {
             let text = self.signed_text(request, order);
             hmac::verify(&self.key, text.as_bytes(), &signature).is_ok()
         })
@@ -156,6 +157,10 @@ impl StorageRequest<'_> {
                 let letters = |name: &str| name.replace('-', "");
                 letters(one).cmp(&letters(other)).then(one.cmp(other))
             }),
+            Order::Service => own.sort_by(|(one, _), (other, _)| {
+                let weights = |name: &str| name.chars().filter_map(collation_weight).collect::<Vec<_>>();
+                weights(one).cmp(&weights(other)).then_with(|| hyphen_last(one, other))
+            }),
         }
         joined(own)
     }
@@ -187,7 +192,33 @@ impl fmt::Debug for StorageAccountKey {
 #[derive(Clone, Copy)]
 enum Order {
     Bytes,
+    /// By their bytes without hyphens.
     Dictionary,
+    /// As the service collates them, which .NET's and Go's clients do after it (`HeaderComparer` and its tables).
+    Service,
+}
+
+impl Order {
+    const ALL: [Self; 3] = [Self::Bytes, Self::Service, Self::Dictionary];
+}
+
+/// The place of a character in the service's collation; `None` if it does not count.
+fn collation_weight(character: char) -> Option<u32> {
+    if matches!(character, '-' | '\'') {
+        return None;
+    }
+    let place = PUNCTUATION.find(character);
+    Some(place.map_or_else(|| PUNCTUATION.len() as u32 + u32::from(character), |place| place as u32))
+}
+
+/// Compares names that differ in their hyphens alone: a hyphen comes after whatever the other one has in its place.
+fn hyphen_last(one: &str, other: &str) -> Ordering {
+    let mut pairs = one.chars().zip(other.chars());
+    match pairs.find(|(one, other)| one != other) {
+        Some(('-', _)) => Ordering::Greater,
+        Some((_, '-')) => Ordering::Less,
+        _ => one.len().cmp(&other.len()),
+    }
 }
 
 /// Joins the values of neighbours that have the same name.
@@ -204,6 +235,9 @@ fn joined(pairs: Vec<(String, &str)>) -> Vec<(String, String)> {
     }
     joined
 }
+
+/// Punctuation in names of headers, in the service's collation. Digits come after it, then letters.
+const PUNCTUATION: &str = "!#$%&*.^_`|~+";
 
 /// What the value of the header begins with.
 const SHARED_KEY: &str = "SharedKey ";
@@ -303,6 +337,27 @@ mod tests {
         let authorization = format!("SharedKey devstoreaccount1:{signature}");
         assert!(key().has_authorized(&request, &authorization));
         assert_ne!(key().authorization(&request), authorization);
+    }
+
+    #[test]
+    fn headers_sorted_as_the_service_collates_them_are_accepted() {
+        for (first, second) in [
+            ("file_name", "file1"),
+            ("a_", "a0"),
+            ("x_y", "x9"),
+            ("a_b", "ab"),
+            ("ab", "a-b"),
+            ("a-b", "a-c"),
+            ("a", "a-"),
+        ] {
+            let [one, other] = [first, second].map(|name| format!("x-ms-meta-{name}"));
+            let headers = [(&*other, "2"), (&*one, "1")];
+            let request = StorageRequest { method: "PUT", path: "/a/b", query: &[], headers: &headers };
+            let text = format!("PUT\n{}{one}:1\n{other}:2\n/devstoreaccount1/a/b", "\n".repeat(11));
+            let signature = STANDARD.encode(key().sign_text(&text));
+            let authorization = format!("SharedKey devstoreaccount1:{signature}");
+            assert!(key().has_authorized(&request, &authorization), "{first} before {second}");
+        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub enum StorageSignatureError {
     Malformed {
         /// Its name.
         field: &'static str,
-        /// What it should have been.
+        /// The expected document.
         expected: &'static str,
     },
     /// It was not made with this account's key, or for another resource.
@@ -112,6 +112,12 @@ pub enum StorageDenial {
     Operation,
 }
 
+/// Decodes a name or value of a query as forms encode it: `+` is a space, as in the service. .NET's client writes it so.
+#[must_use]
+pub fn decode_parameter(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
 impl StorageSignature {
     /// Every field that a signature can have.
     pub const FIELDS: [&str; 19] = [
@@ -133,8 +139,7 @@ impl StorageSignature {
             if fields.iter().any(|(other, _)| other == field) {
                 return Err(StorageSignatureError::Repeated { field });
             }
-            let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
-            fields.push((field.to_owned(), value));
+            fields.push((field.to_owned(), decode_parameter(value)));
         }
         let signature = Self { fields };
         Ok(signature.field("sig").is_some().then_some(signature))
@@ -165,7 +170,9 @@ impl StorageSignature {
             Some(kind) => self.service_signature(kind, key, resource, version)?,
             None => self.account_signature(key, version)?,
         };
-        let is_genuine = STANDARD.decode(signature).is_ok_and(|tag| key.has_signed_text(&signed, &tag));
+        // Some write its `+` into the URL as it is.
+        let tag = STANDARD.decode(signature.replace(' ', "+"));
+        let is_genuine = tag.is_ok_and(|tag| key.has_signed_text(&signed, &tag));
         if !is_genuine {
             return Err(StorageSignatureError::WrongSignature);
         }

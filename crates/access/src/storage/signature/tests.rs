@@ -72,6 +72,14 @@ fn service_signatures_are_for_their_resource_alone() {
 }
 
 #[test]
+fn a_plus_is_a_space_except_in_the_signature_itself() {
+    let signature = StorageSignature::find("rscd=a+b%2Bc%20d&sig=x").unwrap().unwrap();
+    assert_eq!(signature.overrides().content_disposition.as_deref(), Some("a b+c d"));
+    let unencoded = BLOB.replace("%2B", "+");
+    assert!(verify(&unencoded, blob("ck", "a b/c"), now()).is_ok());
+}
+
+#[test]
 fn a_signature_is_for_its_time_protocol_and_addresses() {
     for later in [expiry(), expiry() + Duration::from_secs(1), expiry() - Duration::from_secs(25 * 3600)] {
         let verified = verify(ACCOUNT, StorageResource::default(), later);
