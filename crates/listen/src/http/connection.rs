@@ -84,6 +84,7 @@ pub async fn serve_connection<S, A, F, B>(
     let connection = http1::Builder::new()
         // Hyper's own would end connections that rest, too.
         .header_read_timeout(None)
+        .preserve_header_case(true)
         .keep_alive(limits.keep_alive)
         .max_header_size(limits.head_bytes)
         .max_buf_size(limits.buffer_bytes)
