@@ -25,6 +25,7 @@ mod limits;
 pub mod names;
 mod now;
 mod properties;
+mod service_properties;
 mod store;
 pub mod structured;
 #[cfg(test)]
@@ -34,7 +35,7 @@ pub use conditions::{Conditions, Etag, EtagCondition, Version};
 pub use config::{AccountConfig, BlobConfig, BlobConfigError};
 pub use container::{
     AppendRequest, Appended, Blob, BlockChoice, BlockLists, BlockSource, Container, ContainerProperties,
-    ListRequest, Listed, ListedBlock, Listing, PutRequest, Replacing,
+    CopyForm, CopyRequest, ListRequest, Listed, ListedBlock, Listing, PutRequest, Replacing,
 };
 pub use content::ContentReader;
 pub use crc64::{Crc64, crc64};
@@ -44,5 +45,6 @@ pub use lease::{
 };
 pub use limits::BlobLimits;
 pub use now::Now;
-pub use properties::{BlobKind, ContentHeaders, Description, Metadata};
+pub use properties::{AccessTier, BlobKind, ContentHeaders, CopyState, Description, Metadata, TierSetting};
+pub use service_properties::{Logging, Metrics, ServiceProperties};
 pub use store::{BlobStore, BlobStoreFigures};

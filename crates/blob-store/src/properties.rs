@@ -43,6 +43,57 @@ pub struct ContentHeaders {
 /// Names and values that whoever writes a blob adds to it, in the order in which they came.
 pub type Metadata = Vec<(String, String)>;
 
+/// The access tier of a block blob: how often it is expected to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessTier {
+    /// Often.
+    Hot,
+    /// Seldom.
+    Cool,
+    /// More seldom.
+    Cold,
+    /// Not without having been moved to another tier first.
+    Archive,
+}
+
+impl AccessTier {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Hot, Self::Cool, Self::Cold, Self::Archive];
+
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hot => "Hot",
+            Self::Cool => "Cool",
+            Self::Cold => "Cold",
+            Self::Archive => "Archive",
+        }
+    }
+}
+
+/// A tier that a client has chosen for a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierSetting {
+    /// The tier.
+    pub tier: AccessTier,
+    /// Time of the choice, in seconds since 1970.
+    pub changed_unix_s: u64,
+}
+
+/// The copying that made a blob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyState {
+    /// An id that no other copying has.
+    pub id: String,
+    /// The URL of the blob that was copied, as it was given, without a signature.
+    pub source: String,
+    /// Bytes copied.
+    pub length: u64,
+    /// Time of completion, in seconds since 1970.
+    pub completed_unix_s: u64,
+}
+
 /// What a blob is written with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
@@ -50,6 +101,10 @@ pub struct Description {
     pub headers: ContentHeaders,
     /// Its metadata.
     pub metadata: Metadata,
+    /// Its tier, if one was chosen.
+    pub tier: Option<TierSetting>,
+    /// The copy operation that created it, if it is a copy.
+    pub copy: Option<CopyState>,
 }
 
 impl ContentHeaders {
@@ -71,7 +126,8 @@ impl Description {
     pub(super) fn bytes(&self) -> u64 {
         let headers = self.headers.values().into_iter().flatten().map(String::len);
         let metadata = self.metadata.iter().map(|(name, value)| name.len() + value.len() + 48);
-        headers.chain(metadata).sum::<usize>() as u64
+        let copy = self.copy.iter().map(|copy| copy.id.len() + copy.source.len() + 48);
+        headers.chain(metadata).chain(copy).sum::<usize>() as u64
     }
 }
 

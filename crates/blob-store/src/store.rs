@@ -13,11 +13,12 @@ use units::ByteSize;
 use super::budget::Budget;
 use super::conditions::Conditions;
 use super::container::{Container, NewProperties, Shared};
-use super::disk::{BlobFiles, Disk, Folder, Suspicion, recover};
+use super::disk::{BlobFiles, Disk, Folder, Suspicion, read_account, recover};
 use super::error::BlobError;
 use super::limits::BlobLimits;
 use super::now::Now;
 use super::properties::Metadata;
+use super::service_properties::ServiceProperties;
 use partition_log::disk::SyncPolicy;
 use partition_log::durable_file::{self, Safety, SystemFiles};
 use partition_log::owner_only;
@@ -28,7 +29,8 @@ pub struct BlobStore {
     containers: RwLock<BTreeMap<String, Arc<Container>>>,
     shared: Arc<Shared>,
     kept: Option<Kept>,
-    /// Held while containers come and go.
+    service_properties: RwLock<Arc<ServiceProperties>>,
+    /// Held while containers come and go, or the properties of the account are set.
     changing: Mutex<()>,
 }
 
@@ -62,6 +64,7 @@ impl BlobStore {
             containers: RwLock::default(),
             shared: shared(memory, limits),
             kept: None,
+            service_properties: RwLock::default(),
             changing: Mutex::default(),
         }
     }
@@ -105,8 +108,10 @@ impl BlobStore {
             let container = Container::load(found, Arc::clone(&shared)).map_err(io::Error::other)?;
             containers.insert(container.name().to_owned(), Arc::new(container));
         }
+        let service_properties = read_account(directory, &disk)?;
         Ok(Self {
             containers: RwLock::new(containers),
+            service_properties: RwLock::new(Arc::new(service_properties)),
             shared,
             kept: Some(Kept { directory: directory.to_owned(), disk }),
             changing: Mutex::default(),
@@ -213,6 +218,33 @@ impl BlobStore {
         {
             tracing::warn!(directory = %path.display(), %error, "a deleted container can't be removed; the next start tries again");
         }
+        match &self.kept {
+            Some(kept) => kept.disk.sync_directory(&kept.directory).map_err(BlobError::unknown),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the properties of the account.
+    #[must_use]
+    pub fn service_properties(&self) -> Arc<ServiceProperties> {
+        Arc::clone(&self.service_properties.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the properties of the account.
+    ///
+    /// # Errors
+    /// The disk does not take it; what was set before is in effect then. Or it is not known whether it would outlive a power cut.
+    pub fn set_service_properties(
+        &self,
+        change: impl FnOnce(&mut ServiceProperties),
+    ) -> Result<(), BlobError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut properties = ServiceProperties::clone(&self.service_properties());
+        change(&mut properties);
+        if let Some(kept) = &self.kept {
+            kept.disk.write_account(&kept.directory, &properties)?;
+        }
+        *self.service_properties.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(properties);
         match &self.kept {
             Some(kept) => kept.disk.sync_directory(&kept.directory).map_err(BlobError::unknown),
             None => Ok(()),

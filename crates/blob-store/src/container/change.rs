@@ -9,12 +9,12 @@ use super::{Blob, Container, Slot, Staged, write};
 use crate::conditions::Conditions;
 use crate::container::Replacing;
 use crate::content::{Block, Piece};
-use crate::disk::{Folder, PieceHead, StagedHead};
+use crate::disk::{Folder, PieceHead, PieceName, StagedHead};
 use crate::error::BlobError;
 use crate::lease::{self, Lease, Leased};
 use crate::limits::ENTRY_BYTES;
 use crate::now::Now;
-use crate::properties::{BlobKind, Description, unix_s};
+use crate::properties::{BlobKind, Description, TierSetting, unix_s};
 
 /// One change of one blob.
 pub(super) struct Change<'a> {
@@ -42,6 +42,8 @@ enum Subject {
     Blob,
     /// Its lease, of which versions know nothing.
     Lease(Option<Lease>),
+    /// A property that is not part of a version.
+    Unversioned,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,15 +121,27 @@ impl Change<'_> {
 
     /// Gives the blob another lease, or none. It stays the version that it is.
     pub(super) fn publish_lease(&mut self, lease: Option<Lease>, now: Now) -> Result<Arc<Blob>, BlobError> {
+        let new = self.unchanged()?;
+        self.publish_for(Subject::Lease(lease), new, now)
+    }
+
+    /// Gives the blob another tier. It stays the version that it is.
+    pub(super) fn publish_tier(&mut self, tier: TierSetting, now: Now) -> Result<Arc<Blob>, BlobError> {
+        let mut new = self.unchanged()?;
+        new.description.tier = Some(tier);
+        self.publish_for(Subject::Unversioned, new, now)
+    }
+
+    /// The blob that is there, to be changed in part.
+    fn unchanged(&self) -> Result<NewBlob, BlobError> {
         let current = self.existing()?;
-        let new = NewBlob {
+        Ok(NewBlob {
             kind: current.kind,
             description: current.description.clone(),
             blocks: current.blocks.clone(),
             appended_blocks: current.appended_blocks,
             staged: StagedBlocks::Kept,
-        };
-        self.publish_for(Subject::Lease(lease), new, now)
+        })
     }
 
     fn publish_for(&mut self, subject: Subject, new: NewBlob, now: Now) -> Result<Arc<Blob>, BlobError> {
@@ -184,7 +198,8 @@ impl Change<'_> {
         let present = current.and_then(|current| current.lease.as_ref());
         let (version, lease) = match (subject, current) {
             (Subject::Lease(lease), Some(current)) => (current.version, lease),
-            (Subject::Blob | Subject::Lease(_), _) => {
+            (Subject::Unversioned, Some(current)) => (current.version, current.lease),
+            (Subject::Blob | Subject::Lease(_) | Subject::Unversioned, _) => {
                 (shared.next_version(now), lease::after_write(present, now.lease_time))
             }
         };
@@ -221,19 +236,19 @@ impl Change<'_> {
 
     /// Condemns the pieces of `blocks` that neither are part of `blob` nor wait to be committed.
     pub(super) fn condemn_all_but(&self, blocks: &[Block], blob: Option<&Blob>) {
-        let number = |block: &Block| match &block.piece {
-            Piece::File(file) => Some(file.number()),
+        let name = |block: &Block| match &block.piece {
+            Piece::File(file) => Some(file.name()),
             Piece::Memory(..) => None,
         };
-        let kept: HashSet<u64> = blob
+        let kept: HashSet<PieceName> = blob
             .map_or(&[][..], |blob| &blob.blocks)
             .iter()
             .chain(self.staged.blocks.values())
-            .filter_map(number)
+            .filter_map(name)
             .collect();
         for block in blocks {
             if let Piece::File(file) = &block.piece
-                && !kept.contains(&file.number())
+                && !kept.contains(&file.name())
             {
                 file.condemn();
             }

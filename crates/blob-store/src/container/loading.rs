@@ -64,7 +64,8 @@ impl Container {
     }
 
     fn loaded(&self, number: u64, kept: KeptBlob, pieces: Vec<Arc<PieceFile>>) -> Result<Blob, BlobError> {
-        let description = Description { headers: kept.headers, metadata: kept.metadata };
+        let description =
+            Description { headers: kept.headers, metadata: kept.metadata, tier: kept.tier, copy: kept.copy };
         let blocks: Vec<Block> = kept
             .blocks
             .into_iter()

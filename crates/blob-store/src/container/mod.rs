@@ -5,7 +5,7 @@
 //!
 //! * `change` is one change of one blob, however it is made.
 //! * `put` writes whole blobs, metadata and headers, and deletes.
-//! * `blocks` puts blobs together from blocks, `append` makes them longer.
+//! * `blocks` puts blobs together from blocks, `append` makes them longer, `copy` makes them of others.
 //! * `listing` says what there is.
 //! * `leasing` locks blobs and the container for clients; `state` is what is known of the container itself.
 //! * `loading` is what was found in a data directory.
@@ -13,6 +13,7 @@
 mod append;
 mod blocks;
 mod change;
+mod copy;
 mod leasing;
 mod listing;
 mod loading;
@@ -27,6 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use append::{AppendRequest, Appended};
 pub use blocks::{BlockChoice, BlockLists, BlockSource, ListedBlock};
+pub use copy::{CopyForm, CopyRequest};
 pub use listing::{ListRequest, Listed, Listing};
 pub use put::{PutRequest, Replacing};
 pub use state::ContainerProperties;
@@ -313,7 +315,8 @@ impl Blob {
                 id: block.id.clone(),
                 length: block.length,
                 crc: block.crc,
-                piece: file.number(),
+                piece: file.name().number,
+                is_copy: file.name().is_copy,
             }),
             Piece::Memory(..) => None,
         };
@@ -325,6 +328,8 @@ impl Blob {
             modified_unix_s: unix_s(self.version.modified_at),
             headers: self.description.headers.clone(),
             metadata: self.description.metadata.clone(),
+            tier: self.description.tier,
+            copy: self.description.copy.clone(),
             appended_blocks: self.appended_blocks,
             staged_after: self.staged_after,
             lease: self.lease,

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!  blob/
+//!    account.json         what is set for the whole account
 //!    OPEN                 there while a process has the account open: what is found beside it is read with suspicion
 //!    orders/              a container
 //!      container.json     when it was made, and its metadata
 //!      7.blob             a blob: name, headers, metadata, and of which pieces it consists
 //!      6.piece            the bytes of a blob, or of a block that is not committed yet
+//!      8.copy             another name of a piece, for a copy of its blob
 //! ```
 //!
 //! Every description is one line of JSON after its CRC-32C in hexadecimal digits. In a piece the content follows the line.
@@ -19,8 +21,9 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::piece::PieceName;
 use crate::lease::Lease;
-use crate::properties::{BlobKind, ContentHeaders, Metadata};
+use crate::properties::{BlobKind, ContentHeaders, CopyState, Metadata, TierSetting};
 
 /// `container.json`
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,6 +45,10 @@ pub(crate) struct KeptBlob {
     pub(crate) modified_unix_s: u64,
     pub(crate) headers: ContentHeaders,
     pub(crate) metadata: Metadata,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tier: Option<TierSetting>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy: Option<CopyState>,
     /// Blocks appended.
     pub(crate) appended_blocks: u32,
     /// Uncommitted blocks in pieces up to this number are void.
@@ -59,6 +66,21 @@ pub(crate) struct KeptBlock {
     pub(crate) crc: u32,
     /// The number of its piece.
     pub(crate) piece: u64,
+    /// Whether the piece is another name of that of another blob.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) is_copy: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+impl KeptBlock {
+    /// The name of its piece.
+    pub(crate) const fn piece_name(&self) -> PieceName {
+        PieceName { number: self.piece, is_copy: self.is_copy }
+    }
 }
 
 /// The line at the beginning of a piece.

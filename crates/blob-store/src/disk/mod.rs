@@ -19,11 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::service_properties::ServiceProperties;
 pub(super) use files::BlobFiles;
 pub(super) use form::{KeptBlob, KeptBlock, KeptContainer, PieceHead, StagedHead};
 use partition_log::durable_file::{self, Safety};
-pub(super) use piece::{Health, PieceFile};
-pub(super) use recover::{FoundContainer, Suspicion, recover};
+pub(super) use piece::{Health, PieceFile, PieceName};
+pub(super) use recover::{FoundContainer, Suspicion, read_account, recover};
 
 /// What all containers share.
 #[derive(Debug)]
@@ -98,6 +99,12 @@ impl Disk {
         }
     }
 
+    /// Replaces the properties of the account. The directory must be synced after it.
+    pub(super) fn write_account(&self, directory: &Path, account: &ServiceProperties) -> io::Result<()> {
+        let line = form::line(account)?;
+        self.replace(&directory.join(ACCOUNT), &[&line])
+    }
+
     fn counted<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.failures.fetch_add(1, Ordering::Relaxed);
@@ -125,11 +132,11 @@ impl Folder {
     /// Writes a content. If it is to be found without a description, it is as safe as wished when this returns.
     pub(super) fn write_piece(&self, head: &PieceHead, content: &[u8]) -> io::Result<Arc<PieceFile>> {
         let number = self.disk.next_number();
-        let path = self.piece_path(number);
+        let path = self.piece_path(PieceName::own(number));
         let line = form::line(head)?;
         self.disk.replace(&path, &[&line, content])?;
         let content_at = line.len() as u64;
-        let piece = PieceFile::new(number, path, content_at, Health::Sound, &self.disk);
+        let piece = PieceFile::new(PieceName::own(number), path, content_at, Health::Sound, &self.disk);
         if head.block.is_some()
             && let Err(error) = self.sync_names()
         {
@@ -137,6 +144,17 @@ impl Folder {
             return Err(error);
         }
         Ok(piece)
+    }
+
+    /// Gives the content of a blob that is copied, which never changes, another name in this container. It lasts as long as one of
+    /// its names. [`sync_names`](Self::sync_names) is to follow.
+    pub(super) fn link_piece(&self, piece: &PieceFile) -> io::Result<Arc<PieceFile>> {
+        let name = PieceName { number: self.disk.next_number(), is_copy: true };
+        let path = self.piece_path(name);
+        self.disk.set_unsynced();
+        let linked = self.disk.files.link(piece.path(), &path);
+        self.disk.counted(linked)?;
+        Ok(PieceFile::new(name, path, piece.content_at(), piece.health(), &self.disk))
     }
 
     /// Puts a description in the place of the one that is there. [`sync_names`](Self::sync_names) is to follow.
@@ -164,8 +182,9 @@ impl Folder {
         self.disk.sync_directory(&self.path)
     }
 
-    fn piece_path(&self, number: u64) -> PathBuf {
-        self.path.join(format!("{number}{PIECE}"))
+    fn piece_path(&self, name: PieceName) -> PathBuf {
+        let end = if name.is_copy { COPY } else { PIECE };
+        self.path.join(format!("{}{end}", name.number))
     }
 
     fn blob_path(&self, number: u64) -> PathBuf {
@@ -173,8 +192,10 @@ impl Folder {
     }
 }
 
+const ACCOUNT: &str = "account.json";
 const CONTAINER: &str = "container.json";
 const PIECE: &str = ".piece";
+const COPY: &str = ".copy";
 const BLOB: &str = ".blob";
 
 /// The end of the name of a file that makes no sense.

@@ -16,7 +16,7 @@ use crate::error::BlobError;
 /// A file with the bytes of a blob or block. It is removed when it is condemned and no reader has it any longer.
 #[derive(Debug)]
 pub(crate) struct PieceFile {
-    number: u64,
+    name: PieceName,
     path: PathBuf,
     /// Where the content begins.
     content_at: u64,
@@ -24,6 +24,21 @@ pub(crate) struct PieceFile {
     /// Locked while the content is compared with its checksum, so that this happens once.
     health: Mutex<Health>,
     disk: Arc<Disk>,
+}
+
+/// The name of the file of one content, unique in the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PieceName {
+    pub(crate) number: u64,
+    /// Whether it is another name of a content that was written for another blob.
+    pub(crate) is_copy: bool,
+}
+
+impl PieceName {
+    /// The name of a content that was written for its blob.
+    pub(crate) const fn own(number: u64) -> Self {
+        Self { number, is_copy: false }
+    }
 }
 
 /// What is known of a content on the disk.
@@ -39,14 +54,14 @@ pub(crate) enum Health {
 
 impl PieceFile {
     pub(crate) fn new(
-        number: u64,
+        name: PieceName,
         path: PathBuf,
         content_at: u64,
         health: Health,
         disk: &Arc<Disk>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            number,
+            name,
             path,
             content_at,
             condemned: AtomicBool::new(false),
@@ -55,8 +70,16 @@ impl PieceFile {
         })
     }
 
-    pub(crate) const fn number(&self) -> u64 {
-        self.number
+    pub(crate) const fn name(&self) -> PieceName {
+        self.name
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) const fn content_at(&self) -> u64 {
+        self.content_at
     }
 
     /// What is known of its content.

@@ -18,12 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::names;
+use crate::service_properties::ServiceProperties;
 use partition_log::durable_file::NEW;
 
 use super::piece::Content;
 use super::{
-    BLOB, CONTAINER, DAMAGED, Disk, Folder, Health, KeptBlob, KeptContainer, PIECE, PieceFile, PieceHead,
-    StagedHead, form,
+    ACCOUNT, BLOB, CONTAINER, COPY, DAMAGED, Disk, Folder, Health, KeptBlob, KeptContainer, PIECE, PieceFile,
+    PieceHead, PieceName, StagedHead, form,
 };
 
 /// A container that was found.
@@ -81,6 +82,24 @@ pub(crate) fn recover(
     Ok(found)
 }
 
+/// Reads the properties of the account. A damaged file is set aside, and the defaults are returned.
+///
+/// # Errors
+/// The directory can't be read.
+pub(crate) fn read_account(directory: &Path, disk: &Arc<Disk>) -> io::Result<ServiceProperties> {
+    let path = directory.join(ACCOUNT);
+    if !path.try_exists()? {
+        return Ok(ServiceProperties::default());
+    }
+    match form::read_line(&path) {
+        Ok((account, _)) => Ok(account),
+        Err(error) => {
+            set_aside(disk, &path, &error);
+            Ok(ServiceProperties::default())
+        }
+    }
+}
+
 /// Whether this is the name that a container's folder gets when a client deletes the container.
 fn is_deleted(name: &str) -> bool {
     name.split_once('~')
@@ -103,7 +122,7 @@ fn is_being_written(name: &str) -> bool {
     let Some(name) = name.strip_suffix(NEW) else {
         return false;
     };
-    let numbered = [BLOB, PIECE].iter().find_map(|end| name.strip_suffix(end));
+    let numbered = [BLOB, PIECE, COPY].iter().find_map(|end| name.strip_suffix(end));
     name == CONTAINER || numbered.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
@@ -144,12 +163,12 @@ impl Scan {
             }
         }
         let mut staged = Vec::new();
-        for (number, path) in pieces {
-            match self.staged(number, &path) {
+        for (name, path) in pieces {
+            match self.staged(name, &path) {
                 Ok(Some((blob, block, piece)))
-                    if staged_after.get(&blob).is_none_or(|after| number > *after) =>
+                    if staged_after.get(&blob).is_none_or(|after| name.number > *after) =>
                 {
-                    staged.push((number, (blob, block, piece)));
+                    staged.push((name.number, (blob, block, piece)));
                 }
                 // A content that no description names, or a block that was not taken.
                 Ok(_) if is_whole && self.suspicion == Suspicion::Contents => {
@@ -173,8 +192,8 @@ impl Scan {
         })
     }
 
-    /// The numbers of descriptions, and the pieces by their numbers; leftovers are removed.
-    fn names(&self) -> io::Result<(Vec<u64>, HashMap<u64, PathBuf>)> {
+    /// The numbers of descriptions, and the pieces by their names; leftovers are removed.
+    fn names(&self) -> io::Result<(Vec<u64>, HashMap<PieceName, PathBuf>)> {
         let (mut descriptions, mut pieces) = (Vec::new(), HashMap::new());
         for entry in fs::read_dir(&self.folder.path)? {
             let entry = entry?;
@@ -183,7 +202,7 @@ impl Scan {
             };
             let numbered = |end| name.strip_suffix(end)?.parse::<u64>().ok();
             if let Some(number) = name.strip_suffix(DAMAGED).and_then(|name| {
-                let ends = [BLOB, PIECE].into_iter();
+                let ends = [BLOB, PIECE, COPY].into_iter();
                 ends.filter_map(|end| name.strip_suffix(end)?.parse().ok()).next()
             }) {
                 // Another file of this number would take its place if it became damaged as well.
@@ -196,7 +215,10 @@ impl Scan {
                 descriptions.push(number);
             } else if let Some(number) = numbered(PIECE) {
                 self.folder.disk.has_number(number);
-                pieces.insert(number, entry.path());
+                pieces.insert(PieceName::own(number), entry.path());
+            } else if let Some(number) = numbered(COPY) {
+                self.folder.disk.has_number(number);
+                pieces.insert(PieceName { number, is_copy: true }, entry.path());
             }
         }
         Ok((descriptions, pieces))
@@ -206,38 +228,43 @@ impl Scan {
     fn blob(
         &self,
         number: u64,
-        pieces: &mut HashMap<u64, PathBuf>,
+        pieces: &mut HashMap<PieceName, PathBuf>,
     ) -> io::Result<(KeptBlob, Vec<Arc<PieceFile>>)> {
         let (kept, _): (KeptBlob, u64) = form::read_line(&self.folder.blob_path(number))?;
         let mut found: Vec<Arc<PieceFile>> = Vec::with_capacity(kept.blocks.len());
-        let mut known: HashMap<u64, Arc<PieceFile>> = HashMap::new();
+        let mut known: HashMap<PieceName, Arc<PieceFile>> = HashMap::new();
         for block in &kept.blocks {
+            let name = block.piece_name();
             // A block list may name one block twice.
-            if let Some(piece) = known.get(&block.piece) {
+            if let Some(piece) = known.get(&name) {
                 found.push(Arc::clone(piece));
                 continue;
             }
-            let path = self.folder.piece_path(block.piece);
+            let path = self.folder.piece_path(name);
             let (_, content_at): (PieceHead, u64) = form::read_line(&path)?;
             self.check(&path, content_at, block.length, block.crc)?;
-            let piece = self.piece(block.piece, path, content_at);
-            known.insert(block.piece, Arc::clone(&piece));
+            let piece = self.piece(name, path, content_at);
+            known.insert(name, Arc::clone(&piece));
             found.push(piece);
         }
         for block in &kept.blocks {
-            pieces.remove(&block.piece);
+            pieces.remove(&block.piece_name());
         }
         Ok((kept, found))
     }
 
-    /// The uncommitted block that a piece is, if it is one.
-    fn staged(&self, number: u64, path: &Path) -> io::Result<Option<(String, StagedHead, Arc<PieceFile>)>> {
+    /// The uncommitted block that a piece is, if it is one. What is a copy was committed.
+    fn staged(
+        &self,
+        name: PieceName,
+        path: &Path,
+    ) -> io::Result<Option<(String, StagedHead, Arc<PieceFile>)>> {
         let (head, content_at): (PieceHead, u64) = form::read_line(path)?;
-        let Some(block) = head.block else {
+        let Some(block) = head.block.filter(|_| !name.is_copy) else {
             return Ok(None);
         };
         self.check(path, content_at, block.length, block.crc)?;
-        let piece = self.piece(number, path.to_owned(), content_at);
+        let piece = self.piece(name, path.to_owned(), content_at);
         Ok(Some((head.blob, block, piece)))
     }
 
@@ -250,23 +277,28 @@ impl Scan {
         }
     }
 
-    fn piece(&self, number: u64, path: PathBuf, content_at: u64) -> Arc<PieceFile> {
+    fn piece(&self, name: PieceName, path: PathBuf, content_at: u64) -> Arc<PieceFile> {
         let health = match self.suspicion {
             Suspicion::Lengths => Health::Unknown,
             Suspicion::Contents => Health::Sound,
         };
-        PieceFile::new(number, path, content_at, health, &self.folder.disk)
+        PieceFile::new(name, path, content_at, health, &self.folder.disk)
     }
 
     fn set_aside(&self, path: &Path, reason: &dyn std::fmt::Display) {
-        tracing::error!(file = %path.display(), %reason, "a file of a blob is damaged; it is set aside");
-        self.folder.disk.damaged.fetch_add(1, Ordering::Relaxed);
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(DAMAGED);
-        if let Err(error) = fs::rename(path, &aside)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::error!(file = %path.display(), %error, "it can't be set aside");
-        }
+        set_aside(&self.folder.disk, path, reason);
+    }
+}
+
+/// Renames a file that makes no sense, reports and counts it.
+fn set_aside(disk: &Disk, path: &Path, reason: &dyn std::fmt::Display) {
+    tracing::error!(file = %path.display(), %reason, "a file of a blob is damaged; it is set aside");
+    disk.damaged.fetch_add(1, Ordering::Relaxed);
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(DAMAGED);
+    if let Err(error) = fs::rename(path, &aside)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::error!(file = %path.display(), %error, "it can't be set aside");
     }
 }

@@ -26,6 +26,11 @@ impl FullAfter {
 }
 
 impl BlobFiles for FullAfter {
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.spend()?;
+        SystemFiles.link(from, to)
+    }
+
     fn write_at(&self, path: &Path, position: u64, bytes: &[u8], safety: Safety) -> io::Result<()> {
         if let Err(full) = self.spend() {
             SystemFiles.write_at(path, position, &bytes[..bytes.len() / 2], safety)?;

@@ -1,5 +1,6 @@
 //! The account as a whole: one suite for memory and disk, and what faults of the disk come to.
 
+mod copies;
 mod damage;
 mod faults;
 mod leases;

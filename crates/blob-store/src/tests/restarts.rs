@@ -73,6 +73,22 @@ fn everything_outlives_the_process_that_closes_and_the_one_that_does_not() {
 }
 
 #[test]
+fn what_is_set_for_the_account_outlives_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    assert!(!store.service_properties().logging.write);
+    store.set_service_properties(|properties| properties.logging.write = true).unwrap();
+    drop(store);
+    let store = open(&directory);
+    assert!(store.service_properties().logging.write);
+    drop(store);
+    fs::write(directory.path().join("account.json"), b"0 {}").unwrap();
+    let store = open(&directory);
+    assert!(!store.service_properties().logging.write);
+    assert_eq!((store.figures().damaged_files, files(directory.path(), ".damaged").len()), (1, 1));
+}
+
+#[test]
 fn what_is_replaced_or_deleted_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);

@@ -4,7 +4,7 @@ use super::*;
 use crate::{EtagCondition, ListRequest, Listed, ListedBlock};
 
 /// Runs a test with an account in memory, and with one on a disk.
-fn everywhere(test: impl Fn(&BlobStore)) {
+pub(super) fn everywhere(test: impl Fn(&BlobStore)) {
     test(&BlobStore::in_memory(MEMORY, LIMITS));
     let directory = tempfile::tempdir().unwrap();
     test(&open(&directory));

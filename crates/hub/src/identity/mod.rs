@@ -153,6 +153,17 @@ impl Identity {
         }
     }
 
+    /// Returns the login address of the first issuer, in the form of Azure's services: clients find the tenant in its path.
+    pub(crate) fn authorization_uri(&self) -> Option<String> {
+        let name = self.issuers.first()?.issuer.names.first()?;
+        let tenant = name.trim_end_matches('/').trim_end_matches("/v2.0");
+        let address = match tenant.strip_prefix("https://sts.windows.net/") {
+            Some(tenant) => format!("https://login.microsoftonline.com/{tenant}"),
+            None => tenant.to_owned(),
+        };
+        Some(format!("{address}/oauth2/authorize"))
+    }
+
     /// Keeps the keys of all issuers fresh until `stop` becomes true.
     pub(crate) fn start(&self, tasks: &mut JoinSet<()>, stop: &watch::Receiver<bool>) {
         for issuer in &self.issuers {

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! ca.pem       the authority that clients are told to trust
-//! server.pem   the server's certificate, for localhost, 127.0.0.1, ::1, the machine's name and the namespace's host
+//! server.pem   the server's certificate, for localhost, *.blob.localhost, 127.0.0.1, ::1, the machine's name and the
+//!              namespace's host
 //! server.key   its key, readable by its owner alone
 //! ```
 //!
@@ -217,7 +218,8 @@ fn make(directory: &Path, host: &str) -> Result<(), TlsError> {
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let authority_certificate = authority.self_signed(&authority_key).map_err(making)?;
 
-    let mut names: Vec<String> = LOOPBACK_NAMES.map(str::to_owned).to_vec();
+    let mut names: Vec<String> =
+        LOOPBACK_NAMES.into_iter().chain([ACCOUNT_NAMES]).map(str::to_owned).collect();
     for name in machine_name().as_deref().into_iter().chain([host]) {
         if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             names.push(name.to_owned());
@@ -300,6 +302,9 @@ const KEY: &str = "server.key";
 /// Under which every client of the same machine may reach the server.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
+/// Names of storage accounts, for programs that know no other form of an account's address.
+const ACCOUNT_NAMES: &str = "*.blob.localhost";
+
 const OWNER_ONLY: u32 = 0o600;
 const EVERYONE_READS: u32 = 0o644;
 
@@ -328,7 +333,8 @@ mod tests {
     fn the_certificate_is_good_for_every_name_of_this_machine() {
         let directory = tempfile::tempdir().unwrap();
         development(directory.path(), "hubs.example").unwrap();
-        for name in LOOPBACK_NAMES.into_iter().map(str::to_owned).chain(machine_name()) {
+        let account = "devstoreaccount1.blob.localhost".to_owned();
+        for name in LOOPBACK_NAMES.into_iter().map(str::to_owned).chain(machine_name()).chain([account]) {
             development(directory.path(), &name).unwrap();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use access::storage::{StorageAccountKey, StorageCredential, StorageRequest};
+use access::storage::{StorageAccountKey, StorageCredential, StorageRequest, decode_parameter};
 use hub::service::{Protocol, Service};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -12,7 +12,7 @@ use units::date::http_date;
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    head: String,
+    pub(crate) head: String,
     pub(crate) body: String,
     /// The same, whether it is text or not.
     pub(crate) bytes: Vec<u8>,
@@ -53,8 +53,19 @@ pub(crate) fn signed_text(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> String {
-    let path = format!("/{}{target}", key(service).account());
-    let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+    signed_at(service, "localhost", method, &format!("/{}{target}", key(service).account()), headers, body)
+}
+
+/// The head of a request for what a path names at a host.
+pub(crate) fn signed_at(
+    service: &Service,
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> String {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let date = http_date(SystemTime::now());
     let length = body.len().to_string();
     let mut headers = headers.to_vec();
@@ -66,7 +77,7 @@ pub(crate) fn signed_text(
     let parameters: Vec<_> = query
         .split('&')
         .filter_map(|parameter| parameter.split_once('='))
-        .map(|(name, value)| (name.into(), value.into()))
+        .map(|(name, value)| (decode_parameter(name).into(), decode_parameter(value).into()))
         .collect();
     let authorization =
         key(service).authorization(&StorageRequest { method, path, query: &parameters, headers: &headers });
@@ -75,7 +86,7 @@ pub(crate) fn signed_text(
         text.push('?');
         text.push_str(query);
     }
-    text.push_str(" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    text.push_str(&format!(" HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"));
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -115,7 +126,8 @@ pub(crate) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> Reply {
     }
 }
 
-fn key(service: &Service) -> StorageAccountKey {
+/// The account and its key.
+pub(crate) fn key(service: &Service) -> StorageAccountKey {
     let string = service.storage_connection_string();
     match string.expect("blobs are served").credential {
         StorageCredential::Key(key) => key,

@@ -1,9 +1,12 @@
 //! Blobs over HTTP, byte by byte: what the official clients rely on, what hostile ones get, and faults on purpose.
 
+mod batches;
 pub(crate) mod client;
+mod copies;
 mod leases;
 mod protection;
 mod refused;
+mod requests;
 mod shaped;
 mod tls;
 mod unserved;
@@ -134,7 +137,7 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
     let large = vec![b'x'; 1025];
     for (method, target, headers, body, outcome) in [
         ("PUT", "/box/a", vec![], &b""[..], (400, "MissingRequiredHeader")),
-        ("PUT", "/box/a", vec![("x-ms-blob-type", "PageBlob")], b"", (501, "NotImplemented")),
+        ("PUT", "/box/a", vec![("x-ms-blob-type", "PageBlob")], b"", (400, "UnsupportedHeader")),
         ("PUT", "/box/a", vec![("x-ms-blob-type", "What")], b"", (400, "InvalidHeaderValue")),
         ("PUT", "/box/a", vec![BLOCK, ("x-ms-meta-a-b", "1")], b"", (400, "InvalidMetadata")),
         ("PUT", "/box/a", vec![BLOCK], &large, (413, "RequestBodyTooLarge")),
@@ -176,7 +179,7 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
             b"",
             (400, "InvalidQueryParameterValue"),
         ),
-        ("POST", "/box/a", vec![], b"", (501, "NotImplemented")),
+        ("POST", "/box/a", vec![], b"", (405, "UnsupportedHttpVerb")),
         ("GET", "/box/%ff", vec![], b"", (400, "InvalidUri")),
     ] {
         let reply = signed(&service, method, target, &headers, body).await;

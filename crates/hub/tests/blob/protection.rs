@@ -134,6 +134,7 @@ async fn contents_are_sent_as_structured_messages_to_who_asks_for_it() {
         vec![("x-ms-structured-body", "XSM/2.0; properties=crc64")],
         vec![STRUCTURED, range, ("x-ms-range-get-content-md5", "true")],
         vec![range, ("x-ms-range-get-content-crc64", "true"), ("x-ms-range-get-content-md5", "true")],
+        vec![("x-ms-range-get-content-md5", "true")],
     ] {
         let refused = signed(&service, "GET", "/box/a", &headers, b"").await;
         assert_eq!(refused.outcome(), (400, "InvalidHeaderValue"), "{headers:?}");

@@ -16,8 +16,8 @@ async fn refusal_reaches_a_client_that_sends_all_of_its_body_before_it_reads() {
     for (head, expected) in [
         (head("/nowhere/x", &[BLOCK]), "ContainerNotFound"),
         (head("/box/x", &[BLOCK]), "RequestBodyTooLarge"),
-        (head("/box/x", &[BLOCK, ("x-ms-tags", "a=b")]), "NotImplemented"),
-        (head("/box/x?comp=tags", &[]), "NotImplemented"),
+        (head("/box/x", &[BLOCK, ("x-ms-tags", "a=b")]), "UnsupportedHeader"),
+        (head("/box/x?comp=tags", &[]), "UnsupportedQueryParameter"),
         (unknown_key, "AuthenticationFailed"),
     ] {
         // A client that would use the connection again gets no reset either.
@@ -75,7 +75,7 @@ async fn refusals_are_counted_by_operation_and_code() {
     for (operation, code, count) in [
         ("PutBlob", "ContainerNotFound", 3),
         ("GetBlob", "BlobNotFound", 1),
-        ("Unknown", "NotImplemented", 1),
+        ("Unknown", "UnsupportedQueryParameter", 1),
     ] {
         let line =
             format!("parshall_blob_refusals_total{{operation=\"{operation}\",code=\"{code}\"}} {count}");

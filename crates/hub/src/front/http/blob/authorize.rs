@@ -4,12 +4,12 @@ use std::time::SystemTime;
 
 use access::TransportSecurity;
 use access::storage::{
-    ResponseOverrides, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest, StorageResource,
-    StorageRight, StorageRights, StorageSignature,
+    ResponseOverrides, SharedKeyError, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest,
+    StorageResource, StorageRight, StorageRights, StorageSignature, decode_parameter,
 };
 
 use super::http_error::HttpError;
-use super::request::Request;
+use super::request::{Request, parameters};
 use crate::clock::ServiceClock;
 use crate::identity::{Identity, TokenService};
 use crate::namespace::SignaturePolicy;
@@ -67,6 +67,11 @@ impl Granted {
             .verify(key, resource, time.of_client(clock.token_now()))
             .map_err(HttpError::Signature)?;
         Ok(Self { rights, overrides: signature.overrides(), signature: Some(signature) })
+    }
+
+    /// Whether everything is granted everywhere in the account.
+    pub(super) fn is_everything(&self) -> bool {
+        self.rights == StorageRights::ALL
     }
 
     /// Whether one of `rights` is granted.
@@ -130,19 +135,29 @@ fn verify_key(
     authorization: &str,
     now: SystemTime,
 ) -> Result<(), HttpError> {
-    let query: Vec<_> =
-        request.query().iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
     let headers: Vec<_> = request
         .parts
         .headers
         .iter()
         .filter_map(|(name, value)| Some((name.as_str(), str::from_utf8(value.as_bytes()).ok()?)))
         .collect();
-    let signed = StorageRequest {
-        method: request.method().as_str(),
-        path: request.path(),
-        query: &query,
-        headers: &headers,
+    let verify = |decode: fn(&str) -> String| {
+        let query: Vec<_> = parameters(request.raw_query())
+            .map(|(name, value)| (decode(name).into(), decode(value).into()))
+            .collect();
+        let signed = StorageRequest {
+            method: request.method().as_str(),
+            path: request.path(),
+            query: &query,
+            headers: &headers,
+        };
+        key.verify_request(&signed, authorization, now)
     };
-    Ok(key.verify_request(&signed, authorization, now)?)
+    match verify(decode_parameter) {
+        // Some clients neither encode a plus nor mean a space.
+        Err(SharedKeyError::WrongSignature) if request.raw_query().contains('+') => {
+            Ok(verify(|text| decode_parameter(&text.replace('+', "%2B")))?)
+        }
+        verified => Ok(verified?),
+    }
 }

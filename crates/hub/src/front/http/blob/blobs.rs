@@ -1,5 +1,7 @@
 //! Whole blobs: written, read, described, deleted.
 
+use std::time::UNIX_EPOCH;
+
 use access::storage::{StorageLevel, StorageRight};
 use bytes::Bytes;
 use hyper::{Response, StatusCode};
@@ -11,9 +13,12 @@ use super::authorize::Granted;
 use super::body::ReplyBody;
 use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wants_structured_body};
 use super::http_error::HttpError;
+use super::operation::TIER;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
-use blob_store::{BlobError, BlobKind, ContentReader, Description, Now, PutRequest, crc64};
+use blob_store::{
+    AccessTier, Blob, BlobError, BlobKind, ContentReader, Description, Now, PutRequest, TierSetting, crc64,
+};
 use units::md5::md5;
 
 impl BlobFront {
@@ -28,7 +33,9 @@ impl BlobFront {
         let kind = match request.header("x-ms-blob-type") {
             Some("BlockBlob") => BlobKind::Block,
             Some("AppendBlob") => BlobKind::Append,
-            Some("PageBlob") => return Err(HttpError::NotImplemented),
+            Some("PageBlob") => {
+                return Err(HttpError::UnservedHeaders { names: "x-ms-blob-type: PageBlob".to_owned() });
+            }
             Some(_) => return Err(HttpError::header("x-ms-blob-type")),
             None => {
                 return Err(HttpError::MissingHeader { name: "x-ms-blob-type" });
@@ -36,9 +43,10 @@ impl BlobFront {
         };
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
         let (conditions, expected) = (request.conditions()?, Expected::of(request)?);
-        let mut description = described(request)?;
+        let mut description = described(request, now)?;
         let most = match kind {
             BlobKind::Block => ByteSize::from_bytes(u64::MAX),
+            BlobKind::Append if description.tier.is_some() => return Err(HttpError::header(TIER)),
             // It begins empty.
             BlobKind::Append => ByteSize::from_bytes(0),
         };
@@ -73,6 +81,7 @@ impl BlobFront {
         blob.check_read(&request.conditions()?, now)?;
         let mut reply = reply::empty(StatusCode::OK);
         reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, now, false);
+        reply::spell_metadata(&mut reply, &blob.description().metadata);
         // Clients take it from here; that nothing follows goes without saying.
         if *request.method() == hyper::Method::HEAD {
             let length = blob.length().to_string();
@@ -91,6 +100,9 @@ impl BlobFront {
         let container = self.store.container(request.container()?)?;
         let blob = container.blob(request.blob()?)?;
         blob.check_read(&request.conditions()?, now)?;
+        if is_archived(&blob) {
+            return Err(HttpError::Archived);
+        }
         let is_structured = wants_structured_body(request)?;
         let summed = Summed::of(request, is_structured)?;
         let length = blob.length();
@@ -109,7 +121,9 @@ impl BlobFront {
         let reader = self.checked(blob.read(part)).await?;
         let mut checksum = None;
         let body = match summed {
-            Some(kind) if range.is_some() => {
+            // Of a whole blob it is kept already.
+            Some(kind) if range.is_none() => return Err(HttpError::header(kind.header())),
+            Some(kind) => {
                 let (body, text) = self.summed(reader, part_length, kind).await?;
                 checksum = Some((kind.reply_header(), text));
                 body
@@ -130,6 +144,7 @@ impl BlobFront {
             reply::set(headers, "content-range", &told);
             *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
+        reply::spell_metadata(&mut reply, &blob.description().metadata);
         Ok(reply)
     }
 
@@ -196,6 +211,26 @@ impl BlobFront {
         Ok(reply::written(StatusCode::OK, version))
     }
 
+    pub(super) async fn set_tier(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        granted.need(StorageLevel::Object, &[StorageRight::Write])?;
+        let (container, name) = (request.container()?, request.blob()?.to_owned());
+        let tier = wanted_tier(request)?.ok_or(HttpError::MissingHeader { name: TIER })?;
+        let conditions = request.conditions()?;
+        let before = self
+            .run_in(container, 0, move |container| container.set_tier(&name, tier, &conditions, now))
+            .await?;
+        Ok(reply::empty(match before == Some(AccessTier::Archive) && tier != AccessTier::Archive {
+            // In the service it takes hours to make it readable again.
+            true => StatusCode::ACCEPTED,
+            false => StatusCode::OK,
+        }))
+    }
+
     pub(super) async fn delete(
         &self,
         request: &Request,
@@ -206,7 +241,10 @@ impl BlobFront {
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
         self.run_in(container, 0, move |container| container.delete(&name, &conditions, now)).await?;
-        Ok(reply::empty(StatusCode::ACCEPTED))
+        let mut reply = reply::empty(StatusCode::ACCEPTED);
+        // There is no soft delete.
+        reply::set(reply.headers_mut(), "x-ms-delete-type-permanent", "true");
+        Ok(reply)
     }
 }
 
@@ -255,8 +293,36 @@ impl Summed {
 }
 
 /// What a request wants to be kept with the blob that it writes.
-pub(super) fn described(request: &Request) -> Result<Description, HttpError> {
-    Ok(Description { headers: request.content_headers(), metadata: request.metadata()? })
+pub(super) fn described(request: &Request, now: Now) -> Result<Description, HttpError> {
+    Ok(Description {
+        headers: request.content_headers(),
+        metadata: request.metadata()?,
+        tier: wanted_tier(request)?.map(|tier| chosen(tier, now)),
+        copy: None,
+    })
+}
+
+/// The tier that a request names.
+///
+/// # Errors
+/// It is none of a block blob's.
+pub(super) fn wanted_tier(request: &Request) -> Result<Option<AccessTier>, HttpError> {
+    let Some(name) = request.header(TIER) else {
+        return Ok(None);
+    };
+    let tier = AccessTier::ALL.into_iter().find(|tier| tier.name().eq_ignore_ascii_case(name));
+    tier.map(Some).ok_or_else(|| HttpError::header(TIER))
+}
+
+/// A tier that is chosen now.
+pub(super) fn chosen(tier: AccessTier, now: Now) -> TierSetting {
+    let since = now.time_of_day.duration_since(UNIX_EPOCH).unwrap_or_default();
+    TierSetting { tier, changed_unix_s: since.as_secs() }
+}
+
+/// Whether the content of a blob can't be read where it is.
+pub(super) fn is_archived(blob: &Blob) -> bool {
+    blob.description().tier.is_some_and(|setting| setting.tier == AccessTier::Archive)
 }
 
 /// The range that a request asks for. One that can't be read does not count, as in the service and in HTTP.
@@ -266,7 +332,7 @@ fn wanted_range(request: &Request) -> Option<(u64, Option<u64>)> {
 }
 
 /// The first byte of a range, and the last one if it has one: `bytes=a-b`, `bytes=a-`.
-fn range(text: &str) -> Option<(u64, Option<u64>)> {
+pub(super) fn range(text: &str) -> Option<(u64, Option<u64>)> {
     let (first, last) = text.trim().strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -8,12 +8,12 @@ use units::ByteSize;
 use super::BlobFront;
 use super::authorize::Granted;
 use super::blobs::described;
-use super::checksums::{Expected, Md5};
+use super::checksums::{Checksums, Expected, Md5};
 use super::http_error::HttpError;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml;
-use blob_store::{AppendRequest, BlobLimits, Now};
+use blob_store::{AppendRequest, Appended, BlobLimits, Conditions, Now};
 
 impl BlobFront {
     pub(super) async fn put_block(
@@ -25,7 +25,7 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         granted.writing()?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
-        let id = request.parameter("blockid").ok_or(HttpError::Parameter { name: "blockid" })?.to_owned();
+        let id = block_id(request)?;
         let lease = request.lease_id("x-ms-lease-id")?;
         let expected = Expected::of(request)?;
         self.store.container(&container)?;
@@ -54,7 +54,7 @@ impl BlobFront {
         let replacing = granted.writing()?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
-        let mut description = described(request)?;
+        let mut description = described(request, now)?;
         // The plain headers are those of the list.
         let own = |name| request.header(name).filter(|it| !it.is_empty());
         description.headers.content_type = own("x-ms-blob-content-type").map(str::to_owned);
@@ -68,7 +68,7 @@ impl BlobFront {
                 Err(error) => return Ok(Err(error)),
             };
             let Some(list) = xml::read_block_list(&list, BlobLimits::default().blocks + 1) else {
-                return Ok(Err(HttpError::Xml));
+                return Ok(Err(HttpError::Xml { expected: "a block list" }));
             };
             let version = container.put_block_list(&name, &list, description, &conditions, replacing, now)?;
             Ok(Ok((version, checksums)))
@@ -121,9 +121,7 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Add, StorageRight::Write])?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
-        let conditions = request.conditions()?;
-        let position = request.number("x-ms-blob-condition-appendpos")?;
-        let maximum_length = request.number("x-ms-blob-condition-maxsize")?;
+        let (conditions, position, maximum_length) = append_conditions(request)?;
         self.store.container(&container)?.blob(&name)?;
         let expected = Expected::of(request)?;
         let structured = expected.structured;
@@ -131,20 +129,42 @@ impl BlobFront {
         if arrived.bytes.is_empty() {
             return Err(HttpError::header("content-length"));
         }
-        let (appended, checksums) = self
+        let (done, checksums) = self
             .put_verified(container, &arrived, expected, Md5::WhenGiven, move |container, content, _| {
                 container.append(&name, AppendRequest { content, position, maximum_length, conditions }, now)
             })
             .await?;
-        let mut reply = reply::written(StatusCode::CREATED, appended.version);
-        let headers = reply.headers_mut();
-        let offset = appended.offset.to_string();
-        reply::set(headers, "x-ms-blob-append-offset", &offset);
-        let blocks = appended.blocks.to_string();
-        reply::set(headers, "x-ms-blob-committed-block-count", &blocks);
-        checksums.set(headers);
-        Ok(reply)
+        Ok(appended(&done, &checksums))
     }
+}
+
+/// The id of the block that a request is about.
+///
+/// # Errors
+/// There is none.
+pub(super) fn block_id(request: &Request) -> Result<String, HttpError> {
+    request.parameter("blockid").map(str::to_owned).ok_or(HttpError::Parameter { name: "blockid" })
+}
+
+/// The conditions of appending: those of all operations, where the blob must end, and how long it may become.
+///
+/// # Errors
+/// One can't be read.
+pub(super) fn append_conditions(
+    request: &Request,
+) -> Result<(Conditions, Option<u64>, Option<u64>), HttpError> {
+    let position = request.number("x-ms-blob-condition-appendpos")?;
+    Ok((request.conditions()?, position, request.number("x-ms-blob-condition-maxsize")?))
+}
+
+/// The reply to what was appended.
+pub(super) fn appended(done: &Appended, checksums: &Checksums) -> Reply {
+    let mut reply = reply::written(StatusCode::CREATED, done.version);
+    let headers = reply.headers_mut();
+    reply::set(headers, "x-ms-blob-append-offset", &done.offset.to_string());
+    reply::set(headers, "x-ms-blob-committed-block-count", &done.blocks.to_string());
+    checksums.set(headers);
+    reply
 }
 
 /// The most that is appended at once, as in the service.

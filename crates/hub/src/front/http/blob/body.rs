@@ -45,6 +45,26 @@ impl BodyMemory {
         }
     }
 
+    /// Waits for memory for the bytes of another blob, which are written like a body.
+    ///
+    /// # Errors
+    /// They are more than a body may be, or there is no memory for them.
+    pub(super) async fn for_source(&self, length: u64) -> Result<SemaphorePermit<'_>, HttpError> {
+        match length > self.limit.bytes() {
+            true => Err(HttpError::BodySize { limit: self.limit }),
+            false => self.reserve(length).await,
+        }
+    }
+
+    async fn reserve(&self, length: u64) -> Result<SemaphorePermit<'_>, HttpError> {
+        let kibibytes = u32::try_from(length.div_ceil(1024)).map_err(|_| HttpError::Busy)?;
+        let memory = self.free.acquire_many(kibibytes);
+        match tokio::time::timeout(MEMORY_PATIENCE, memory).await {
+            Ok(Ok(memory)) => Ok(memory),
+            Ok(Err(_)) | Err(_) => Err(HttpError::Busy),
+        }
+    }
+
     /// Waits for a body, of whose content there are at most `most` bytes. If it is a structured message, its content has
     /// `structured` bytes.
     ///
@@ -65,11 +85,7 @@ impl BodyMemory {
             return Err(HttpError::BodySize { limit });
         }
         let mut decoder = structured.map(|length| Decoder::new(message_length, length));
-        let kibibytes = u32::try_from(length.div_ceil(1024)).map_err(|_| HttpError::Busy)?;
-        let memory = self.free.acquire_many(kibibytes);
-        let Ok(Ok(memory)) = tokio::time::timeout(MEMORY_PATIENCE, memory).await else {
-            return Err(HttpError::Busy);
-        };
+        let memory = self.reserve(length).await?;
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_broken| HttpError::Body)?;

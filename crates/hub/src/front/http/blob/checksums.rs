@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 
 use super::http_error::HttpError;
+use super::operation::{SOURCE_CRC64, SOURCE_MD5};
 use super::reply::{self, md5_text};
 use super::request::Request;
 use blob_store::crc64;
@@ -59,6 +60,22 @@ impl Expected {
             }
             Self { md5: Some(_), structured: Some(_), .. } => Err(HttpError::header(STRUCTURED)),
             expected => Ok(expected),
+        }
+    }
+
+    /// Returns the checksums that `request` gives for the content of another blob.
+    ///
+    /// # Errors
+    /// It can't be understood, or is too much.
+    pub(super) fn of_source(request: &Request) -> Result<Self, HttpError> {
+        let crc64 = match request.header(SOURCE_CRC64) {
+            None => None,
+            Some(text) => Some(read_crc64(text).ok_or(HttpError::header(SOURCE_CRC64))?),
+        };
+        let md5 = request.header(SOURCE_MD5).map(str::to_owned);
+        match crc64.is_some() && md5.is_some() {
+            true => Err(HttpError::header(SOURCE_CRC64)),
+            false => Ok(Self { md5, crc64, structured: None }),
         }
     }
 

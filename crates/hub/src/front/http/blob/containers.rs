@@ -47,6 +47,7 @@ impl BlobFront {
         reply::set(headers, "x-ms-has-immutability-policy", "false");
         reply::set(headers, "x-ms-has-legal-hold", "false");
         reply::set_metadata(headers, container.metadata());
+        reply::spell_metadata(&mut reply, container.metadata());
         Ok(reply)
     }
 
@@ -102,7 +103,7 @@ impl BlobFront {
             marker,
             maximum,
             next: next.as_deref().unwrap_or_default(),
-            with_metadata: includes_metadata(request)?,
+            with_metadata: Included::of(request)?.metadata,
             now: now.lease_time,
         };
         let endpoint = self.endpoint(request);
@@ -117,13 +118,18 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::List])?;
         let name = request.container()?.to_owned();
+        if name == LOGS && self.store.container(LOGS).is_err() {
+            // In the service it is there as soon as something is logged. Whoever looks for logs finds none.
+            let (prefix, maximum) = (request.parameter("prefix").unwrap_or_default(), maximum(request)?);
+            return Ok(reply::document(xml::no_blobs(&self.endpoint(request), LOGS, prefix, maximum)));
+        }
         let own = |parameter| request.parameter(parameter).map(str::to_owned);
         let (marker, prefix) = (own("marker").unwrap_or_default(), own("prefix").unwrap_or_default());
         let (delimiter, before) = (own("delimiter"), own("endbefore"));
         // The later of the two, since the marker is from a page of the same listing.
         let from = unmarked(&marker)?.max(own("startfrom"));
         let maximum = maximum(request)?;
-        let with_metadata = includes_metadata(request)?;
+        let Included { metadata: with_metadata, copies: with_copies } = Included::of(request)?;
         let endpoint = self.endpoint(request);
         let document = self.run_in(request.container()?, WHOLE_PAGE, move |container| {
             let listed = ListRequest {
@@ -143,6 +149,7 @@ impl BlobFront {
                 marker: &marker,
                 next: next.as_deref().unwrap_or_default(),
                 with_metadata,
+                with_copies,
                 now: now.lease_time,
             };
             Ok(xml::blobs(&page, &listed, &listing))
@@ -157,41 +164,53 @@ impl BlobFront {
             TransportSecurity::Tls => "https",
             TransportSecurity::Plain => "http",
         };
-        format!("{scheme}://{host}/{}", self.key.account())
+        match request.target.is_by_host {
+            true => format!("{scheme}://{host}"),
+            false => format!("{scheme}://{host}/{}", self.key.account()),
+        }
     }
 }
 
 /// Bytes of a page of a listing: thousands of blobs with their metadata.
 const WHOLE_PAGE: usize = 16 * 1024 * 1024;
 
-/// Whether a listing is to have metadata too.
-///
-/// # Errors
-/// It is to have something that is not here, or that is not known.
-fn includes_metadata(request: &Request) -> Result<bool, HttpError> {
-    let name = "include";
-    let mut metadata = false;
-    let words = request.parameter(name).unwrap_or_default().split(',');
-    for word in words.map(str::trim).filter(|word| !word.is_empty()) {
-        match word.to_ascii_lowercase().as_str() {
-            "metadata" => metadata = true,
-            // There are none of these, so a listing with them is the same.
-            "snapshots"
-            | "versions"
-            | "deleted"
-            | "deletedwithversions"
-            | "tags"
-            | "copy"
-            | "legalhold"
-            | "immutabilitypolicy"
-            | "system" => {}
-            "uncommittedblobs" | "permissions" => {
-                return Err(HttpError::UnservedParameter { name: format!("{name}={word}") });
+/// Optional parts of a listing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Included {
+    metadata: bool,
+    copies: bool,
+}
+
+impl Included {
+    /// Reads the optional parts that a request asks for.
+    ///
+    /// # Errors
+    /// Something that is not here, or that is not known.
+    fn of(request: &Request) -> Result<Self, HttpError> {
+        let name = "include";
+        let mut included = Self::default();
+        let words = request.parameter(name).unwrap_or_default().split(',');
+        for word in words.map(str::trim).filter(|word| !word.is_empty()) {
+            match word.to_ascii_lowercase().as_str() {
+                "metadata" => included.metadata = true,
+                "copy" => included.copies = true,
+                // There are none of these, so a listing with them is the same.
+                "snapshots"
+                | "versions"
+                | "deleted"
+                | "deletedwithversions"
+                | "tags"
+                | "legalhold"
+                | "immutabilitypolicy"
+                | "system" => {}
+                "uncommittedblobs" | "permissions" => {
+                    return Err(HttpError::UnservedParameter { name: format!("{name}={word}") });
+                }
+                _ => return Err(HttpError::Parameter { name }),
             }
-            _ => return Err(HttpError::Parameter { name }),
         }
+        Ok(included)
     }
-    Ok(metadata)
 }
 
 fn maximum(request: &Request) -> Result<usize, HttpError> {
@@ -221,6 +240,9 @@ fn unmarked(marker: &str) -> Result<Option<String>, HttpError> {
         .map(Some)
         .ok_or(HttpError::Parameter { name: "marker" })
 }
+
+/// The container in which the service logs requests.
+const LOGS: &str = "$logs";
 
 /// Entries of a page, at most and where nothing is said.
 const PAGE: usize = 5000;

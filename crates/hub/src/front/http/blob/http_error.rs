@@ -19,7 +19,7 @@ pub(super) enum HttpError {
     NoAuthentication,
     /// The path begins with another account than the one that is here.
     #[error(
-        "the path does not start with this service's account, or the request was signed by another account"
+        "neither the host nor the path starts with this service's account, or the request was signed by another account"
     )]
     Account,
     /// The key did not sign this.
@@ -67,9 +67,39 @@ pub(super) enum HttpError {
     /// There is too much metadata.
     #[error("the metadata is larger than 8 KiB")]
     MetadataSize,
-    /// The body is no block list.
-    #[error("the body is not a block list")]
-    Xml,
+    /// The body is not the document that it should be.
+    #[error("the body is not {expected}")]
+    Xml {
+        /// The expected document.
+        expected: &'static str,
+    },
+    /// An element of a document has an impossible text.
+    #[error("the value of the element {path} is invalid")]
+    XmlValue {
+        /// The names of the elements down to it.
+        path: String,
+    },
+    /// An element of a document asks for something that is not here.
+    #[error("this service does not implement the element {path}")]
+    UnservedXml {
+        /// The names of the elements down to it.
+        path: String,
+    },
+    /// The body is no batch of requests.
+    #[error("the body is not a batch of requests: {0}")]
+    Batch(&'static str),
+    /// The blob to be copied is none of this account's, or the request does not prove the right to read it.
+    #[error("the source is not a blob of this account that the request may read: {0}")]
+    Source(&'static str),
+    /// A condition on the blob to be copied does not hold.
+    #[error("a condition on the source does not hold")]
+    SourceCondition,
+    /// The blob has to be moved to another tier first.
+    #[error("the blob is archived; set another tier to read it")]
+    Archived,
+    /// Every copying is over when it is answered.
+    #[error("no copying of this id is under way")]
+    NoPendingCopy,
     /// The body is longer than one may be.
     #[error("the body is larger than {limit}; write the blob in blocks")]
     BodySize {
@@ -97,9 +127,9 @@ pub(super) enum HttpError {
     /// Something broke in here.
     #[error("internal error; see the service's log")]
     Internal,
-    /// An operation of the real service that is not here.
-    #[error("this service does not implement this operation")]
-    NotImplemented,
+    /// The method is none that is served at this place.
+    #[error("the resource does not support this method")]
+    Method,
     /// Headers ask for something that is not here.
     #[error("this service does not implement these headers: {names}")]
     UnservedHeaders {
@@ -156,7 +186,14 @@ impl HttpError {
             Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "InvalidQueryParameterValue"),
             Self::Metadata => (StatusCode::BAD_REQUEST, "InvalidMetadata"),
             Self::MetadataSize => (StatusCode::BAD_REQUEST, "MetadataTooLarge"),
-            Self::Xml => (StatusCode::BAD_REQUEST, "InvalidXmlDocument"),
+            Self::Xml { .. } => (StatusCode::BAD_REQUEST, "InvalidXmlDocument"),
+            Self::XmlValue { .. } => (StatusCode::BAD_REQUEST, "InvalidXmlNodeValue"),
+            Self::UnservedXml { .. } => (StatusCode::BAD_REQUEST, "UnsupportedXmlNode"),
+            Self::Batch(_) => (StatusCode::BAD_REQUEST, "InvalidInput"),
+            Self::Source(_) => (StatusCode::FORBIDDEN, "CannotVerifyCopySource"),
+            Self::SourceCondition => (StatusCode::PRECONDITION_FAILED, "SourceConditionNotMet"),
+            Self::Archived => (StatusCode::CONFLICT, "BlobArchived"),
+            Self::NoPendingCopy => (StatusCode::CONFLICT, "NoPendingCopyOperation"),
             Self::BodySize { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge"),
             Self::Checksum => (StatusCode::BAD_REQUEST, "Md5Mismatch"),
             Self::Crc64 => (StatusCode::BAD_REQUEST, CRC64_MISMATCH),
@@ -167,9 +204,10 @@ impl HttpError {
             Self::Body => (StatusCode::BAD_REQUEST, "InvalidInput"),
             Self::Busy | Self::OnPurpose => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
-            Self::NotImplemented | Self::UnservedHeaders { .. } | Self::UnservedParameter { .. } => {
-                (StatusCode::NOT_IMPLEMENTED, "NotImplemented")
-            }
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "UnsupportedHttpVerb"),
+            // Not 501: some clients take it for an error that may pass, and ask again and again.
+            Self::UnservedHeaders { .. } => (StatusCode::BAD_REQUEST, "UnsupportedHeader"),
+            Self::UnservedParameter { .. } => (StatusCode::BAD_REQUEST, "UnsupportedQueryParameter"),
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! * `operation` says what a request is, `request` takes it apart, `authorize` finds out what it may do.
 //! * `unserved` refuses requests that ask for more than is here.
-//! * `containers`, `blobs`, `blocks` and `leases` carry it out: each is a call of the store.
+//! * `containers`, `blobs`, `blocks`, `leases`, `copy` and `service_properties` carry it out: each is a call of the store. `batch` does
+//!   so for each of many.
 //! * `reply`, `http_error` and `xml` are the replies; every error has a code for clients.
 //! * `checksums` verifies contents that come, and says so in replies.
 //! * `body` bounds the memory for what is under way.
@@ -10,11 +11,13 @@
 //! * [`BlobFaults`] let things go wrong on purpose, [`BlobFrontCounters`] say what passed through.
 
 mod authorize;
+mod batch;
 mod blobs;
 mod blocks;
 mod body;
 mod checksums;
 mod containers;
+mod copy;
 mod counters;
 mod fault;
 mod http_error;
@@ -24,6 +27,7 @@ mod operation;
 mod refused;
 mod reply;
 mod request;
+mod service_properties;
 mod unserved;
 mod xml;
 
@@ -70,6 +74,8 @@ pub struct BlobFront {
     faults: BlobFaults,
     counters: BlobFrontCounters,
     refusals: Refusals,
+    /// Value of `WWW-Authenticate` for unauthenticated requests.
+    challenge: String,
     clock: Arc<ServiceClock>,
 }
 
@@ -100,6 +106,11 @@ impl BlobFront {
     #[must_use]
     pub fn new(store: Arc<BlobStore>, options: BlobFrontOptions) -> Arc<Self> {
         let faults = BlobFaults::new(Arc::clone(&options.profile));
+        let address = options.identity.as_ref().and_then(|identity| identity.authorization_uri());
+        let challenge = address.map_or_else(
+            || "SharedKey".to_owned(),
+            |address| format!("Bearer authorization_uri={address} resource_id={RESOURCE}"),
+        );
         Arc::new(Self {
             store,
             key: options.key,
@@ -111,6 +122,7 @@ impl BlobFront {
             faults,
             counters: BlobFrontCounters::default(),
             refusals: Refusals::default(),
+            challenge,
             clock: options.clock,
         })
     }
@@ -157,6 +169,10 @@ impl BlobFront {
         }
         match operation {
             Operation::AccountInformation => Ok(reply::account_information()),
+            Operation::ServiceProperties => self.service_properties(granted),
+            Operation::SetServiceProperties => self.set_service_properties(body, granted).await,
+            Operation::AccountBatch => self.batch(request, body, now, None).await,
+            Operation::ContainerBatch => self.batch(request, body, now, Some(request.container()?)).await,
             Operation::ListContainers => self.list_containers(request, granted, now),
             Operation::CreateContainer => self.create_container(request, granted, now).await,
             Operation::ContainerProperties => self.container_properties(request, granted, now),
@@ -165,15 +181,21 @@ impl BlobFront {
             Operation::LeaseContainer => self.lease_container(request, granted, now).await,
             Operation::ListBlobs => self.list_blobs(request, granted, now).await,
             Operation::PutBlob => self.put_blob(request, body, granted, now).await,
+            Operation::PutBlobFromUrl => self.put_blob_from_url(request, granted, now).await,
+            Operation::Copy | Operation::CopyFromUrl => self.copy(request, granted, now).await,
+            Operation::AbortCopy => Self::abort_copy(request, granted),
             Operation::Read => self.read(request, granted, now).await,
             Operation::Properties => self.properties(request, granted, now),
             Operation::SetMetadata => self.set_metadata(request, granted, now).await,
             Operation::SetProperties => self.set_properties(request, granted, now).await,
+            Operation::SetTier => self.set_tier(request, granted, now).await,
             Operation::Delete => self.delete(request, granted, now).await,
             Operation::PutBlock => self.put_block(request, body, granted, now).await,
+            Operation::PutBlockFromUrl => self.put_block_from_url(request, granted, now).await,
             Operation::PutBlockList => self.put_block_list(request, body, granted, now).await,
             Operation::BlockList => self.block_list(request, granted, now).await,
             Operation::Append => self.append(request, body, granted, now).await,
+            Operation::AppendFromUrl => self.append_from_url(request, granted, now).await,
             Operation::LeaseBlob => self.lease_blob(request, granted, now).await,
         }
     }
@@ -266,7 +288,7 @@ impl Service for BlobFront {
         self.faults.until_ready(&shaped).await;
         let mut reply = answered.unwrap_or_else(|error| {
             self.note_refusal(&error, request.as_ref().ok(), client);
-            reply::refused(&error, &request_id, !is_head)
+            reply::refused(&error, &request_id, &self.challenge, !is_head)
         });
         let headers = reply.headers_mut();
         reply::set(headers, "x-ms-request-id", &request_id);
@@ -309,6 +331,9 @@ const LIMITS: Limits = Limits {
     unproven: PROOF_PATIENCE,
     keep_alive: true,
 };
+
+/// The resource of tokens for storage.
+const RESOURCE: &str = "https://storage.azure.com";
 
 /// From here on a checksum takes so long that other connections would notice.
 const LONG_WORK_BYTES: usize = 256 * 1024;

@@ -1,120 +1,329 @@
-//! Which operation a request is.
-
-use hyper::Method;
+//! The operations that are served: one table of what makes a request which operation, and what else may be in it.
+//!
+//! A request is looked up by what its path names, its method, `restype`, `comp`, and whether its content comes from another blob.
+//! Parameters and headers that change what an operation does stand in its row; with any other it is
+//! [refused](super::unserved), so a row is all that it takes to serve one, and nothing is served without a row.
 
 use super::http_error::HttpError;
 use super::request::Request;
 
-/// An operation of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
-    AccountInformation,
-    ListContainers,
-    CreateContainer,
-    ContainerProperties,
-    DeleteContainer,
-    SetContainerMetadata,
-    LeaseContainer,
-    ListBlobs,
-    PutBlob,
-    Read,
-    Properties,
-    SetMetadata,
-    SetProperties,
-    Delete,
-    PutBlock,
-    PutBlockList,
-    BlockList,
-    Append,
-    LeaseBlob,
+macro_rules! operations {
+    ($($operation:ident = $name:literal, $parameters:expr, $headers:expr;)+) => {
+        /// An operation of the protocol.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Operation {
+            $($operation,)+
+        }
+
+        impl Operation {
+            /// Returns the name of the operation in Azure's storage logs.
+            pub(super) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$operation => $name,)+
+                }
+            }
+
+            /// Returns the parameters that it has besides those of all.
+            pub(super) const fn parameters(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$operation => &$parameters,)+
+                }
+            }
+
+            /// Returns the headers that it has besides those of all.
+            pub(super) const fn headers(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$operation => &$headers,)+
+                }
+            }
+
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$operation,)+];
+        }
+    };
 }
 
+operations! {
+    AccountInformation = "GetAccountInformation", [], [];
+    ServiceProperties = "GetBlobServiceProperties", [], [];
+    SetServiceProperties = "SetBlobServiceProperties", [], [];
+    ListContainers = "ListContainers", ["prefix", "marker", "maxresults", "include"], [];
+    AccountBatch = "BatchOperation", [], [];
+    CreateContainer = "CreateContainer", [], [];
+    ContainerProperties = "GetContainerProperties", [], [];
+    DeleteContainer = "DeleteContainer", [], [];
+    SetContainerMetadata = "SetContainerMetadata", [], [];
+    LeaseContainer = "LeaseContainer", [], [];
+    ListBlobs = "ListBlobs", ["prefix", "delimiter", "marker", "maxresults", "include", "startfrom", "endbefore"], [];
+    ContainerBatch = "BatchOperation", [], [];
+    PutBlob = "PutBlob", [], [TIER];
+    PutBlobFromUrl = "PutBlobFromURL", [], [
+        TIER, SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
+        SOURCE_MD5, "x-ms-copy-source-blob-properties",
+    ];
+    Copy = "CopyBlob", [], [
+        TIER, SOURCE, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED, SOURCE_LEASE,
+        "x-ms-rehydrate-priority", "x-ms-requires-sync",
+    ];
+    CopyFromUrl = "CopyBlobFromURL", [], [
+        TIER, SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
+        SOURCE_MD5, "x-ms-requires-sync",
+    ];
+    AbortCopy = "AbortCopyBlob", ["copyid"], ["x-ms-copy-action"];
+    Read = "GetBlob", [], [];
+    Properties = "GetBlobProperties", [], [];
+    SetMetadata = "SetBlobMetadata", [], [];
+    SetProperties = "SetBlobProperties", [], [];
+    SetTier = "SetBlobTier", [], [TIER, "x-ms-rehydrate-priority"];
+    Delete = "DeleteBlob", [], [];
+    PutBlock = "PutBlock", ["blockid"], [];
+    PutBlockFromUrl = "PutBlockFromURL", ["blockid"], [
+        SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
+        SOURCE_MD5, SOURCE_CRC64, SOURCE_RANGE,
+    ];
+    PutBlockList = "PutBlockList", [], [TIER];
+    BlockList = "GetBlockList", ["blocklisttype"], [];
+    Append = "AppendBlock", [], [];
+    AppendFromUrl = "AppendBlockFromURL", [], [
+        SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
+        SOURCE_MD5, SOURCE_CRC64, SOURCE_RANGE,
+    ];
+    LeaseBlob = "LeaseBlob", [], [];
+}
+
+/// Maps requests to one operation.
+struct Row {
+    operation: Operation,
+    of: Of,
+    methods: &'static [&'static str],
+    restype: Option<&'static str>,
+    component: Option<&'static str>,
+    content: Content,
+}
+
+/// The kind of resource that a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Account,
+    Container,
+    Blob,
+    /// Any of them.
+    Any,
+}
+
+/// The source of the content that a request writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// The body of the request, if there is one.
+    Body,
+    /// Another blob, which the client waits for.
+    FromUrl,
+    /// Another blob and what belongs to it, which the client waits for.
+    CopiedAtOnce,
+    /// The same; the client does not wait for it.
+    Copied,
+}
+
+const fn row(
+    operation: Operation,
+    of: Of,
+    methods: &'static [&'static str],
+    restype: Option<&'static str>,
+    component: Option<&'static str>,
+) -> Row {
+    Row { operation, of, methods, restype, component, content: Content::Body }
+}
+
+const fn of_url(operation: Operation, component: Option<&'static str>, content: Content) -> Row {
+    Row { operation, of: Of::Blob, methods: &["PUT"], restype: None, component, content }
+}
+
+const CONTAINER: Option<&str> = Some("container");
+const SERVICE: Option<&str> = Some("service");
+
+const ROWS: &[Row] = &[
+    row(Operation::AccountInformation, Of::Any, &["GET", "HEAD"], Some("account"), Some("properties")),
+    row(Operation::ServiceProperties, Of::Account, &["GET"], SERVICE, Some("properties")),
+    row(Operation::SetServiceProperties, Of::Account, &["PUT"], SERVICE, Some("properties")),
+    row(Operation::ListContainers, Of::Account, &["GET"], None, Some("list")),
+    row(Operation::AccountBatch, Of::Account, &["POST"], None, Some("batch")),
+    row(Operation::CreateContainer, Of::Container, &["PUT"], CONTAINER, None),
+    row(Operation::ContainerProperties, Of::Container, &["GET", "HEAD"], CONTAINER, None),
+    row(Operation::ContainerProperties, Of::Container, &["GET", "HEAD"], CONTAINER, Some("metadata")),
+    row(Operation::DeleteContainer, Of::Container, &["DELETE"], CONTAINER, None),
+    row(Operation::SetContainerMetadata, Of::Container, &["PUT"], CONTAINER, Some("metadata")),
+    row(Operation::LeaseContainer, Of::Container, &["PUT"], CONTAINER, Some("lease")),
+    row(Operation::ListBlobs, Of::Container, &["GET"], CONTAINER, Some("list")),
+    row(Operation::ContainerBatch, Of::Container, &["POST"], CONTAINER, Some("batch")),
+    row(Operation::PutBlob, Of::Blob, &["PUT"], None, None),
+    of_url(Operation::PutBlobFromUrl, None, Content::FromUrl),
+    of_url(Operation::Copy, None, Content::Copied),
+    of_url(Operation::CopyFromUrl, None, Content::CopiedAtOnce),
+    row(Operation::AbortCopy, Of::Blob, &["PUT"], None, Some("copy")),
+    row(Operation::Read, Of::Blob, &["GET"], None, None),
+    row(Operation::Properties, Of::Blob, &["HEAD"], None, None),
+    row(Operation::Properties, Of::Blob, &["GET", "HEAD"], None, Some("metadata")),
+    row(Operation::SetMetadata, Of::Blob, &["PUT"], None, Some("metadata")),
+    row(Operation::SetProperties, Of::Blob, &["PUT"], None, Some("properties")),
+    row(Operation::SetTier, Of::Blob, &["PUT"], None, Some("tier")),
+    row(Operation::Delete, Of::Blob, &["DELETE"], None, None),
+    row(Operation::PutBlock, Of::Blob, &["PUT"], None, Some("block")),
+    of_url(Operation::PutBlockFromUrl, Some("block"), Content::FromUrl),
+    row(Operation::PutBlockList, Of::Blob, &["PUT"], None, Some("blocklist")),
+    row(Operation::BlockList, Of::Blob, &["GET"], None, Some("blocklist")),
+    row(Operation::Append, Of::Blob, &["PUT"], None, Some("appendblock")),
+    of_url(Operation::AppendFromUrl, Some("appendblock"), Content::FromUrl),
+    row(Operation::LeaseBlob, Of::Blob, &["PUT"], None, Some("lease")),
+];
+
 impl Operation {
-    /// The operation of a request.
+    /// Returns the operation of a request.
     ///
     /// # Errors
-    /// It is none that is here.
+    /// It is none that is served.
     pub(super) fn of(request: &Request) -> Result<Self, HttpError> {
-        let target = &request.target;
         let parameter = |name| request.parameter(name).map(str::to_ascii_lowercase);
-        let component = parameter("comp");
-        let component = component.as_deref();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        // Whatever the path is of, the account answers.
-        let is_of_account = parameter("restype").as_deref() == Some("account");
-        if is_of_account && component == Some("properties") && is_read {
-            return Ok(Self::AccountInformation);
-        }
-        let operation = match (&target.container, &target.blob) {
-            // As a client has it that knows no name of the container.
-            (None, _) if parameter("restype").as_deref() == Some("container") => {
-                return Err(HttpError::Parameter { name: "restype" });
-            }
-            (None, _) => match (request.method(), component) {
-                (&Method::GET, Some("list")) => Some(Self::ListContainers),
-                _ => None,
-            },
-            (Some(_), None) => {
-                if parameter("restype").as_deref() != Some("container") {
-                    return Err(HttpError::NotImplemented);
-                }
-                match (request.method(), component) {
-                    (&Method::PUT, None) => Some(Self::CreateContainer),
-                    (&Method::DELETE, None) => Some(Self::DeleteContainer),
-                    (&Method::PUT, Some("metadata")) => Some(Self::SetContainerMetadata),
-                    (&Method::PUT, Some("lease")) => Some(Self::LeaseContainer),
-                    (&Method::GET, Some("list")) => Some(Self::ListBlobs),
-                    (_, None | Some("metadata")) if is_read => Some(Self::ContainerProperties),
-                    _ => None,
-                }
-            }
-            (Some(_), Some(_)) if parameter("restype").is_some() => None,
-            (Some(_), Some(_)) => match (request.method(), component) {
-                (&Method::PUT, None) => Some(Self::PutBlob),
-                (&Method::PUT, Some("metadata")) => Some(Self::SetMetadata),
-                (&Method::PUT, Some("properties")) => Some(Self::SetProperties),
-                (&Method::PUT, Some("block")) => Some(Self::PutBlock),
-                (&Method::PUT, Some("blocklist")) => Some(Self::PutBlockList),
-                (&Method::PUT, Some("appendblock")) => Some(Self::Append),
-                (&Method::PUT, Some("lease")) => Some(Self::LeaseBlob),
-                (&Method::GET, Some("blocklist")) => Some(Self::BlockList),
-                (&Method::GET, None) => Some(Self::Read),
-                (&Method::HEAD, None) => Some(Self::Properties),
-                (_, Some("metadata")) if is_read => Some(Self::Properties),
-                (&Method::DELETE, None) => Some(Self::Delete),
-                _ => None,
-            },
+        let (restype, component) = (parameter("restype"), parameter("comp"));
+        let of = match (&request.target.container, &request.target.blob) {
+            (None, _) => Of::Account,
+            (Some(_), None) => Of::Container,
+            (Some(_), Some(_)) => Of::Blob,
         };
-        operation.ok_or(HttpError::NotImplemented)
-    }
-
-    /// The name of the operation in Azure's storage logs.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::AccountInformation => "GetAccountInformation",
-            Self::ListContainers => "ListContainers",
-            Self::CreateContainer => "CreateContainer",
-            Self::ContainerProperties => "GetContainerProperties",
-            Self::DeleteContainer => "DeleteContainer",
-            Self::SetContainerMetadata => "SetContainerMetadata",
-            Self::LeaseContainer => "LeaseContainer",
-            Self::ListBlobs => "ListBlobs",
-            Self::PutBlob => "PutBlob",
-            Self::Read => "GetBlob",
-            Self::Properties => "GetBlobProperties",
-            Self::SetMetadata => "SetBlobMetadata",
-            Self::SetProperties => "SetBlobProperties",
-            Self::Delete => "DeleteBlob",
-            Self::PutBlock => "PutBlock",
-            Self::PutBlockList => "PutBlockList",
-            Self::BlockList => "GetBlockList",
-            Self::Append => "AppendBlock",
-            Self::LeaseBlob => "LeaseBlob",
+        let content = Content::of(request, component.as_deref());
+        let mut found = ROWS.iter().filter(|row| {
+            (row.of == of || row.of == Of::Any)
+                && row.restype == restype.as_deref()
+                && row.component == component.as_deref()
+        });
+        let method = request.method().as_str();
+        if let Some(row) = found.clone().find(|row| row.methods.contains(&method) && row.content == content) {
+            return Ok(row.operation);
         }
+        if found.clone().any(|row| row.methods.contains(&method)) {
+            // Something else of another blob than its content.
+            return Err(HttpError::UnservedHeaders { names: SOURCE.to_owned() });
+        }
+        if found.next().is_some() {
+            return Err(HttpError::Method);
+        }
+        Err(match component {
+            Some(component) if SERVICE_COMPONENTS.contains(&&*component) => {
+                HttpError::UnservedParameter { name: format!("comp={component}") }
+            }
+            Some(_) if ROWS.iter().any(|row| row.of == of && row.restype == restype.as_deref()) => {
+                HttpError::Parameter { name: "comp" }
+            }
+            _ => HttpError::Parameter { name: "restype" },
+        })
     }
 
     /// Whether contents of this operation may come or go as structured messages.
     pub(super) const fn takes_structured_bodies(self) -> bool {
         matches!(self, Self::PutBlob | Self::PutBlock | Self::Append | Self::Read)
+    }
+}
+
+impl Content {
+    fn of(request: &Request, component: Option<&str>) -> Self {
+        if request.header(SOURCE).is_none() {
+            return Self::Body;
+        }
+        let is_at_once =
+            request.header("x-ms-requires-sync").is_some_and(|sync| sync.eq_ignore_ascii_case("true"));
+        match component {
+            None if request.header("x-ms-blob-type").is_some() => Self::FromUrl,
+            None if is_at_once => Self::CopiedAtOnce,
+            None => Self::Copied,
+            Some(_) => Self::FromUrl,
+        }
+    }
+}
+
+/// Values of `comp` of the real service that are not served for every resource.
+const SERVICE_COMPONENTS: &[&str] = &[
+    "acl",
+    "batch",
+    "blobs",
+    "expiry",
+    "immutabilitypolicies",
+    "incrementalcopy",
+    "legalhold",
+    "page",
+    "pagelist",
+    "query",
+    "rename",
+    "seal",
+    "snapshot",
+    "stats",
+    "tags",
+    "undelete",
+    "userdelegationkey",
+];
+
+pub(super) const TIER: &str = "x-ms-access-tier";
+pub(super) const SOURCE: &str = "x-ms-copy-source";
+pub(super) const SOURCE_AUTHORIZATION: &str = "x-ms-copy-source-authorization";
+pub(super) const SOURCE_IF_MATCH: &str = "x-ms-source-if-match";
+pub(super) const SOURCE_IF_NONE_MATCH: &str = "x-ms-source-if-none-match";
+pub(super) const SOURCE_IF_MODIFIED: &str = "x-ms-source-if-modified-since";
+pub(super) const SOURCE_IF_UNMODIFIED: &str = "x-ms-source-if-unmodified-since";
+pub(super) const SOURCE_LEASE: &str = "x-ms-source-lease-id";
+pub(super) const SOURCE_MD5: &str = "x-ms-source-content-md5";
+pub(super) const SOURCE_CRC64: &str = "x-ms-source-content-crc64";
+pub(super) const SOURCE_RANGE: &str = "x-ms-source-range";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_row_and_no_two_rows_are_of_one_request() {
+        for operation in Operation::ALL {
+            assert!(ROWS.iter().any(|row| row.operation == *operation), "{operation:?}");
+        }
+        for (index, one) in ROWS.iter().enumerate() {
+            for other in &ROWS[..index] {
+                let is_same = one.of == other.of
+                    && one.restype == other.restype
+                    && one.component == other.component
+                    && one.content == other.content
+                    && one.methods.iter().any(|method| other.methods.contains(method));
+                assert!(!is_same, "{:?} and {:?}", one.operation, other.operation);
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_table() {
+        let document = include_str!("../../../../../../docs/blob-storage.md");
+        for row in ROWS {
+            let of = match row.of {
+                Of::Account => "account",
+                Of::Container => "container",
+                Of::Blob => "blob",
+                Of::Any => "any",
+            };
+            let mut query: Vec<String> = Vec::new();
+            query.extend(row.restype.map(|restype| format!("restype={restype}")));
+            query.extend(row.component.map(|component| format!("comp={component}")));
+            query.extend(row.operation.parameters().iter().map(|name| (*name).to_owned()));
+            let query: Vec<_> = query.iter().map(|part| format!("`{part}`")).collect();
+            let content = match row.content {
+                Content::Body => String::new(),
+                Content::FromUrl => format!("`{SOURCE}`"),
+                Content::CopiedAtOnce => format!("`{SOURCE}`, `x-ms-requires-sync`"),
+                Content::Copied => format!("`{SOURCE}`, no `x-ms-blob-type`"),
+            };
+            let line = format!(
+                "| {} | {of} | {} | {} | {content} |",
+                row.operation.name(),
+                row.methods.join(", "),
+                query.join(", "),
+            );
+            assert!(
+                document.lines().any(|other| other == line),
+                "docs/blob-storage.md should have the line\n{line}"
+            );
+        }
     }
 }

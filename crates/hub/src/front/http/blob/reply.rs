@@ -1,18 +1,22 @@
 //! The headers that all replies have, the headers that describe a blob, and error replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use access::storage::ResponseOverrides;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
+use listen::http::spelling_of;
 use units::date::http_date;
 
 use super::body::ReplyBody;
 use super::http_error::HttpError;
+use super::operation::{SOURCE, TIER};
+use super::request::METADATA;
 use super::xml::{self, LeaseWords};
-use blob_store::{Blob, BlobError, BlobKind, Lease, Now, Version};
+use blob_store::{AccessTier, Blob, BlobError, BlobKind, CopyState, Lease, Now, TierSetting, Version};
 use units::md5::Md5;
 
 /// A reply.
@@ -50,8 +54,8 @@ pub(super) fn written(status: StatusCode, version: Version) -> Reply {
     reply
 }
 
-/// The reply to what is refused.
-pub(super) fn refused(error: &HttpError, request_id: &str, has_body: bool) -> Reply {
+/// The reply to what is refused; with a `challenge` to those who have shown nothing that is accepted.
+pub(super) fn refused(error: &HttpError, request_id: &str, challenge: &str, has_body: bool) -> Reply {
     let (status, code) = error.code();
     let mut reply = empty(status);
     if has_body && status != StatusCode::NOT_MODIFIED {
@@ -63,14 +67,7 @@ pub(super) fn refused(error: &HttpError, request_id: &str, has_body: bool) -> Re
     set(headers, "x-ms-error-code", code);
     if status == StatusCode::UNAUTHORIZED {
         // HTTP wants to know here how the request can be repeated.
-        set(
-            headers,
-            "www-authenticate",
-            match error {
-                HttpError::Token(_) => "Bearer resource_id=https://storage.azure.com",
-                _ => "SharedKey",
-            },
-        );
+        set(headers, "www-authenticate", challenge);
     }
     if let HttpError::Blob(BlobError::InvalidRange { length }) = error {
         set(headers, "content-range", &format!("bytes */{length}"));
@@ -94,11 +91,19 @@ pub(super) fn set_version(headers: &mut HeaderMap, version: Version) {
 /// Adds metadata.
 pub(super) fn set_metadata(headers: &mut HeaderMap, metadata: &[(String, String)]) {
     for (name, value) in metadata {
-        let name = HeaderName::try_from(format!("x-ms-meta-{name}"));
+        let name = HeaderName::try_from(format!("{METADATA}{name}"));
         // Not `from_str`: values may have characters beyond ASCII.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
             headers.append(name, value);
         }
+    }
+}
+
+/// Lets the names of metadata in a reply have the letters that they were written with.
+pub(super) fn spell_metadata(reply: &mut Reply, metadata: &[(String, String)]) {
+    if metadata.iter().any(|(name, _)| name.bytes().any(|byte| byte.is_ascii_uppercase())) {
+        let names: Vec<_> = metadata.iter().map(|(name, _)| format!("{METADATA}{name}")).collect();
+        reply.extensions_mut().extend(spelling_of(names.iter().map(String::as_str)));
     }
 }
 
@@ -110,6 +115,31 @@ pub(super) fn set_lease(headers: &mut HeaderMap, lease: Option<&Lease>, now: Now
     if let Some(duration) = told.duration {
         set(headers, "x-ms-lease-duration", duration);
     }
+}
+
+/// Tells the tier of a block blob; that of the account if none was chosen.
+fn set_tier(headers: &mut HeaderMap, chosen: Option<TierSetting>) {
+    set(headers, TIER, chosen.map_or(AccessTier::Hot, |setting| setting.tier).name());
+    match chosen {
+        None => set(headers, "x-ms-access-tier-inferred", "true"),
+        Some(setting) => {
+            set(headers, "x-ms-access-tier-change-time", &http_date(at_unix_s(setting.changed_unix_s)));
+        }
+    }
+}
+
+/// Tells how a blob was made, if it is a copy.
+fn set_copy(headers: &mut HeaderMap, copy: &CopyState) {
+    set(headers, "x-ms-copy-id", &copy.id);
+    set(headers, SOURCE, &copy.source);
+    set(headers, "x-ms-copy-status", xml::COPIED);
+    set(headers, "x-ms-copy-progress", &format!("{0}/{0}", copy.length));
+    set(headers, "x-ms-copy-completion-time", &http_date(at_unix_s(copy.completed_unix_s)));
+}
+
+/// An instant, from seconds since 1970.
+pub(super) fn at_unix_s(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
 /// Tells everything that is known of a blob; `part` if it is a part of it that follows.
@@ -127,7 +157,7 @@ pub(super) fn set_blob(
     set_lease(headers, blob.lease(), now);
     set(headers, "x-ms-server-encrypted", "true");
     match blob.kind() {
-        BlobKind::Block => set(headers, "x-ms-access-tier", xml::ACCESS_TIER),
+        BlobKind::Block => set_tier(headers, blob.description().tier),
         BlobKind::Append => {
             let blocks = blob.appended_blocks().to_string();
             set(headers, "x-ms-blob-committed-block-count", &blocks);
@@ -158,6 +188,9 @@ pub(super) fn set_blob(
         if let Some(value) = value {
             set(headers, name, value);
         }
+    }
+    if let Some(copy) = &blob.description().copy {
+        set_copy(headers, copy);
     }
     set_metadata(headers, &blob.description().metadata);
 }

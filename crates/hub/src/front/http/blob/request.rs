@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use access::storage::decode_parameter;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method};
+use listen::http::spelled_names;
 use percent_encoding::percent_decode_str;
 use units::date::parse_http_date;
 
@@ -26,6 +28,8 @@ pub(super) struct Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) account: String,
+    /// Whether the name of the host says which account it is, not the path.
+    pub(super) is_by_host: bool,
     pub(super) container: Option<String>,
     pub(super) blob: Option<String>,
 }
@@ -36,9 +40,16 @@ impl Request {
     /// # Errors
     /// The path is not text, or names no account.
     pub(super) fn new(parts: Parts, peer: Peer) -> Result<Self, HttpError> {
-        let query = decoded_query(parts.uri.query().unwrap_or_default());
-        let target = Target::of(parts.uri.path())?;
-        Ok(Self { parts, peer, query, target })
+        let query = parameters(parts.uri.query().unwrap_or_default());
+        let query = query.map(|(name, value)| (decode_parameter(name), decode_parameter(value))).collect();
+        let query: Vec<_> = query;
+        let host = parts.uri.host().or_else(|| parts.headers.get("host").and_then(|host| host.to_str().ok()));
+        let target = Target::of(parts.uri.path(), host.and_then(account_of_host))?;
+        let request = Self { parts, peer, query, target };
+        Ok(match request.parameter("restype") {
+            Some(_) => request,
+            None => Self { target: request.target.of_blob(), ..request },
+        })
     }
 
     pub(super) const fn method(&self) -> &Method {
@@ -149,7 +160,8 @@ impl Request {
     /// # Errors
     /// A name is none that metadata can have, a value is not text, or there is too much.
     pub(super) fn metadata(&self) -> Result<Metadata, HttpError> {
-        metadata_of(&self.parts.headers)
+        let names = spelled_names(&self.parts.headers, &self.parts.extensions, METADATA);
+        metadata_of(&self.parts.headers, &names)
     }
 
     /// The headers that are to be kept with a blob that is written.
@@ -185,37 +197,54 @@ impl Request {
 }
 
 impl Target {
-    /// Reads a path: account, container, and the rest is the blob's. Clients differ in what they escape, and mean the same.
-    fn of(path: &str) -> Result<Self, HttpError> {
+    /// Returns the target of the same path if it names a blob: without a container, the blob is in `$root`.
+    fn of_blob(self) -> Self {
+        match self {
+            Self { account, is_by_host, container: Some(blob), blob: None } => {
+                Self { account, is_by_host, container: Some(ROOT.to_owned()), blob: Some(blob) }
+            }
+            other => other,
+        }
+    }
+
+    /// Reads a path: account, unless that `of_host` is given, container, and the rest is the blob's. Clients differ in what they
+    /// escape, and mean the same.
+    fn of(path: &str, of_host: Option<&str>) -> Result<Self, HttpError> {
         let decoded = |text: &str| {
             percent_decode_str(text).decode_utf8().map(Cow::into_owned).map_err(|_not_text| HttpError::Uri)
         };
-        let mut segments = path.strip_prefix('/').unwrap_or(path).splitn(3, '/');
+        let segments = if of_host.is_some() { 2 } else { 3 };
+        let mut segments = path.strip_prefix('/').unwrap_or(path).splitn(segments, '/');
         let mut next = || segments.next().filter(|segment| !segment.is_empty()).map(decoded).transpose();
-        let account = next()?.ok_or(HttpError::Uri)?;
+        let account = match of_host {
+            Some(account) => account.to_ascii_lowercase(),
+            None => next()?.ok_or(HttpError::Uri)?,
+        };
         let container = next()?;
         let blob = next()?.map(|name| name.replace('\\', "/"));
-        Ok(Self { account, container, blob })
+        Ok(Self { account, is_by_host: of_host.is_some(), container, blob })
     }
 }
 
-fn decoded_query(query: &str) -> Vec<(String, String)> {
-    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    query
-        .split('&')
-        .filter(|parameter| !parameter.is_empty())
-        .map(|parameter| {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            (decoded(name), decoded(value))
-        })
-        .collect()
+/// The account that the name of a host is of: `ACCOUNT.blob.`, and anything behind it. Programs know no other form of it.
+fn account_of_host(host: &str) -> Option<&str> {
+    let (account, rest) = host.split_once('.')?;
+    let is_of_blobs = rest.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("blob."));
+    (is_of_blobs && !account.is_empty()).then_some(account)
 }
 
-fn metadata_of(headers: &HeaderMap) -> Result<Metadata, HttpError> {
+/// The names and values of a query as they were sent.
+pub(super) fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+    parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")))
+}
+
+/// The metadata in `headers`, whose `names` are as the client spelled them.
+fn metadata_of(headers: &HeaderMap, names: &[String]) -> Result<Metadata, HttpError> {
     let mut metadata = Metadata::new();
     let mut bytes = 0;
-    for name in headers.keys() {
-        let Some(key) = name.as_str().strip_prefix("x-ms-meta-") else {
+    for name in names {
+        let Some(key) = name.get(METADATA.len()..) else {
             continue;
         };
         if !names::is_metadata(key) {
@@ -238,6 +267,11 @@ fn metadata_of(headers: &HeaderMap) -> Result<Metadata, HttpError> {
     }
 }
 
+/// The container whose blobs have no container in their paths.
+const ROOT: &str = "$root";
+
+pub(super) const METADATA: &str = "x-ms-meta-";
+
 /// What a blob's metadata may take, as in the service.
 const METADATA_BYTES: usize = 8 * 1024;
 
@@ -246,7 +280,7 @@ mod tests {
     use super::*;
 
     fn target(path: &str) -> (String, Option<String>, Option<String>) {
-        let target = Target::of(path).unwrap();
+        let target = Target::of(path, None).unwrap();
         (target.account, target.container, target.blob)
     }
 
@@ -263,8 +297,28 @@ mod tests {
         assert_eq!(target("/acme"), ("acme".into(), None, None));
         assert_eq!(target("/acme/"), ("acme".into(), None, None));
         assert_eq!(target("/acme/box/"), ("acme".into(), Some("box".into()), None));
-        assert!(Target::of("/").is_err());
-        assert!(Target::of("/a/b/%ff").is_err());
+        assert!(Target::of("/", None).is_err());
+        assert!(Target::of("/a/b/%ff", None).is_err());
+    }
+
+    #[test]
+    fn the_name_of_a_host_may_say_the_account() {
+        for (host, account) in [
+            ("acme.blob.core.windows.net", Some("acme")),
+            ("acme.BLOB.localhost:10000", Some("acme")),
+            ("localhost:10000", None),
+            ("127.0.0.1", None),
+            ("blob.example", None),
+            (".blob.example", None),
+            ("acme.blob", None),
+            ("acme.blobs.example", None),
+        ] {
+            assert_eq!(account_of_host(host), account, "{host}");
+        }
+        let target = Target::of("/box/a/b", Some("Acme")).unwrap();
+        assert_eq!((target.account.as_str(), target.is_by_host), ("acme", true));
+        assert_eq!((target.container.as_deref(), target.blob.as_deref()), (Some("box"), Some("a/b")));
+        assert_eq!(Target::of("/", Some("acme")).unwrap().container, None);
     }
 
     #[test]
@@ -273,13 +327,14 @@ mod tests {
         headers.insert("x-ms-meta-ownerid", "".parse().unwrap());
         headers.append("x-ms-meta-a", "1".parse().unwrap());
         headers.append("x-ms-meta-a", "2".parse().unwrap());
-        let mut metadata = metadata_of(&headers).unwrap();
+        let names = ["x-ms-meta-OwnerId", "x-ms-meta-a"].map(str::to_owned);
+        let mut metadata = metadata_of(&headers, &names).unwrap();
         metadata.sort();
-        let expected = [("a", "1,2"), ("ownerid", "")];
+        let expected = [("OwnerId", ""), ("a", "1,2")];
         assert_eq!(metadata, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
         headers.insert("x-ms-meta-b", "x".repeat(9000).parse().unwrap());
-        assert_eq!(metadata_of(&headers), Err(HttpError::MetadataSize));
+        assert_eq!(metadata_of(&headers, &["x-ms-meta-b".to_owned()]), Err(HttpError::MetadataSize));
         headers.insert("x-ms-meta-a-b", "".parse().unwrap());
-        assert!(metadata_of(&headers).is_err());
+        assert!(metadata_of(&headers, &["x-ms-meta-a-b".to_owned()]).is_err());
     }
 }

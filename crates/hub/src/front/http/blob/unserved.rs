@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use access::storage::StorageSignature;
 
 use super::http_error::HttpError;
-use super::operation::Operation;
-use super::request::Request;
-use super::xml;
+use super::operation::{Operation, TIER};
+use super::request::{METADATA, Request};
+use blob_store::AccessTier;
 
 /// Whether everything that `request` asks for is here.
 ///
@@ -21,13 +21,13 @@ pub(super) fn check(operation: Operation, request: &Request) -> Result<(), HttpE
         .headers
         .keys()
         .map(hyper::header::HeaderName::as_str)
-        .filter(|name| name.starts_with(PREFIX) && !is_served(name, request))
+        .filter(|name| name.starts_with(PREFIX) && !is_served(name, operation, request))
         .collect();
     if !names.is_empty() {
         let names: Vec<&str> = names.into_iter().collect();
         return Err(HttpError::UnservedHeaders { names: names.join(", ") });
     }
-    let own = parameters(operation);
+    let own = operation.parameters();
     let unserved = request.query().iter().find(|(name, _)| {
         let mut served = COMMON.iter().chain(&StorageSignature::FIELDS).chain(own);
         !served.any(|other| other.eq_ignore_ascii_case(name))
@@ -38,8 +38,8 @@ pub(super) fn check(operation: Operation, request: &Request) -> Result<(), HttpE
     }
 }
 
-fn is_served(name: &str, request: &Request) -> bool {
-    if name.starts_with(METADATA) || SERVED.contains(&name) {
+fn is_served(name: &str, operation: Operation, request: &Request) -> bool {
+    if name.starts_with(METADATA) || SERVED.contains(&name) || operation.headers().contains(&name) {
         return true;
     }
     let mut neutral = NEUTRAL.iter().filter(|(other, _)| *other == name);
@@ -49,35 +49,7 @@ fn is_served(name: &str, request: &Request) -> bool {
     })
 }
 
-/// The parameters that an operation has besides those of all.
-const fn parameters(operation: Operation) -> &'static [&'static str] {
-    match operation {
-        Operation::ListContainers => &["prefix", "marker", "maxresults", "include"],
-        Operation::ListBlobs => {
-            &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom", "endbefore"]
-        }
-        Operation::PutBlock => &["blockid"],
-        Operation::BlockList => &["blocklisttype"],
-        Operation::AccountInformation
-        | Operation::CreateContainer
-        | Operation::ContainerProperties
-        | Operation::DeleteContainer
-        | Operation::SetContainerMetadata
-        | Operation::LeaseContainer
-        | Operation::PutBlob
-        | Operation::Read
-        | Operation::Properties
-        | Operation::SetMetadata
-        | Operation::SetProperties
-        | Operation::Delete
-        | Operation::PutBlockList
-        | Operation::Append
-        | Operation::LeaseBlob => &[],
-    }
-}
-
 const PREFIX: &str = "x-ms-";
-const METADATA: &str = "x-ms-meta-";
 
 /// Headers that are understood wherever they have a meaning, and those that change nothing.
 const SERVED: [&str; 30] = [
@@ -116,7 +88,7 @@ const SERVED: [&str; 30] = [
 
 /// Headers that are served with these values alone: they ask for what is so without them.
 const NEUTRAL: [(&str, &str); 6] = [
-    ("x-ms-access-tier", xml::ACCESS_TIER),
+    (TIER, AccessTier::Hot.name()),
     ("x-ms-default-encryption-scope", "$account-encryption-key"),
     ("x-ms-delete-snapshots", "include"),
     ("x-ms-deny-encryption-scope-override", "false"),

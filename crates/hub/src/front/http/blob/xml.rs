@@ -8,9 +8,10 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use quick_xml::{Reader, Writer, escape::escape};
 use units::date::http_date;
 
+use super::reply::at_unix_s;
 use blob_store::{
-    Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, Lease, LeaseState, ListRequest, Listed,
-    ListedBlock, Listing, state_of,
+    AccessTier, Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, Lease, LeaseState,
+    ListRequest, Listed, ListedBlock, Listing, Metrics, ServiceProperties, TierSetting, state_of,
 };
 
 /// What a list of containers was asked for with.
@@ -33,6 +34,7 @@ pub(super) struct BlobPage<'a> {
     pub(super) marker: &'a str,
     pub(super) next: &'a str,
     pub(super) with_metadata: bool,
+    pub(super) with_copies: bool,
     /// Which leases are judged by.
     pub(super) now: SystemTime,
 }
@@ -61,6 +63,15 @@ pub(super) fn blobs(page: &BlobPage<'_>, request: &ListRequest<'_>, listing: &Li
     })
 }
 
+/// The blobs of a container that has none.
+pub(super) fn no_blobs(endpoint: &str, container: &str, prefix: &str, maximum: usize) -> String {
+    let request =
+        ListRequest { prefix, delimiter: None, from: None, before: None, maximum, maximum_bytes: u64::MAX };
+    let (with_metadata, with_copies, now) = (false, false, SystemTime::UNIX_EPOCH);
+    let page = BlobPage { endpoint, container, marker: "", next: "", with_metadata, with_copies, now };
+    blobs(&page, &request, &Listing::default())
+}
+
 fn listed_blob(document: &mut Document, name: &str, blob: &Blob, page: &BlobPage<'_>) {
     let (version, headers) = (blob.version(), &blob.description().headers);
     document.parent("Blob", |document| {
@@ -83,14 +94,34 @@ fn listed_blob(document: &mut Document, name: &str, blob: &Blob, page: &BlobPage
             }
             document.element("BlobType", kind_name(blob.kind()));
             if blob.kind() == BlobKind::Block {
-                document.element("AccessTier", ACCESS_TIER);
+                tier(document, blob.description().tier);
             }
             lease(document, blob.lease(), page.now);
+            if page.with_copies
+                && let Some(copy) = &blob.description().copy
+            {
+                document.element("CopyId", &copy.id);
+                document.element("CopySource", &copy.source);
+                document.element("CopyStatus", COPIED);
+                document.element("CopyProgress", &format!("{0}/{0}", copy.length));
+                document.element("CopyCompletionTime", &http_date(at_unix_s(copy.completed_unix_s)));
+            }
+            document.element("ServerEncrypted", "true");
         });
         if page.with_metadata {
             metadata(document, &blob.description().metadata);
         }
     });
+}
+
+fn tier(document: &mut Document, chosen: Option<TierSetting>) {
+    document.element("AccessTier", chosen.map_or(AccessTier::Hot, |setting| setting.tier).name());
+    match chosen {
+        None => document.element("AccessTierInferred", "true"),
+        Some(setting) => {
+            document.element("AccessTierChangeTime", &http_date(at_unix_s(setting.changed_unix_s)));
+        }
+    }
 }
 
 /// The containers of the account.
@@ -167,6 +198,50 @@ pub(super) fn block_lists(lists: &BlockLists, committed: bool, uncommitted: bool
     })
 }
 
+/// Properties of the whole account.
+pub(super) fn service_properties(properties: &ServiceProperties) -> String {
+    fn retention(document: &mut Document, days: Option<u16>) {
+        document.parent("RetentionPolicy", |document| {
+            document.element("Enabled", flag(days.is_some()));
+            if let Some(days) = days {
+                document.element("Days", &days.to_string());
+            }
+        });
+    }
+    fn metrics(document: &mut Document, name: &str, metrics: &Metrics) {
+        document.parent(name, |document| {
+            document.element("Version", &metrics.version);
+            document.element("Enabled", flag(metrics.is_enabled));
+            if metrics.is_enabled {
+                document.element("IncludeAPIs", flag(metrics.includes_apis));
+            }
+            retention(document, metrics.retention_days);
+        });
+    }
+    Document::text("StorageServiceProperties", &[], |document| {
+        document.parent("Logging", |document| {
+            let logging = &properties.logging;
+            document.element("Version", &logging.version);
+            document.element("Read", flag(logging.read));
+            document.element("Write", flag(logging.write));
+            document.element("Delete", flag(logging.delete));
+            retention(document, logging.retention_days);
+        });
+        metrics(document, "HourMetrics", &properties.hour_metrics);
+        metrics(document, "MinuteMetrics", &properties.minute_metrics);
+        document.parent("Cors", |_none| {});
+        if let Some(version) = &properties.default_version {
+            document.element("DefaultServiceVersion", version);
+        }
+        document.parent("DeleteRetentionPolicy", |document| document.element("Enabled", flag(false)));
+        document.parent("StaticWebsite", |document| document.element("Enabled", flag(false)));
+    })
+}
+
+const fn flag(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
+
 /// The body of an error reply.
 pub(super) fn error(code: &str, message: &str) -> String {
     Document::text("Error", &[], |document| {
@@ -196,6 +271,50 @@ pub(super) fn read_block_list(document: &[u8], most: usize) -> Option<Vec<BlockC
         _ => return None,
     }
     matches!(reader.read_event(), Ok(Event::Eof)).then_some(list)
+}
+
+/// Reads the texts of a document with this root: of each element that has one, with the names of the elements from beneath the root
+/// down to it, joined by slashes. `None` if it is another document, or deeper than any of these.
+pub(super) fn texts(document: &[u8], root: &str) -> Option<Vec<(String, String)>> {
+    let text = str::from_utf8(document).ok()?;
+    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
+    let mut names: Vec<String> = Vec::new();
+    let (mut texts, mut current, mut has_root) = (Vec::new(), String::new(), false);
+    loop {
+        match reader.read_event().ok()? {
+            Event::Decl(_) | Event::Comment(_) => {}
+            Event::Start(start) => {
+                let name = str::from_utf8(start.name().as_ref()).ok()?.to_owned();
+                match names.is_empty() {
+                    true if has_root || name != root => return None,
+                    true => has_root = true,
+                    false if names.len() > DEPTH_MAX => return None,
+                    false => {}
+                }
+                names.push(name);
+                current.clear();
+            }
+            Event::Empty(empty) => {
+                if names.is_empty() {
+                    let is_root = empty.name().as_ref() == root.as_bytes();
+                    if has_root || !is_root {
+                        return None;
+                    }
+                    has_root = true;
+                }
+            }
+            Event::Text(part) => current.push_str(&part.decode().ok()?),
+            Event::End(_) => {
+                let value = std::mem::take(&mut current);
+                if names.len() > 1 && !value.trim().is_empty() {
+                    texts.push((names[1..].join("/"), value.trim().to_owned()));
+                }
+                names.pop()?;
+            }
+            Event::Eof if has_root && names.is_empty() => return Some(texts),
+            _ => return None,
+        }
+    }
 }
 
 fn is_block_list(root: &BytesStart<'_>) -> bool {
@@ -310,17 +429,21 @@ fn is_xml(character: char) -> bool {
     !matches!(character, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A text as a document has it. Readers would make something else of a line's end that stands as it is.
+/// A text as a document has it. Readers would make a line feed of a carriage return that stands as it is; line feeds stand as they
+/// are, since the reader of JavaScript's client resolves no references by number.
 fn escaped(value: &str) -> Cow<'_, str> {
     let text = escape(value);
-    match text.contains(['\t', '\n', '\r']) {
+    match text.contains('\r') {
         false => text,
-        true => text.replace('\t', "&#x9;").replace('\n', "&#xA;").replace('\r', "&#xD;").into(),
+        true => text.replace('\r', "&#xD;").into(),
     }
 }
 
-/// The only tier that there is.
-pub(super) const ACCESS_TIER: &str = "Hot";
+/// Elements within one another, more than any document that is read has.
+const DEPTH_MAX: usize = 8;
+
+/// The state of every copying: it is over when its request is answered.
+pub(super) const COPIED: &str = "success";
 
 /// What a blob is whose writer did not say.
 pub(super) const DEFAULT_TYPE: &str = "application/octet-stream";
@@ -341,7 +464,7 @@ mod tests {
             content.strip_suffix("</Root>").expect("its end").to_owned()
         };
         assert_eq!(written(""), "<Name/>");
-        assert_eq!(written("a<b>&\"c\"\r\n"), "<Name>a&lt;b&gt;&amp;&quot;c&quot;&#xD;&#xA;</Name>");
+        assert_eq!(written("a<b>&\"c\"\r\n"), "<Name>a&lt;b&gt;&amp;&quot;c&quot;&#xD;\n</Name>");
         assert_eq!(written("a\u{1}b"), "<Name Encoded=\"true\">a%01b</Name>");
     }
 

@@ -1,12 +1,12 @@
 //! The operations of the node, and the rights that each needs.
 //!
-//! What is asked for is looked up here before anything else is done, so there is no operation without rights.
+//! Requests are looked up here before anything else is done, so there is no operation without rights.
 
 use access::Right;
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])+ $operation:ident = $name:literal, $rights:expr;)+) => {
-        /// What a request asks for.
+        /// An operation of the node.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Operation {
             $($(#[doc = $doc])+ $operation,)+
@@ -75,7 +75,7 @@ operations! {
 const SEND: &[Right] = &[Right::Send];
 const LISTEN: &[Right] = &[Right::Listen];
 
-/// Those who receive from a subscription may say what it is to receive.
+/// Receivers of a subscription may choose its messages.
 const RULES: &[Right] = &[Right::Listen, Right::Manage];
 
 #[cfg(test)]

@@ -1,0 +1,137 @@
+//! Blobs that are made of others.
+
+use std::sync::Arc;
+
+use super::{Absent, Blob, Change, Container, NewBlob, Replacing, StagedBlocks};
+use crate::conditions::{Conditions, Version};
+use crate::content::{Block, ContentReader, Piece};
+use crate::error::BlobError;
+use crate::now::Now;
+use crate::properties::{AccessTier, BlobKind, Description, TierSetting, unix_s};
+
+/// A blob to be copied to another place of the account.
+#[derive(Clone, Debug)]
+pub struct CopyRequest {
+    /// The blob as it is copied, whatever becomes of it meanwhile.
+    pub source: Arc<Blob>,
+    /// The headers, metadata and so on of the copy.
+    pub description: Description,
+    /// Upon which conditions the copy takes its place.
+    pub conditions: Conditions,
+    /// Whether it may take another one's place.
+    pub replacing: Replacing,
+    /// The form of the copy.
+    pub form: CopyForm,
+}
+
+/// The form of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyForm {
+    /// A blob of the same kind, in the place of none of another kind, with the same blocks.
+    Same,
+    /// A blob that might have been put as a whole.
+    Whole,
+}
+
+impl Container {
+    /// Copies a blob, in the place of any that has the name. Blocks keep their ids, and are not stored a second time.
+    ///
+    /// # Errors
+    /// A condition does not hold, there is a blob of another kind, the source is damaged, or there is no room. The blob is as it was
+    /// then.
+    pub fn copy(&self, name: &str, request: CopyRequest, now: Now) -> Result<Version, BlobError> {
+        let CopyRequest { source, description, conditions, replacing, form } = request;
+        let kind = match form {
+            CopyForm::Same => source.kind,
+            CopyForm::Whole => BlobKind::Block,
+        };
+        self.change(name, Absent::Made, |change| {
+            change.check_replace(&conditions, replacing, now)?;
+            let is_of_another_kind = change.current.as_ref().is_some_and(|current| current.kind != kind);
+            if form == CopyForm::Same && is_of_another_kind {
+                return Err(BlobError::InvalidBlobType);
+            }
+            let mut blocks = Vec::with_capacity(source.blocks.len());
+            for block in &source.blocks {
+                if let Err(error) = copied(change, kind, block, now, &mut blocks) {
+                    change.condemn_all_but(&blocks, change.current.as_deref());
+                    return Err(error);
+                }
+            }
+            if form == CopyForm::Whole {
+                // Blocks without ids are none to those who ask.
+                blocks.iter_mut().for_each(|block| block.id.clear());
+            }
+            let new = NewBlob {
+                kind,
+                description,
+                blocks,
+                appended_blocks: if kind == BlobKind::Append { source.appended_blocks } else { 0 },
+                staged: StagedBlocks::Dropped,
+            };
+            Ok(change.publish(new, now)?.version)
+        })
+    }
+
+    /// Chooses another tier for a block blob, and returns the one that it had. The blob stays the version that it is.
+    ///
+    /// # Errors
+    /// There is no such blob, it is none of blocks, the lease id is wrong, or there is no room.
+    pub fn set_tier(
+        &self,
+        name: &str,
+        tier: AccessTier,
+        conditions: &Conditions,
+        now: Now,
+    ) -> Result<Option<AccessTier>, BlobError> {
+        self.change(name, Absent::Refused, |change| {
+            let current = change.existing()?.clone();
+            if current.kind != BlobKind::Block {
+                return Err(BlobError::InvalidBlobType);
+            }
+            current.check_read(conditions, now)?;
+            let setting = TierSetting { tier, changed_unix_s: unix_s(now.time_of_day) };
+            change.publish_tier(setting, now)?;
+            Ok(current.description.tier.map(|before| before.tier))
+        })
+    }
+}
+
+/// Adds what a block of another blob becomes in a copy.
+fn copied(
+    change: &Change<'_>,
+    kind: BlobKind,
+    block: &Block,
+    now: Now,
+    blocks: &mut Vec<Block>,
+) -> Result<(), BlobError> {
+    match (&block.piece, change.container.folder()) {
+        (Piece::Memory(..), None) => {
+            blocks.push(block.clone());
+            return Ok(());
+        }
+        // What is appended to a copy would be written into the file of both.
+        (Piece::File(file), Some(folder)) if kind == BlobKind::Block => match folder.link_piece(file) {
+            Ok(link) => {
+                blocks.push(Block { piece: Piece::File(link), ..block.clone() });
+                return Ok(());
+            }
+            // Not every file system has links, and a file has only so many.
+            Err(error) => tracing::debug!(%error, "the content of a blob can't be linked, and is copied"),
+        },
+        _ => {}
+    }
+    let most = match kind {
+        BlobKind::Block => usize::MAX,
+        BlobKind::Append => APPENDED_CHUNK,
+    };
+    let mut reader = ContentReader::new(std::slice::from_ref(block), 0..block.length);
+    while let Some(chunk) = reader.next_chunk(most)? {
+        let kept = change.keep(chunk, None, now)?;
+        blocks.push(Block { id: block.id.clone(), ..kept });
+    }
+    Ok(())
+}
+
+/// Bytes of an append blob that are copied at once.
+const APPENDED_CHUNK: usize = 8 << 20;

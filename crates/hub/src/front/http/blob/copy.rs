@@ -1,0 +1,313 @@
+//! Blobs and parts of blobs that are made of other blobs of the account.
+//!
+//! Nothing is fetched from elsewhere. A copy shares its content with its source, so it takes no longer than its description, and is
+//! over when it is answered: what the service would do in the background has the state `success` from the start.
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use access::storage::{StorageLevel, StorageRight};
+use bytes::Bytes;
+use hyper::{HeaderMap, StatusCode, Uri};
+use units::date::parse_http_date;
+use units::md5::md5;
+
+use super::BlobFront;
+use super::authorize::Granted;
+use super::blobs::{chosen, described, is_archived, range, wanted_tier};
+use super::blocks::{append_conditions, appended, block_id};
+use super::checksums::{Expected, Md5};
+use super::http_error::HttpError;
+use super::operation::{
+    SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_NONE_MATCH,
+    SOURCE_IF_UNMODIFIED, SOURCE_LEASE, SOURCE_MD5, SOURCE_RANGE,
+};
+use super::reply::{self, Reply, md5_text};
+use super::request::Request;
+use blob_store::{
+    AppendRequest, Blob, BlobError, Conditions, CopyForm, CopyRequest, CopyState, Description, EtagCondition,
+    Now,
+};
+
+/// A blob to be read for another one.
+struct Source {
+    blob: Arc<Blob>,
+    /// Its URL without the signature.
+    url: String,
+}
+
+impl BlobFront {
+    /// Copies a blob with what belongs to it.
+    pub(super) async fn copy(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        let replacing = granted.writing()?;
+        let (container, name) = (request.container()?, request.blob()?.to_owned());
+        let (conditions, own) = (request.conditions()?, request.metadata()?);
+        let source = self.source(request, granted, now)?;
+        let tier = wanted_tier(request)?;
+        // A copy in another tier is how it is read again.
+        if is_archived(&source.blob) && tier.is_none() {
+            return Err(HttpError::Archived);
+        }
+        let of_source = source.blob.description();
+        let state = CopyState {
+            id: copy_id(now),
+            source: source.url,
+            length: source.blob.length(),
+            completed_unix_s: now.time_of_day.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        };
+        let description = Description {
+            headers: of_source.headers.clone(),
+            metadata: if own.is_empty() { of_source.metadata.clone() } else { own },
+            tier: tier.map(|tier| chosen(tier, now)),
+            copy: Some(state.clone()),
+        };
+        let form = CopyForm::Same;
+        let copied = CopyRequest { source: source.blob, description, conditions, replacing, form };
+        let version =
+            self.run_in(container, WORK_OF_COPY, move |container| container.copy(&name, copied, now)).await?;
+        let mut reply = reply::empty(StatusCode::ACCEPTED);
+        let headers = reply.headers_mut();
+        reply::set_version(headers, version);
+        reply::set(headers, "x-ms-copy-id", &state.id);
+        reply::set(headers, "x-ms-copy-status", super::xml::COPIED);
+        Ok(reply)
+    }
+
+    /// Refuses to abort a copying, since none is ever under way.
+    pub(super) fn abort_copy(request: &Request, granted: &Granted) -> Result<Reply, HttpError> {
+        granted.need(StorageLevel::Object, &[StorageRight::Write])?;
+        match request.header("x-ms-copy-action") {
+            Some("abort") => Err(HttpError::NoPendingCopy),
+            Some(_) => Err(HttpError::header("x-ms-copy-action")),
+            None => Err(HttpError::MissingHeader { name: "x-ms-copy-action" }),
+        }
+    }
+
+    /// Writes a whole blob whose content is that of another one.
+    pub(super) async fn put_blob_from_url(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        let replacing = granted.writing()?;
+        if request.header("x-ms-blob-type") != Some("BlockBlob") {
+            return Err(HttpError::header("x-ms-blob-type"));
+        }
+        let (container, name) = (request.container()?, request.blob()?.to_owned());
+        let conditions = request.conditions()?;
+        let mut description = described(request, now)?;
+        let source = self.readable_source(request, granted, now)?;
+        let of_source = &source.blob.description().headers;
+        let takes_headers = !request
+            .header("x-ms-copy-source-blob-properties")
+            .is_some_and(|wanted| wanted.eq_ignore_ascii_case("false"));
+        if takes_headers {
+            let own = &mut description.headers;
+            for (own, other) in [
+                (&mut own.content_type, &of_source.content_type),
+                (&mut own.content_encoding, &of_source.content_encoding),
+                (&mut own.content_language, &of_source.content_language),
+                (&mut own.content_disposition, &of_source.content_disposition),
+                (&mut own.cache_control, &of_source.cache_control),
+                (&mut own.content_md5, &of_source.content_md5),
+            ] {
+                *own = own.take().or_else(|| other.clone());
+            }
+        }
+        let expected = request.header(SOURCE_MD5).map(str::to_owned);
+        let _memory = match expected {
+            // All of it is read.
+            Some(_) => Some(self.bodies.for_source(source.blob.length()).await?),
+            None => None,
+        };
+        let form = CopyForm::Whole;
+        let version = self
+            .run_in(container, WORK_OF_COPY, move |container| {
+                if let Some(expected) = expected
+                    && expected != md5_of(&source.blob)?
+                {
+                    return Ok(Err(HttpError::Checksum));
+                }
+                let copied = CopyRequest { source: source.blob, description, conditions, replacing, form };
+                Ok(Ok(container.copy(&name, copied, now)?))
+            })
+            .await??;
+        Ok(reply::written(StatusCode::CREATED, version))
+    }
+
+    /// Takes a block whose content is a part of another blob.
+    pub(super) async fn put_block_from_url(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        granted.writing()?;
+        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let (id, lease) = (block_id(request)?, request.lease_id("x-ms-lease-id")?);
+        let expected = Expected::of_source(request)?;
+        let source = self.readable_source(request, granted, now)?;
+        let wanted = source_range(request, &source.blob)?;
+        let _memory = self.bodies.for_source(wanted.end - wanted.start).await?;
+        let checksums = self
+            .run_in(&container, WORK_OF_COPY, move |container| {
+                let content = part_of(&source.blob, wanted)?;
+                let checksums = match expected.verify(&content, None, Md5::WhenGiven) {
+                    Ok(checksums) => checksums,
+                    Err(error) => return Ok(Err(error)),
+                };
+                container.put_block(&name, &id, content, lease, now)?;
+                Ok(Ok(checksums))
+            })
+            .await??;
+        let mut reply = reply::empty(StatusCode::CREATED);
+        checksums.set(reply.headers_mut());
+        reply::set(reply.headers_mut(), "x-ms-request-server-encrypted", "true");
+        Ok(reply)
+    }
+
+    /// Appends a part of another blob.
+    pub(super) async fn append_from_url(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        granted.need(StorageLevel::Object, &[StorageRight::Add, StorageRight::Write])?;
+        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let (conditions, position, maximum_length) = append_conditions(request)?;
+        let expected = Expected::of_source(request)?;
+        let source = self.readable_source(request, granted, now)?;
+        let wanted = source_range(request, &source.blob)?;
+        let _memory = self.bodies.for_source(wanted.end - wanted.start).await?;
+        let done = self
+            .run_in(&container, WORK_OF_COPY, move |container| {
+                let content = part_of(&source.blob, wanted)?;
+                let checksums = match expected.verify(&content, None, Md5::WhenGiven) {
+                    Ok(checksums) => checksums,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let request = AppendRequest { content, position, maximum_length, conditions };
+                Ok(Ok((container.append(&name, request, now)?, checksums)))
+            })
+            .await??;
+        Ok(appended(&done.0, &done.1))
+    }
+
+    /// Finds the blob that a request names as its source, unless its content can't be read.
+    fn readable_source(&self, request: &Request, granted: &Granted, now: Now) -> Result<Source, HttpError> {
+        let source = self.source(request, granted, now)?;
+        match is_archived(&source.blob) {
+            true => Err(HttpError::Archived),
+            false => Ok(source),
+        }
+    }
+
+    /// Finds the blob that a request names as its source, which it must have proven the right to read: by the key of the account, or
+    /// for the source alone.
+    fn source(&self, request: &Request, granted: &Granted, now: Now) -> Result<Source, HttpError> {
+        let text = request.header(SOURCE).ok_or(HttpError::MissingHeader { name: SOURCE })?;
+        let uri: Uri = text.parse().map_err(|_malformed| HttpError::header(SOURCE))?;
+        let asked = Self::request_for_source(request, uri)?;
+        if asked.target.account != self.key.account() {
+            return Err(HttpError::Source("it is in another account, from which nothing is fetched"));
+        }
+        let has_proof = asked.header("authorization").is_some() || asked.parameter("sig").is_some();
+        if has_proof {
+            let identity = self.identity.as_deref();
+            let proven = Granted::to(&asked, &self.key, identity, self.policy, &self.clock);
+            let proven = proven.map_err(|_refused| HttpError::Source("what its URL proves is not valid"))?;
+            let read = proven.need(StorageLevel::Object, &[StorageRight::Read]);
+            read.map_err(|_denied| HttpError::Source("its signature does not grant the right to read it"))?;
+        } else if !granted.is_everything() {
+            return Err(HttpError::Source("its URL has no signature"));
+        }
+        let blob = self.store.container(asked.container()?)?.blob(asked.blob()?)?;
+        let lease = request.lease_id(SOURCE_LEASE)?;
+        blob.check_read(&Conditions { lease, ..Conditions::default() }, now)?;
+        match blob.check_read(&source_conditions(request)?, now) {
+            Ok(()) => {}
+            Err(BlobError::ConditionNotMet | BlobError::NotModified) => {
+                return Err(HttpError::SourceCondition);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let url = text.split('?').next().unwrap_or(text).to_owned();
+        Ok(Source { blob, url })
+    }
+
+    /// The request by which a client would read the source itself.
+    fn request_for_source(request: &Request, uri: Uri) -> Result<Request, HttpError> {
+        let (mut parts, ()) = hyper::Request::new(()).into_parts();
+        parts.uri = uri;
+        parts.headers = HeaderMap::new();
+        if let Some(authorization) = request.parts.headers.get(SOURCE_AUTHORIZATION) {
+            parts.headers.insert("authorization", authorization.clone());
+        }
+        Request::new(parts, request.peer).map_err(|_unreadable| HttpError::header(SOURCE))
+    }
+}
+
+fn source_conditions(request: &Request) -> Result<Conditions, HttpError> {
+    let date = |name| match request.header(name) {
+        None => Ok(None),
+        Some(text) => parse_http_date(text).map(Some).ok_or_else(|| HttpError::header(name)),
+    };
+    Ok(Conditions {
+        if_match: request.header(SOURCE_IF_MATCH).map(EtagCondition::parse),
+        if_none_match: request.header(SOURCE_IF_NONE_MATCH).map(EtagCondition::parse),
+        if_modified_since: date(SOURCE_IF_MODIFIED)?,
+        if_unmodified_since: date(SOURCE_IF_UNMODIFIED)?,
+        lease: None,
+    })
+}
+
+/// The bytes of the source that are wanted.
+fn source_range(request: &Request, blob: &Blob) -> Result<std::ops::Range<u64>, HttpError> {
+    let length = blob.length();
+    let Some(text) = request.header(SOURCE_RANGE) else {
+        return Ok(0..length);
+    };
+    match range(text) {
+        Some((first, last)) if first < length => {
+            Ok(first..last.map_or(length, |last| last.saturating_add(1).min(length)))
+        }
+        Some(_) => Err(BlobError::InvalidRange { length }.into()),
+        None => Err(HttpError::header(SOURCE_RANGE)),
+    }
+}
+
+fn part_of(blob: &Blob, wanted: std::ops::Range<u64>) -> Result<Bytes, BlobError> {
+    let length = wanted.end - wanted.start;
+    let mut reader = blob.read(wanted);
+    let mut bytes = Vec::new();
+    while let Some(chunk) = reader.next_chunk(usize::MAX)? {
+        if bytes.is_empty() && chunk.len() as u64 == length {
+            return Ok(chunk);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.into())
+}
+
+/// The checksum of a whole blob, in base64.
+fn md5_of(blob: &Blob) -> Result<String, BlobError> {
+    part_of(blob, 0..blob.length()).map(|content| md5_text(md5(&content)))
+}
+
+/// An id that no other copying has.
+fn copy_id(now: Now) -> String {
+    let since = now.time_of_day.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let request = reply::next_request_id();
+    let (_, rest) = request.split_at(8);
+    format!("{:08x}{rest}", since.as_secs() as u32)
+}
+
+/// Of a copying, as much work as what is done elsewhere.
+const WORK_OF_COPY: usize = 1 << 20;
