@@ -249,8 +249,8 @@ public sealed class BlobTests : IAsyncLifetime
     public async Task What_is_not_supported_is_an_error_and_nothing_is_stored()
     {
         var blob = box.GetBlobClient("unsupported");
-        var tags = new BlobUploadOptions { Tags = new Dictionary<string, string> { ["a"] = "b" } };
-        await FailsAsync(400, "UnsupportedHeader", () => blob.UploadAsync(new BinaryData("x"), tags));
+        var held = new BlobUploadOptions { LegalHold = true };
+        await FailsAsync(400, "UnsupportedHeader", () => blob.UploadAsync(new BinaryData("x"), held));
         Assert.False((await blob.ExistsAsync()).Value);
     }
 }

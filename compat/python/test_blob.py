@@ -274,20 +274,37 @@ def test_what_is_not_served_is_refused_and_never_carried_out_without(container):
     content = b"content"
     key = CustomerProvidedEncryptionKey(base64.b64encode(b"k" * 32).decode(), "hash")
     policy = ImmutabilityPolicy(expiry_time=later(5), policy_mode="Unlocked")
-    unserved(lambda: blob.upload_blob(content, tags={"a": "b"}), "x-ms-tags")
     unserved(lambda: blob.upload_blob(content, encryption_scope="mine"), "x-ms-encryption-scope")
     unserved(lambda: blob.upload_blob(content, legal_hold=True), "x-ms-legal-hold")
     unserved(lambda: blob.upload_blob(content, immutability_policy=policy), "x-ms-immutability-policy-mode")
     unserved(lambda: blob.create_snapshot(), "does not implement")
-    unserved(lambda: list(container.list_blobs(include=["uncommittedblobs"])), "include=uncommittedblobs")
     # The client sends such keys over TLS alone.
     with pytest.raises(ValueError):
         blob.upload_blob(content, cpk=key)
     blob.upload_blob(content, standard_blob_tier=StandardBlobTier.HOT)
     assert blob.get_blob_properties().blob_tier == "Hot"
     assert next(iter(container.list_blobs())).blob_tier == "Hot"
-    refused(lambda: blob.set_blob_tags({"a": "b"}), 400, "UnsupportedQueryParameter")
-    refused(lambda: blob.get_blob_properties(if_tags_match_condition="\"a\" = 'b'"), 400, "UnsupportedHeader")
+
+
+def test_blobs_are_found_by_their_tags(blobs, container):
+    tags = {"project": "parshall", "a b": ""}
+    blob = container.upload_blob("tagged", b"", tags=tags)
+    assert (blob.get_blob_tags(), blob.get_blob_properties().tag_count) == (tags, 2)
+    blob.set_blob_tags({"project": "parshall", "year": "2026"})
+    container.upload_blob("other", b"", tags={"project": "other"})
+    wanted = "\"project\" = 'parshall' AND \"year\" >= '2026'"
+    assert [(found.name, found.container_name) for found in blobs.find_blobs_by_tags(wanted)] == [("tagged", container.container_name)]
+    assert [found.name for found in container.find_blobs_by_tags("\"project\" > 'a'")] == ["other", "tagged"]
+    listed = {found.name: found.tags for found in container.list_blobs(include=["tags"])}
+    assert listed == {"other": {"project": "other"}, "tagged": {"project": "parshall", "year": "2026"}}
+    refused(lambda: blob.delete_blob(if_tags_match_condition="\"year\" < '2026'"), 412, "ConditionNotMet")
+    blob.delete_blob(if_tags_match_condition="\"year\" = '2026'")
+
+
+def test_blobs_of_uncommitted_blocks_are_listed_where_they_are_asked_for(container):
+    container.get_blob_client("waiting").stage_block("QUE=", b"content")
+    assert list(container.list_blobs()) == []
+    assert [blob.name for blob in container.list_blobs(include=["uncommittedblobs"])] == ["waiting"]
 
 
 def test_blobs_are_copied_within_the_account(container):

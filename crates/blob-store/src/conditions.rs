@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use super::error::BlobError;
 use super::lease::LeaseId;
+use super::tags::TagExpression;
 
 /// The tag of one version of a blob or container. No two versions ever have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +40,8 @@ pub struct Conditions {
     pub if_modified_since: Option<SystemTime>,
     /// `If-Unmodified-Since`
     pub if_unmodified_since: Option<SystemTime>,
+    /// `x-ms-if-tags`
+    pub if_tags: Option<TagExpression>,
     /// `x-ms-lease-id`: there must be a lease with this id. Without it, none must lock what is written.
     pub lease: Option<LeaseId>,
 }
@@ -132,6 +135,17 @@ impl Conditions {
                     false => Err(BlobError::ConditionNotMet),
                 }
             }
+        }
+    }
+
+    /// Whether a blob with these tags may be read or changed; one that is not there has none.
+    ///
+    /// # Errors
+    /// [`ConditionNotMet`](BlobError::ConditionNotMet)
+    pub fn check_tags(&self, tags: &[(String, String)]) -> Result<(), BlobError> {
+        match self.if_tags.as_ref().is_none_or(|condition| condition.matches("", tags)) {
+            true => Ok(()),
+            false => Err(BlobError::ConditionNotMet),
         }
     }
 
@@ -237,6 +251,7 @@ mod tests {
                 if_none_match: if_none_match.clone(),
                 if_modified_since: modified.map(at),
                 if_unmodified_since: unmodified.map(at),
+                if_tags: None,
                 lease: None,
             };
             let current = Version { etag: Etag(etag), modified_at: at(100) };

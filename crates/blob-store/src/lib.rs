@@ -28,6 +28,7 @@ mod properties;
 mod service_properties;
 mod store;
 pub mod structured;
+mod tags;
 #[cfg(test)]
 mod tests;
 
@@ -47,4 +48,5 @@ pub use limits::BlobLimits;
 pub use now::Now;
 pub use properties::{AccessTier, BlobKind, ContentHeaders, CopyState, Description, Metadata, TierSetting};
 pub use service_properties::{Logging, Metrics, ServiceProperties};
-pub use store::{BlobStore, BlobStoreFigures};
+pub use store::{BlobStore, BlobStoreFigures, FoundBlob};
+pub use tags::{TagExpression, Tags, TagsError, check_tags};

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Etag, Version};
+use super::tags::Tags;
 
 /// How a blob is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +102,8 @@ pub struct Description {
     pub headers: ContentHeaders,
     /// Its metadata.
     pub metadata: Metadata,
+    /// Its tags, which are no part of its version.
+    pub tags: Tags,
     /// Its tier, if one was chosen.
     pub tier: Option<TierSetting>,
     /// The copy operation that created it, if it is a copy.
@@ -126,8 +129,9 @@ impl Description {
     pub(super) fn bytes(&self) -> u64 {
         let headers = self.headers.values().into_iter().flatten().map(String::len);
         let metadata = self.metadata.iter().map(|(name, value)| name.len() + value.len() + 48);
+        let tags = self.tags.iter().map(|(key, value)| key.len() + value.len() + 48);
         let copy = self.copy.iter().map(|copy| copy.id.len() + copy.source.len() + 48);
-        headers.chain(metadata).chain(copy).sum::<usize>() as u64
+        headers.chain(metadata).chain(tags).chain(copy).sum::<usize>() as u64
     }
 }
 

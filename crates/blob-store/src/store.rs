@@ -19,6 +19,7 @@ use super::limits::BlobLimits;
 use super::now::Now;
 use super::properties::Metadata;
 use super::service_properties::ServiceProperties;
+use super::tags::{TagExpression, Tags};
 use partition_log::disk::SyncPolicy;
 use partition_log::durable_file::{self, Safety, SystemFiles};
 use partition_log::owner_only;
@@ -54,6 +55,17 @@ pub struct BlobStoreFigures {
     pub storage_failures: u64,
     /// Files that were found damaged, at the start or when they were read.
     pub damaged_files: u64,
+}
+
+/// A blob that was found by its tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundBlob {
+    /// The container.
+    pub container: String,
+    /// The name of the blob.
+    pub name: String,
+    /// All of its tags.
+    pub tags: Tags,
 }
 
 impl BlobStore {
@@ -222,6 +234,34 @@ impl BlobStore {
             Some(kept) => kept.disk.sync_directory(&kept.directory).map_err(BlobError::unknown),
             None => Ok(()),
         }
+    }
+
+    /// Finds blobs by their tags, at most `maximum`, in the order of the names of their containers and their own: from the one of
+    /// `from` on, or of all. Also returns where the next page begins, if there is one.
+    #[must_use]
+    pub fn find(
+        &self,
+        container: Option<&str>,
+        expression: &TagExpression,
+        from: Option<(&str, &str)>,
+        maximum: usize,
+    ) -> (Vec<FoundBlob>, Option<(String, String)>) {
+        let mut found = Vec::new();
+        let containers = self.containers("").into_iter();
+        for each in containers.filter(|each| container.is_none_or(|name| each.name() == name)) {
+            let start = match from {
+                Some((container, _)) if each.name() < container => continue,
+                Some((container, name)) if each.name() == container => name,
+                _ => "",
+            };
+            for (name, tags) in each.tagged(start, expression, maximum - found.len() + 1) {
+                if found.len() == maximum {
+                    return (found, Some((each.name().to_owned(), name)));
+                }
+                found.push(FoundBlob { container: each.name().to_owned(), name, tags });
+            }
+        }
+        (found, None)
     }
 
     /// Returns the properties of the account.

@@ -41,6 +41,10 @@ pub enum StorageRight {
     Add,
     /// `c`: write what is not there yet.
     Create,
+    /// `t`: read and write tags.
+    Tags,
+    /// `f`: find blobs by their tags.
+    Find,
 }
 
 /// Rights, per level.
@@ -75,7 +79,7 @@ impl StorageRights {
         self
     }
 
-    /// The same with what the letters say on each of `levels`. Letters of rights to what is not here (tags, versions,
+    /// The same with what the letters say on each of `levels`. Letters of rights to what is not here (versions,
     /// queues) are passed over.
     pub(super) fn with_letters(self, levels: &[StorageLevel], letters: &str) -> Self {
         letters
@@ -87,13 +91,15 @@ impl StorageRights {
 }
 
 impl StorageRight {
-    const EVERY: [(Self, char); 6] = [
+    const EVERY: [(Self, char); 8] = [
         (Self::Read, 'r'),
         (Self::Write, 'w'),
         (Self::Delete, 'd'),
         (Self::List, 'l'),
         (Self::Add, 'a'),
         (Self::Create, 'c'),
+        (Self::Tags, 't'),
+        (Self::Find, 'f'),
     ];
 
     fn of_letter(letter: char) -> Option<Self> {

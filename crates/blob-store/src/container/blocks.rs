@@ -90,7 +90,9 @@ impl Container {
             let block = change.keep(content, Some(id), now)?;
             let staged = &mut change.staged;
             staged.since = staged.since.or_else(|| Some(whole_seconds(now.time_of_day)));
-            if let Some(replaced) = change.staged.blocks.insert(id.to_owned(), block) {
+            let replaced = change.staged.blocks.insert(id.to_owned(), block);
+            change.slot.note_staged(&change.staged);
+            if let Some(replaced) = replaced {
                 let current = change.current.clone();
                 change.condemn_all_but(&[replaced], current.as_deref());
             }

@@ -15,6 +15,7 @@ use crate::lease::{self, Lease, Leased};
 use crate::limits::ENTRY_BYTES;
 use crate::now::Now;
 use crate::properties::{BlobKind, Description, TierSetting, unix_s};
+use crate::tags::Tags;
 
 /// One change of one blob.
 pub(super) struct Change<'a> {
@@ -62,6 +63,7 @@ impl Change<'_> {
     pub(super) fn changeable(&self, conditions: &Conditions, now: Now) -> Result<&Arc<Blob>, BlobError> {
         let current = self.existing()?;
         self.check_lease(conditions, now)?;
+        conditions.check_tags(&current.description.tags)?;
         conditions.check_change(current.version)?;
         Ok(current)
     }
@@ -83,6 +85,7 @@ impl Change<'_> {
     ) -> Result<(), BlobError> {
         self.check_lease(conditions, now)?;
         let current = self.current.as_ref().map(|blob| blob.version);
+        conditions.check_tags(self.current.as_ref().map_or(&[], |blob| &blob.description.tags))?;
         conditions.check_replace(current, self.staged.since)?;
         match (current, replacing) {
             (Some(_), Replacing::Forbidden) => Err(BlobError::MayNotReplace),
@@ -129,6 +132,13 @@ impl Change<'_> {
     pub(super) fn publish_tier(&mut self, tier: TierSetting, now: Now) -> Result<Arc<Blob>, BlobError> {
         let mut new = self.unchanged()?;
         new.description.tier = Some(tier);
+        self.publish_for(Subject::Unversioned, new, now)
+    }
+
+    /// Gives the blob other tags. It stays the version that it is.
+    pub(super) fn publish_tags(&mut self, tags: Tags, now: Now) -> Result<Arc<Blob>, BlobError> {
+        let mut new = self.unchanged()?;
+        new.description.tags = tags;
         self.publish_for(Subject::Unversioned, new, now)
     }
 
@@ -231,6 +241,7 @@ impl Change<'_> {
     pub(super) fn drop_staged(&mut self, blob: Option<&Blob>) {
         let dropped: Vec<Block> = std::mem::take(&mut self.staged.blocks).into_values().collect();
         self.staged.since = None;
+        self.slot.note_staged(&self.staged);
         self.condemn_all_but(&dropped, blob);
     }
 

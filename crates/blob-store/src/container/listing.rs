@@ -2,8 +2,10 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Blob, Container, read};
+use crate::tags::{TagExpression, Tags};
 
 /// What is to be listed.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,8 @@ pub struct ListRequest<'a> {
     pub from: Option<&'a str>,
     /// The name before which the listing ends.
     pub before: Option<&'a str>,
+    /// Whether blobs are listed of which there are uncommitted blocks alone.
+    pub with_uncommitted: bool,
     /// How many entries at most; at least 1.
     pub maximum: usize,
     /// About how many bytes of names, headers and metadata at most; one entry is listed in any case.
@@ -41,11 +45,37 @@ pub enum Listed {
         /// The blob as it was.
         blob: Arc<Blob>,
     },
+    /// A blob of which there are uncommitted blocks alone.
+    Uncommitted {
+        /// Its name.
+        name: String,
+        /// Time of the first of its blocks.
+        since: SystemTime,
+    },
     /// The beginning of the names of blobs, up to and with a delimiter.
     Prefix(String),
 }
 
 impl Container {
+    /// Returns at most `maximum` blobs from a name on that an expression chooses, with their tags.
+    pub(crate) fn tagged(
+        &self,
+        from: &str,
+        expression: &TagExpression,
+        maximum: usize,
+    ) -> Vec<(String, Tags)> {
+        let slots = read(&self.slots);
+        let from = slots.range::<str, _>((Bound::Included(from), Bound::Unbounded));
+        from.filter_map(|(name, slot)| {
+            let blob = slot.blob()?;
+            let tags = &blob.description().tags;
+            let is_chosen = !tags.is_empty() && expression.matches(&self.name, tags);
+            is_chosen.then(|| (name.clone(), tags.clone()))
+        })
+        .take(maximum)
+        .collect()
+    }
+
     /// Lists blobs.
     #[must_use]
     pub fn list(&self, request: &ListRequest<'_>) -> Listing {
@@ -66,9 +96,11 @@ impl Container {
                 if request.before.is_some_and(|before| name.as_str() >= before) {
                     break 'rounds;
                 }
-                let Some(blob) = slot.blob() else {
+                let blob = slot.blob();
+                let staged_at = slot.staged_at().filter(|_| request.with_uncommitted);
+                if blob.is_none() && staged_at.is_none() {
                     continue;
-                };
+                }
                 let is_full = listing.entries.len() >= request.maximum || bytes >= request.maximum_bytes;
                 if is_full && !listing.entries.is_empty() {
                     listing.next = Some(name.clone());
@@ -80,9 +112,14 @@ impl Container {
                     .and_then(|delimiter| Some(rest.find(delimiter)? + delimiter.len()));
                 bytes += name.len() as u64;
                 let Some(length) = common else {
-                    bytes += blob.description().bytes();
                     let name = name.clone();
-                    listing.entries.push(Listed::Blob { name, blob });
+                    listing.entries.push(match (blob, staged_at) {
+                        (Some(blob), _) => {
+                            bytes += blob.description().bytes();
+                            Listed::Blob { name, blob }
+                        }
+                        (None, since) => Listed::Uncommitted { name, since: since.unwrap_or(UNIX_EPOCH) },
+                    });
                     continue;
                 };
                 let common = &name[..request.prefix.len() + length];

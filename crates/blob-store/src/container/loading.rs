@@ -59,13 +59,19 @@ impl Container {
             if let Some(Block { piece: Piece::File(earlier), .. }) = staged.blocks.insert(head.id, block) {
                 earlier.condemn();
             }
+            slot.note_staged(&staged);
         }
         Ok(container)
     }
 
     fn loaded(&self, number: u64, kept: KeptBlob, pieces: Vec<Arc<PieceFile>>) -> Result<Blob, BlobError> {
-        let description =
-            Description { headers: kept.headers, metadata: kept.metadata, tier: kept.tier, copy: kept.copy };
+        let description = Description {
+            headers: kept.headers,
+            metadata: kept.metadata,
+            tags: kept.tags,
+            tier: kept.tier,
+            copy: kept.copy,
+        };
         let blocks: Vec<Block> = kept
             .blocks
             .into_iter()

@@ -42,7 +42,7 @@ use super::error::BlobError;
 use super::lease::{self, Lease, Leased};
 use super::limits::{BlobLimits, ENTRY_BYTES};
 use super::now::Now;
-use super::properties::{BlobKind, Description, unix_s, whole_seconds};
+use super::properties::{BlobKind, Description, from_unix_s, unix_s, whole_seconds};
 use change::{Change, NewBlob, StagedBlocks};
 
 /// A container.
@@ -92,6 +92,8 @@ pub struct Blob {
 struct Slot {
     staged: Mutex<Staged>,
     visible: RwLock<Option<Arc<Blob>>>,
+    /// Time of the first block that waits, in seconds since 1970; 0 if none does. For listings, which must not wait for a writer.
+    staged_unix_s: AtomicU64,
 }
 
 /// What whoever changes a blob holds.
@@ -161,6 +163,7 @@ impl Blob {
     /// A condition does not hold, or the lease id is wrong.
     pub fn check_read(&self, conditions: &Conditions, now: Now) -> Result<(), BlobError> {
         lease::check_read(self.lease.as_ref(), conditions.lease, Leased::Blob, now.lease_time)?;
+        conditions.check_tags(&self.description.tags)?;
         conditions.check_read(self.version)
     }
 
@@ -281,11 +284,22 @@ impl Container {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { staged: Mutex::default(), visible: RwLock::new(None) }
+        Self { staged: Mutex::default(), visible: RwLock::new(None), staged_unix_s: AtomicU64::new(0) }
     }
 }
 
 impl Slot {
+    /// Notes whether blocks wait, after that has changed.
+    fn note_staged(&self, staged: &Staged) {
+        let since = staged.since.filter(|_| !staged.blocks.is_empty());
+        self.staged_unix_s.store(since.map_or(0, |since| unix_s(since).max(1)), Ordering::Relaxed);
+    }
+
+    /// Time of the first block that waits, if one does.
+    fn staged_at(&self) -> Option<SystemTime> {
+        Some(self.staged_unix_s.load(Ordering::Relaxed)).filter(|since| *since > 0).map(from_unix_s)
+    }
+
     fn blob(&self) -> Option<Arc<Blob>> {
         read(&self.visible).clone()
     }
@@ -328,6 +342,7 @@ impl Blob {
             modified_unix_s: unix_s(self.version.modified_at),
             headers: self.description.headers.clone(),
             metadata: self.description.metadata.clone(),
+            tags: self.description.tags.clone(),
             tier: self.description.tier,
             copy: self.description.copy.clone(),
             appended_blocks: self.appended_blocks,

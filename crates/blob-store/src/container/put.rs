@@ -7,6 +7,7 @@ use crate::conditions::{Conditions, Version};
 use crate::error::BlobError;
 use crate::now::Now;
 use crate::properties::{BlobKind, ContentHeaders, Description, Metadata};
+use crate::tags::Tags;
 
 /// Whether what is there may be replaced by whoever asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +86,25 @@ impl Container {
     ) -> Result<Version, BlobError> {
         self.describe(name, conditions, now, |description| {
             description.headers = headers;
+        })
+    }
+
+    /// Puts other tags in the place of all that the blob has. It stays the version that it is.
+    ///
+    /// # Errors
+    /// There is no such blob, the lease id is wrong, the condition on tags does not hold, or there is no room.
+    pub fn set_tags(
+        &self,
+        name: &str,
+        tags: Tags,
+        conditions: &Conditions,
+        now: Now,
+    ) -> Result<(), BlobError> {
+        self.change(name, Absent::Refused, |change| {
+            let current = change.existing()?;
+            conditions.check_tags(&current.description.tags)?;
+            change.check_lease(conditions, now)?;
+            change.publish_tags(tags, now).map(drop)
         })
     }
 

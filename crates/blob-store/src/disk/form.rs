@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::piece::PieceName;
 use crate::lease::Lease;
 use crate::properties::{BlobKind, ContentHeaders, CopyState, Metadata, TierSetting};
+use crate::tags::Tags;
 
 /// `container.json`
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +46,8 @@ pub(crate) struct KeptBlob {
     pub(crate) modified_unix_s: u64,
     pub(crate) headers: ContentHeaders,
     pub(crate) metadata: Metadata,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Tags,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tier: Option<TierSetting>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -44,6 +44,7 @@ proptest! {
         let mut from = None;
         loop {
             let listing = container.list(&ListRequest {
+                with_uncommitted: false,
                 prefix: &prefix,
                 delimiter: delimiter.as_deref(),
                 from: from.as_deref(),
@@ -56,6 +57,7 @@ proptest! {
             prop_assert!(listing.entries.len() as u64 <= maximum_bytes.max(1));
             listed.extend(listing.entries.into_iter().map(|entry| match entry {
                 Listed::Blob { name, .. } => name,
+                Listed::Uncommitted { name, .. } => format!("{name}?"),
                 Listed::Prefix(prefix) => format!("{prefix}*"),
             }));
             match listing.next {

@@ -82,14 +82,18 @@ fn blocks_become_a_blob_in_the_order_of_their_list() {
             let content = Bytes::from_static(content);
             container.put_block("blob", id, content, None, now()).unwrap();
         }
-        // Nothing is to be seen before it is committed.
+        // Nothing is to be seen before it is committed, unless it is asked for.
         assert_eq!(container.blob("blob").unwrap_err(), BlobError::BlobNotFound);
         assert_eq!(container.list(&everything()).entries.len(), 0);
+        let uncommitted = ListRequest { with_uncommitted: true, ..everything() };
+        let listed = container.list(&uncommitted).entries;
+        assert!(matches!(&listed[..], [Listed::Uncommitted { name, .. }] if name == "blob"), "{listed:?}");
         let fourth = container.put_block("blob", "QUQ=", Bytes::new(), None, now());
         assert_eq!(fourth.unwrap_err(), BlobError::TooManyBlocks);
         assert_eq!(commit(&container, "blob", &["QUX="]), Err(BlobError::InvalidBlockList));
         commit(&container, "blob", &["QUM=", "QUE=", "QUM="]).unwrap();
         assert_eq!(content(&container, "blob").unwrap(), b"331133");
+        assert!(matches!(&container.list(&uncommitted).entries[..], [Listed::Blob { .. }]));
         // What was not in the list is gone; what is committed can be taken again.
         assert_eq!(commit(&container, "blob", &["QUI="]), Err(BlobError::InvalidBlockList));
         container.put_block("blob", "QUE=", Bytes::from_static(b"newer"), None, now()).unwrap();
@@ -169,6 +173,7 @@ fn everything() -> ListRequest<'static> {
         delimiter: None,
         from: None,
         before: None,
+        with_uncommitted: false,
         maximum: 5000,
         maximum_bytes: u64::MAX,
     }
@@ -252,6 +257,7 @@ fn listings_are_cut_at_delimiters() {
                 .into_iter()
                 .map(|entry| match entry {
                     Listed::Blob { name, .. } => name,
+                    Listed::Uncommitted { name, .. } => format!("{name}?"),
                     Listed::Prefix(prefix) => format!("{prefix}*"),
                 })
                 .collect();
@@ -266,5 +272,51 @@ fn listings_are_cut_at_delimiters() {
         assert_eq!(names, ["a/1", "a/2"]);
         assert_eq!(listed("a/", next.as_deref()).0, ["a/b/*"]);
         assert!(listed("c", None).0.is_empty());
+    });
+}
+
+#[test]
+fn tags_are_no_part_of_a_version_and_find_blobs() {
+    everywhere(|store| {
+        let tags = |pairs: &[(&str, &str)]| -> crate::Tags {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let none = Conditions::default();
+        for (container, name, year) in [("box", "a", "2025"), ("box", "b", "2026"), ("other", "c", "2026")] {
+            let container = store
+                .container(container)
+                .or_else(|_| store.create_container(container, Vec::new(), now()))
+                .unwrap();
+            let mut request = put(b"1");
+            request.description.tags = tags(&[("year", year)]);
+            container.put(name, request, now()).unwrap();
+        }
+        let container = store.container("box").unwrap();
+        let version = container.blob("a").unwrap().version();
+        container.set_tags("a", tags(&[("kind", "log"), ("year", "2026")]), &none, now()).unwrap();
+        assert_eq!(container.blob("a").unwrap().version(), version);
+        let expression = crate::TagExpression::parse("year = '2026'").unwrap();
+        let find = |container, from, maximum| {
+            let (found, next) = store.find(container, &expression, from, maximum);
+            let names: Vec<_> =
+                found.iter().map(|found| format!("{}/{}", found.container, found.name)).collect();
+            (names.join(" "), next.map(|(container, name)| format!("{container}/{name}")))
+        };
+        assert_eq!(find(None, None, 9), ("box/a box/b other/c".to_owned(), None));
+        assert_eq!(find(Some("other"), None, 9), ("other/c".to_owned(), None));
+        assert_eq!(find(None, None, 1), ("box/a".to_owned(), Some("box/b".to_owned())));
+        assert_eq!(find(None, Some(("box", "b")), 9).0, "box/b other/c");
+        // A condition on tags is one of the blob that is there.
+        let wanted =
+            |text| Conditions { if_tags: crate::TagExpression::parse(text), ..Conditions::default() };
+        let refused = container.delete("a", &wanted("kind = 'none'"), now());
+        assert_eq!(refused, Err(BlobError::ConditionNotMet));
+        let refused = container.set_tags("a", Vec::new(), &wanted("kind = 'none'"), now());
+        assert_eq!(refused, Err(BlobError::ConditionNotMet));
+        container.set_metadata("a", Vec::new(), &wanted("kind = 'log'"), now()).unwrap();
+        assert_eq!(container.blob("a").unwrap().description().tags.len(), 2);
+        // What is written anew has its own tags.
+        container.put("a", put(b"2"), now()).unwrap();
+        assert!(container.blob("a").unwrap().description().tags.is_empty());
     });
 }

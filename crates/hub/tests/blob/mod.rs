@@ -8,8 +8,9 @@ mod protection;
 mod refused;
 mod requests;
 mod shaped;
+mod tags;
 mod tls;
-mod unserved;
+pub(crate) mod unserved;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -253,8 +253,10 @@ impl StorageSignature {
         let mut rights = StorageRights::NONE.with_letters(&[StorageLevel::Object], letters);
         match kind {
             "c" => {
-                if letters.contains('l') {
-                    rights = rights.with(StorageLevel::Container, StorageRight::List);
+                for (letter, right) in [('l', StorageRight::List), ('f', StorageRight::Find)] {
+                    if letters.contains(letter) {
+                        rights = rights.with(StorageLevel::Container, right);
+                    }
                 }
             }
             "b" => {

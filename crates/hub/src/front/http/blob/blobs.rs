@@ -16,6 +16,7 @@ use super::http_error::HttpError;
 use super::operation::TIER;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
+use super::tags::wanted_tags;
 use blob_store::{
     AccessTier, Blob, BlobError, BlobKind, ContentReader, Description, Now, PutRequest, TierSetting, crc64,
 };
@@ -43,7 +44,7 @@ impl BlobFront {
         };
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
         let (conditions, expected) = (request.conditions()?, Expected::of(request)?);
-        let mut description = described(request, now)?;
+        let mut description = described(request, granted, now)?;
         let most = match kind {
             BlobKind::Block => ByteSize::from_bytes(u64::MAX),
             BlobKind::Append if description.tier.is_some() => return Err(HttpError::header(TIER)),
@@ -293,10 +294,11 @@ impl Summed {
 }
 
 /// What a request wants to be kept with the blob that it writes.
-pub(super) fn described(request: &Request, now: Now) -> Result<Description, HttpError> {
+pub(super) fn described(request: &Request, granted: &Granted, now: Now) -> Result<Description, HttpError> {
     Ok(Description {
         headers: request.content_headers(),
         metadata: request.metadata()?,
+        tags: wanted_tags(request, granted)?,
         tier: wanted_tier(request)?.map(|tier| chosen(tier, now)),
         copy: None,
     })

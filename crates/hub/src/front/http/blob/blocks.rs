@@ -54,7 +54,7 @@ impl BlobFront {
         let replacing = granted.writing()?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
-        let mut description = described(request, now)?;
+        let mut description = described(request, granted, now)?;
         // The plain headers are those of the list.
         let own = |name| request.header(name).filter(|it| !it.is_empty());
         description.headers.content_type = own("x-ms-blob-content-type").map(str::to_owned);

@@ -129,7 +129,7 @@ impl BlobFront {
         // The later of the two, since the marker is from a page of the same listing.
         let from = unmarked(&marker)?.max(own("startfrom"));
         let maximum = maximum(request)?;
-        let Included { metadata: with_metadata, copies: with_copies } = Included::of(request)?;
+        let included = Included::of(request)?;
         let endpoint = self.endpoint(request);
         let document = self.run_in(request.container()?, WHOLE_PAGE, move |container| {
             let listed = ListRequest {
@@ -137,6 +137,7 @@ impl BlobFront {
                 delimiter: delimiter.as_deref(),
                 from: from.as_deref(),
                 before: before.as_deref(),
+                with_uncommitted: included.uncommitted,
                 maximum,
                 // As text of a document they may become several times as long.
                 maximum_bytes: WHOLE_PAGE as u64 / 4,
@@ -148,8 +149,9 @@ impl BlobFront {
                 container: &name,
                 marker: &marker,
                 next: next.as_deref().unwrap_or_default(),
-                with_metadata,
-                with_copies,
+                with_metadata: included.metadata,
+                with_copies: included.copies,
+                with_tags: included.tags,
                 now: now.lease_time,
             };
             Ok(xml::blobs(&page, &listed, &listing))
@@ -158,7 +160,7 @@ impl BlobFront {
     }
 
     /// The address of the account, as the client knows it.
-    fn endpoint(&self, request: &Request) -> String {
+    pub(super) fn endpoint(&self, request: &Request) -> String {
         let host = request.header("host").unwrap_or("localhost");
         let scheme = match request.peer.security {
             TransportSecurity::Tls => "https",
@@ -179,6 +181,8 @@ const WHOLE_PAGE: usize = 16 * 1024 * 1024;
 struct Included {
     metadata: bool,
     copies: bool,
+    tags: bool,
+    uncommitted: bool,
 }
 
 impl Included {
@@ -194,16 +198,17 @@ impl Included {
             match word.to_ascii_lowercase().as_str() {
                 "metadata" => included.metadata = true,
                 "copy" => included.copies = true,
+                "tags" => included.tags = true,
+                "uncommittedblobs" => included.uncommitted = true,
                 // There are none of these, so a listing with them is the same.
                 "snapshots"
                 | "versions"
                 | "deleted"
                 | "deletedwithversions"
-                | "tags"
                 | "legalhold"
                 | "immutabilitypolicy"
                 | "system" => {}
-                "uncommittedblobs" | "permissions" => {
+                "permissions" => {
                     return Err(HttpError::UnservedParameter { name: format!("{name}={word}") });
                 }
                 _ => return Err(HttpError::Parameter { name }),
@@ -213,7 +218,7 @@ impl Included {
     }
 }
 
-fn maximum(request: &Request) -> Result<usize, HttpError> {
+pub(super) fn maximum(request: &Request) -> Result<usize, HttpError> {
     let name = "maxresults";
     match request.parameter(name) {
         None => Ok(PAGE),
@@ -225,11 +230,11 @@ fn maximum(request: &Request) -> Result<usize, HttpError> {
 }
 
 /// The marker that stands for a name. It is not the name, since that may have characters which no document can have.
-fn marked(name: &str) -> String {
+pub(super) fn marked(name: &str) -> String {
     URL_SAFE_NO_PAD.encode(name)
 }
 
-fn unmarked(marker: &str) -> Result<Option<String>, HttpError> {
+pub(super) fn unmarked(marker: &str) -> Result<Option<String>, HttpError> {
     if marker.is_empty() {
         return Ok(None);
     }

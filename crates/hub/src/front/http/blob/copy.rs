@@ -20,13 +20,14 @@ use super::checksums::{Expected, Md5};
 use super::http_error::HttpError;
 use super::operation::{
     SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_NONE_MATCH,
-    SOURCE_IF_UNMODIFIED, SOURCE_LEASE, SOURCE_MD5, SOURCE_RANGE,
+    SOURCE_IF_UNMODIFIED, SOURCE_LEASE, SOURCE_MD5, SOURCE_RANGE, TAGS, TAGS_OPTION,
 };
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
+use super::tags::wanted_tags;
 use blob_store::{
     AppendRequest, Blob, BlobError, Conditions, CopyForm, CopyRequest, CopyState, Description, EtagCondition,
-    Now,
+    Now, Tags,
 };
 
 /// A blob to be read for another one.
@@ -63,6 +64,7 @@ impl BlobFront {
         let description = Description {
             headers: of_source.headers.clone(),
             metadata: if own.is_empty() { of_source.metadata.clone() } else { own },
+            tags: copied_tags(request, granted, &source.blob)?,
             tier: tier.map(|tier| chosen(tier, now)),
             copy: Some(state.clone()),
         };
@@ -101,8 +103,9 @@ impl BlobFront {
         }
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
-        let mut description = described(request, now)?;
+        let mut description = described(request, granted, now)?;
         let source = self.readable_source(request, granted, now)?;
+        description.tags = copied_tags(request, granted, &source.blob)?;
         let of_source = &source.blob.description().headers;
         let takes_headers = !request
             .header("x-ms-copy-source-blob-properties")
@@ -254,6 +257,23 @@ impl BlobFront {
     }
 }
 
+/// The tags of a copy: those of the request, or of the source if the request says so.
+fn copied_tags(request: &Request, granted: &Granted, source: &Blob) -> Result<Tags, HttpError> {
+    let own = wanted_tags(request, granted)?;
+    match request.header(TAGS_OPTION) {
+        None => Ok(own),
+        Some(option) if option.eq_ignore_ascii_case("replace") => Ok(own),
+        Some(option) if option.eq_ignore_ascii_case("copy") => match request.header(TAGS) {
+            None => {
+                granted.need(StorageLevel::Object, &[StorageRight::Tags])?;
+                Ok(source.description().tags.clone())
+            }
+            Some(_) => Err(HttpError::BothTags),
+        },
+        Some(_) => Err(HttpError::header(TAGS_OPTION)),
+    }
+}
+
 fn source_conditions(request: &Request) -> Result<Conditions, HttpError> {
     let date = |name| match request.header(name) {
         None => Ok(None),
@@ -264,6 +284,7 @@ fn source_conditions(request: &Request) -> Result<Conditions, HttpError> {
         if_none_match: request.header(SOURCE_IF_NONE_MATCH).map(EtagCondition::parse),
         if_modified_since: date(SOURCE_IF_MODIFIED)?,
         if_unmodified_since: date(SOURCE_IF_UNMODIFIED)?,
+        if_tags: None,
         lease: None,
     })
 }

@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use units::ByteSize;
 
 use blob_store::structured::StructuredError;
-use blob_store::{BlobError, LeaseError, Leased};
+use blob_store::{BlobError, LeaseError, Leased, TagsError};
 
 /// A request that does not get what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +97,12 @@ pub(super) enum HttpError {
     /// The blob has to be moved to another tier first.
     #[error("the blob is archived; set another tier to read it")]
     Archived,
+    /// Tags are none that a blob can have.
+    #[error(transparent)]
+    Tags(#[from] TagsError),
+    /// Tags are given, and those of the source are asked for.
+    #[error("a request has x-ms-tags or copies the tags of its source, not both")]
+    BothTags,
     /// Every copying is over when it is answered.
     #[error("no copying of this id is under way")]
     NoPendingCopy,
@@ -193,6 +199,13 @@ impl HttpError {
             Self::Source(_) => (StatusCode::FORBIDDEN, "CannotVerifyCopySource"),
             Self::SourceCondition => (StatusCode::PRECONDITION_FAILED, "SourceConditionNotMet"),
             Self::Archived => (StatusCode::CONFLICT, "BlobArchived"),
+            Self::Tags(error) => match error {
+                TagsError::EmptyKey => (StatusCode::BAD_REQUEST, "EmptyTagName"),
+                TagsError::DuplicateKey => (StatusCode::BAD_REQUEST, "DuplicateTagNames"),
+                TagsError::TooLarge => (StatusCode::BAD_REQUEST, "TagsTooLarge"),
+                TagsError::Character => (StatusCode::BAD_REQUEST, "InvalidTag"),
+            },
+            Self::BothTags => (StatusCode::BAD_REQUEST, "BothUserTagsAndSourceTagsCopyPresentException"),
             Self::NoPendingCopy => (StatusCode::CONFLICT, "NoPendingCopyOperation"),
             Self::BodySize { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge"),
             Self::Checksum => (StatusCode::BAD_REQUEST, "Md5Mismatch"),

@@ -2,7 +2,7 @@
 //!
 //! * `operation` says what a request is, `request` takes it apart, `authorize` finds out what it may do.
 //! * `unserved` refuses requests that ask for more than is here.
-//! * `containers`, `blobs`, `blocks`, `leases`, `copy` and `service_properties` carry it out: each is a call of the store. `batch` does
+//! * `containers`, `blobs`, `blocks`, `leases`, `tags`, `copy` and `service_properties` carry it out: each is a call of the store. `batch` does
 //!   so for each of many.
 //! * `reply`, `http_error` and `xml` are the replies; every error has a code for clients.
 //! * `checksums` verifies contents that come, and says so in replies.
@@ -28,6 +28,7 @@ mod refused;
 mod reply;
 mod request;
 mod service_properties;
+mod tags;
 mod unserved;
 mod xml;
 
@@ -171,6 +172,7 @@ impl BlobFront {
             Operation::AccountInformation => Ok(reply::account_information()),
             Operation::ServiceProperties => self.service_properties(granted),
             Operation::SetServiceProperties => self.set_service_properties(body, granted).await,
+            Operation::FindByTags => self.find_by_tags(request, granted),
             Operation::AccountBatch => self.batch(request, body, now, None).await,
             Operation::ContainerBatch => self.batch(request, body, now, Some(request.container()?)).await,
             Operation::ListContainers => self.list_containers(request, granted, now),
@@ -189,6 +191,8 @@ impl BlobFront {
             Operation::SetMetadata => self.set_metadata(request, granted, now).await,
             Operation::SetProperties => self.set_properties(request, granted, now).await,
             Operation::SetTier => self.set_tier(request, granted, now).await,
+            Operation::Tags => self.tags(request, granted, now),
+            Operation::SetTags => self.set_tags(request, body, granted, now).await,
             Operation::Delete => self.delete(request, granted, now).await,
             Operation::PutBlock => self.put_block(request, body, granted, now).await,
             Operation::PutBlockFromUrl => self.put_block_from_url(request, granted, now).await,

@@ -48,6 +48,7 @@ operations! {
     ServiceProperties = "GetBlobServiceProperties", [], [];
     SetServiceProperties = "SetBlobServiceProperties", [], [];
     ListContainers = "ListContainers", ["prefix", "marker", "maxresults", "include"], [];
+    FindByTags = "FindBlobsByTags", ["where", "marker", "maxresults"], [];
     AccountBatch = "BatchOperation", [], [];
     CreateContainer = "CreateContainer", [], [];
     ContainerProperties = "GetContainerProperties", [], [];
@@ -56,37 +57,39 @@ operations! {
     LeaseContainer = "LeaseContainer", [], [];
     ListBlobs = "ListBlobs", ["prefix", "delimiter", "marker", "maxresults", "include", "startfrom", "endbefore"], [];
     ContainerBatch = "BatchOperation", [], [];
-    PutBlob = "PutBlob", [], [TIER];
+    PutBlob = "PutBlob", [], [TIER, TAGS, IF_TAGS];
     PutBlobFromUrl = "PutBlobFromURL", [], [
         TIER, SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
-        SOURCE_MD5, "x-ms-copy-source-blob-properties",
+        SOURCE_MD5, "x-ms-copy-source-blob-properties", TAGS, TAGS_OPTION, IF_TAGS,
     ];
     Copy = "CopyBlob", [], [
         TIER, SOURCE, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED, SOURCE_LEASE,
-        "x-ms-rehydrate-priority", "x-ms-requires-sync",
+        "x-ms-rehydrate-priority", "x-ms-requires-sync", TAGS, IF_TAGS,
     ];
     CopyFromUrl = "CopyBlobFromURL", [], [
         TIER, SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
-        SOURCE_MD5, "x-ms-requires-sync",
+        SOURCE_MD5, "x-ms-requires-sync", TAGS, TAGS_OPTION, IF_TAGS,
     ];
     AbortCopy = "AbortCopyBlob", ["copyid"], ["x-ms-copy-action"];
-    Read = "GetBlob", [], [];
-    Properties = "GetBlobProperties", [], [];
-    SetMetadata = "SetBlobMetadata", [], [];
-    SetProperties = "SetBlobProperties", [], [];
-    SetTier = "SetBlobTier", [], [TIER, "x-ms-rehydrate-priority"];
-    Delete = "DeleteBlob", [], [];
+    Read = "GetBlob", [], [IF_TAGS];
+    Properties = "GetBlobProperties", [], [IF_TAGS];
+    SetMetadata = "SetBlobMetadata", [], [IF_TAGS];
+    SetProperties = "SetBlobProperties", [], [IF_TAGS];
+    SetTier = "SetBlobTier", [], [TIER, "x-ms-rehydrate-priority", IF_TAGS];
+    Tags = "GetBlobTags", [], [IF_TAGS];
+    SetTags = "SetBlobTags", [], [IF_TAGS];
+    Delete = "DeleteBlob", [], [IF_TAGS];
     PutBlock = "PutBlock", ["blockid"], [];
     PutBlockFromUrl = "PutBlockFromURL", ["blockid"], [
         SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
         SOURCE_MD5, SOURCE_CRC64, SOURCE_RANGE,
     ];
-    PutBlockList = "PutBlockList", [], [TIER];
+    PutBlockList = "PutBlockList", [], [TIER, TAGS, IF_TAGS];
     BlockList = "GetBlockList", ["blocklisttype"], [];
-    Append = "AppendBlock", [], [];
+    Append = "AppendBlock", [], [IF_TAGS];
     AppendFromUrl = "AppendBlockFromURL", [], [
         SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
-        SOURCE_MD5, SOURCE_CRC64, SOURCE_RANGE,
+        SOURCE_MD5, SOURCE_CRC64, SOURCE_RANGE, IF_TAGS,
     ];
     LeaseBlob = "LeaseBlob", [], [];
 }
@@ -146,6 +149,8 @@ const ROWS: &[Row] = &[
     row(Operation::ServiceProperties, Of::Account, &["GET"], SERVICE, Some("properties")),
     row(Operation::SetServiceProperties, Of::Account, &["PUT"], SERVICE, Some("properties")),
     row(Operation::ListContainers, Of::Account, &["GET"], None, Some("list")),
+    row(Operation::FindByTags, Of::Account, &["GET"], None, Some("blobs")),
+    row(Operation::FindByTags, Of::Container, &["GET"], CONTAINER, Some("blobs")),
     row(Operation::AccountBatch, Of::Account, &["POST"], None, Some("batch")),
     row(Operation::CreateContainer, Of::Container, &["PUT"], CONTAINER, None),
     row(Operation::ContainerProperties, Of::Container, &["GET", "HEAD"], CONTAINER, None),
@@ -166,6 +171,8 @@ const ROWS: &[Row] = &[
     row(Operation::SetMetadata, Of::Blob, &["PUT"], None, Some("metadata")),
     row(Operation::SetProperties, Of::Blob, &["PUT"], None, Some("properties")),
     row(Operation::SetTier, Of::Blob, &["PUT"], None, Some("tier")),
+    row(Operation::Tags, Of::Blob, &["GET"], None, Some("tags")),
+    row(Operation::SetTags, Of::Blob, &["PUT"], None, Some("tags")),
     row(Operation::Delete, Of::Blob, &["DELETE"], None, None),
     row(Operation::PutBlock, Of::Blob, &["PUT"], None, Some("block")),
     of_url(Operation::PutBlockFromUrl, Some("block"), Content::FromUrl),
@@ -261,6 +268,9 @@ const SERVICE_COMPONENTS: &[&str] = &[
 ];
 
 pub(super) const TIER: &str = "x-ms-access-tier";
+pub(super) const TAGS: &str = "x-ms-tags";
+pub(super) const TAGS_OPTION: &str = "x-ms-copy-source-tag-option";
+pub(super) const IF_TAGS: &str = "x-ms-if-tags";
 pub(super) const SOURCE: &str = "x-ms-copy-source";
 pub(super) const SOURCE_AUTHORIZATION: &str = "x-ms-copy-source-authorization";
 pub(super) const SOURCE_IF_MATCH: &str = "x-ms-source-if-match";

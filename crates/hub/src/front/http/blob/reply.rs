@@ -189,6 +189,10 @@ pub(super) fn set_blob(
             set(headers, name, value);
         }
     }
+    let tags = blob.description().tags.len();
+    if tags > 0 {
+        set(headers, "x-ms-tag-count", &tags.to_string());
+    }
     if let Some(copy) = &blob.description().copy {
         set_copy(headers, copy);
     }

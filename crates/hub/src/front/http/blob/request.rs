@@ -10,8 +10,9 @@ use percent_encoding::percent_decode_str;
 use units::date::parse_http_date;
 
 use super::http_error::HttpError;
+use super::operation::IF_TAGS;
 use crate::front::http::server::Peer;
-use blob_store::{Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, names};
+use blob_store::{Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, TagExpression, names};
 
 /// The head of a request.
 #[derive(Debug)]
@@ -151,6 +152,10 @@ impl Request {
             if_none_match: self.header("if-none-match").map(EtagCondition::parse),
             if_modified_since: date("if-modified-since")?,
             if_unmodified_since: date("if-unmodified-since")?,
+            if_tags: match self.header(IF_TAGS) {
+                None => None,
+                Some(text) => Some(TagExpression::parse(text).ok_or_else(|| HttpError::header(IF_TAGS))?),
+            },
             lease: self.lease_id("x-ms-lease-id")?,
         })
     }

@@ -31,8 +31,8 @@ impl BlobFront {
         let wanted =
             xml::texts(&arrived.bytes, ROOT).ok_or(HttpError::Xml { expected: "service properties" })?;
         let mut changed = ServiceProperties::clone(&self.store.service_properties());
-        for (path, text) in &wanted {
-            set(&mut changed, path, text)?;
+        for (path, text) in wanted.iter().filter(|(_, text)| !text.trim().is_empty()) {
+            set(&mut changed, path, text.trim())?;
         }
         self.run(0, move |store| store.set_service_properties(|properties| *properties = changed)).await?;
         Ok(reply::empty(StatusCode::ACCEPTED))
@@ -110,8 +110,9 @@ mod tests {
 
     fn changed(document: &str) -> Result<ServiceProperties, HttpError> {
         let mut properties = ServiceProperties::default();
-        for (path, text) in xml::texts(document.as_bytes(), ROOT).unwrap() {
-            set(&mut properties, &path, &text)?;
+        let texts = xml::texts(document.as_bytes(), ROOT).unwrap();
+        for (path, text) in texts.iter().filter(|(_, text)| !text.trim().is_empty()) {
+            set(&mut properties, path, text.trim())?;
         }
         Ok(properties)
     }

@@ -4,14 +4,16 @@ use std::borrow::Cow;
 use std::time::SystemTime;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use quick_xml::escape::{escape, resolve_predefined_entity};
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
-use quick_xml::{Reader, Writer, escape::escape};
+use quick_xml::{Reader, Writer};
 use units::date::http_date;
 
 use super::reply::at_unix_s;
 use blob_store::{
-    AccessTier, Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, Lease, LeaseState,
-    ListRequest, Listed, ListedBlock, Listing, Metrics, ServiceProperties, TierSetting, state_of,
+    AccessTier, Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, FoundBlob, Lease,
+    LeaseState, ListRequest, Listed, ListedBlock, Listing, Metrics, ServiceProperties, Tags, TierSetting,
+    state_of,
 };
 
 /// What a list of containers was asked for with.
@@ -35,6 +37,7 @@ pub(super) struct BlobPage<'a> {
     pub(super) next: &'a str,
     pub(super) with_metadata: bool,
     pub(super) with_copies: bool,
+    pub(super) with_tags: bool,
     /// Which leases are judged by.
     pub(super) now: SystemTime,
 }
@@ -56,6 +59,7 @@ pub(super) fn blobs(page: &BlobPage<'_>, request: &ListRequest<'_>, listing: &Li
                         document.parent("BlobPrefix", |document| document.element("Name", prefix));
                     }
                     Listed::Blob { name, blob } => listed_blob(document, name, blob, page),
+                    Listed::Uncommitted { name, since } => listed_uncommitted(document, name, *since),
                 }
             }
         });
@@ -65,10 +69,25 @@ pub(super) fn blobs(page: &BlobPage<'_>, request: &ListRequest<'_>, listing: &Li
 
 /// The blobs of a container that has none.
 pub(super) fn no_blobs(endpoint: &str, container: &str, prefix: &str, maximum: usize) -> String {
-    let request =
-        ListRequest { prefix, delimiter: None, from: None, before: None, maximum, maximum_bytes: u64::MAX };
-    let (with_metadata, with_copies, now) = (false, false, SystemTime::UNIX_EPOCH);
-    let page = BlobPage { endpoint, container, marker: "", next: "", with_metadata, with_copies, now };
+    let request = ListRequest {
+        prefix,
+        delimiter: None,
+        from: None,
+        before: None,
+        with_uncommitted: false,
+        maximum,
+        maximum_bytes: u64::MAX,
+    };
+    let page = BlobPage {
+        endpoint,
+        container,
+        marker: "",
+        next: "",
+        with_metadata: false,
+        with_copies: false,
+        with_tags: false,
+        now: SystemTime::UNIX_EPOCH,
+    };
     blobs(&page, &request, &Listing::default())
 }
 
@@ -107,11 +126,84 @@ fn listed_blob(document: &mut Document, name: &str, blob: &Blob, page: &BlobPage
                 document.element("CopyCompletionTime", &http_date(at_unix_s(copy.completed_unix_s)));
             }
             document.element("ServerEncrypted", "true");
+            let tags = blob.description().tags.len();
+            if tags > 0 {
+                document.element("TagCount", &tags.to_string());
+            }
         });
         if page.with_metadata {
             metadata(document, &blob.description().metadata);
         }
+        if page.with_tags && !blob.description().tags.is_empty() {
+            tags(document, &blob.description().tags);
+        }
     });
+}
+
+/// A blob of which there are uncommitted blocks alone.
+fn listed_uncommitted(document: &mut Document, name: &str, since: SystemTime) {
+    document.parent("Blob", |document| {
+        document.element("Name", name);
+        document.parent("Properties", |document| {
+            document.element("Creation-Time", &http_date(since));
+            document.element("Last-Modified", &http_date(since));
+            document.element("Content-Length", "0");
+            document.element("Content-Type", DEFAULT_TYPE);
+            document.element("BlobType", kind_name(BlobKind::Block));
+        });
+    });
+}
+
+fn tags(document: &mut Document, tags: &[(String, String)]) {
+    document.parent("Tags", |document| set_of_tags(document, tags));
+}
+
+fn set_of_tags(document: &mut Document, tags: &[(String, String)]) {
+    document.parent("TagSet", |document| {
+        for (key, value) in tags {
+            document.parent("Tag", |document| {
+                document.element("Key", key);
+                document.element("Value", value);
+            });
+        }
+    });
+}
+
+/// The tags of a blob.
+pub(super) fn tag_set(tags: &[(String, String)]) -> String {
+    Document::text("Tags", &[], |document| set_of_tags(document, tags))
+}
+
+/// Reads the tags in a document like that; `None` if it is another.
+pub(super) fn read_tag_set(document: &[u8]) -> Option<Tags> {
+    let mut tags: Tags = Vec::new();
+    let mut key: Option<String> = None;
+    for (path, text) in texts(document, "Tags")? {
+        match (path.as_str(), key.take()) {
+            ("TagSet", None) => {}
+            ("TagSet/Tag/Key", None) => key = Some(text),
+            ("TagSet/Tag/Value", Some(key)) => tags.push((key, text)),
+            _ => return None,
+        }
+    }
+    key.is_none().then_some(tags)
+}
+
+/// Blobs that were found by their tags.
+pub(super) fn found_blobs(endpoint: &str, wanted: &str, found: &[FoundBlob], next: &str) -> String {
+    Document::text("EnumerationResults", &[("ServiceEndpoint", endpoint)], |document| {
+        document.element("Where", wanted);
+        document.parent("Blobs", |document| {
+            for blob in found {
+                document.parent("Blob", |document| {
+                    document.element("Name", &blob.name);
+                    document.element("ContainerName", &blob.container);
+                    tags(document, &blob.tags);
+                });
+            }
+        });
+        document.element("NextMarker", next);
+    })
 }
 
 fn tier(document: &mut Document, chosen: Option<TierSetting>) {
@@ -273,13 +365,13 @@ pub(super) fn read_block_list(document: &[u8], most: usize) -> Option<Vec<BlockC
     matches!(reader.read_event(), Ok(Event::Eof)).then_some(list)
 }
 
-/// Reads the texts of a document with this root: of each element that has one, with the names of the elements from beneath the root
-/// down to it, joined by slashes. `None` if it is another document, or deeper than any of these.
+/// Reads the texts of a document with this root: of each element without others in it, in their order, with the names of the
+/// elements from beneath the root down to it, joined by slashes. `None` if it is another document, or deeper than any of these.
 pub(super) fn texts(document: &[u8], root: &str) -> Option<Vec<(String, String)>> {
     let text = str::from_utf8(document).ok()?;
     let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
     let mut names: Vec<String> = Vec::new();
-    let (mut texts, mut current, mut has_root) = (Vec::new(), String::new(), false);
+    let (mut texts, mut current, mut has_root, mut is_leaf) = (Vec::new(), String::new(), false, false);
     loop {
         match reader.read_event().ok()? {
             Event::Decl(_) | Event::Comment(_) => {}
@@ -293,22 +385,32 @@ pub(super) fn texts(document: &[u8], root: &str) -> Option<Vec<(String, String)>
                 }
                 names.push(name);
                 current.clear();
+                is_leaf = true;
             }
             Event::Empty(empty) => {
-                if names.is_empty() {
-                    let is_root = empty.name().as_ref() == root.as_bytes();
-                    if has_root || !is_root {
-                        return None;
-                    }
-                    has_root = true;
+                let name = str::from_utf8(empty.name().as_ref()).ok()?.to_owned();
+                match names.get(1..) {
+                    None if has_root || name != root => return None,
+                    None => has_root = true,
+                    Some([]) => texts.push((name, String::new())),
+                    Some(above) => texts.push((format!("{}/{name}", above.join("/")), String::new())),
                 }
+                is_leaf = false;
             }
             Event::Text(part) => current.push_str(&part.decode().ok()?),
+            Event::GeneralRef(reference) => {
+                let character = match reference.resolve_char_ref().ok()? {
+                    Some(character) => character.to_string(),
+                    None => resolve_predefined_entity(&reference.decode().ok()?)?.to_owned(),
+                };
+                current.push_str(&character);
+            }
             Event::End(_) => {
                 let value = std::mem::take(&mut current);
-                if names.len() > 1 && !value.trim().is_empty() {
-                    texts.push((names[1..].join("/"), value.trim().to_owned()));
+                if names.len() > 1 && is_leaf {
+                    texts.push((names[1..].join("/"), value));
                 }
+                is_leaf = false;
                 names.pop()?;
             }
             Event::Eof if has_root && names.is_empty() => return Some(texts),
@@ -503,6 +605,27 @@ mod tests {
         }
         let many = format!("<BlockList>{}</BlockList>", "<Latest>QQ==</Latest>".repeat(4));
         assert_eq!(read_block_list(many.as_bytes(), 3), None);
+    }
+
+    #[test]
+    fn sets_of_tags_come_back() {
+        let tags = [("a b", "1"), ("empty", ""), ("spaces", " x ")];
+        let tags: Tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        assert_eq!(read_tag_set(tag_set(&tags).as_bytes()), Some(tags));
+        let indented = b"<?xml version=\"1.0\"?>\n<Tags>\n <TagSet>\n  <Tag><Key>a</Key>\n<Value>&amp;&#65;</Value></Tag>\n</TagSet></Tags>";
+        assert_eq!(read_tag_set(indented), Some(vec![("a".to_owned(), "&A".to_owned())]));
+        for none in ["<Tags/>", "<Tags><TagSet/></Tags>", "<Tags><TagSet></TagSet></Tags>"] {
+            assert_eq!(read_tag_set(none.as_bytes()), Some(Vec::new()), "{none}");
+        }
+        for wrong in [
+            "",
+            "<Tag/>",
+            "<Tags><TagSet><Tag><Key>a</Key></Tag></TagSet></Tags>",
+            "<Tags>",
+            "<Tags/><Tags/>",
+        ] {
+            assert_eq!(read_tag_set(wrong.as_bytes()), None, "{wrong}");
+        }
     }
 
     proptest! {
