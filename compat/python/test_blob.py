@@ -277,7 +277,6 @@ def test_what_is_not_served_is_refused_and_never_carried_out_without(container):
     unserved(lambda: blob.upload_blob(content, encryption_scope="mine"), "x-ms-encryption-scope")
     unserved(lambda: blob.upload_blob(content, legal_hold=True), "x-ms-legal-hold")
     unserved(lambda: blob.upload_blob(content, immutability_policy=policy), "x-ms-immutability-policy-mode")
-    unserved(lambda: blob.create_snapshot(), "does not implement")
     # The client sends such keys over TLS alone.
     with pytest.raises(ValueError):
         blob.upload_blob(content, cpk=key)
@@ -299,6 +298,20 @@ def test_blobs_are_found_by_their_tags(blobs, container):
     assert listed == {"other": {"project": "other"}, "tagged": {"project": "parshall", "year": "2026"}}
     refused(lambda: blob.delete_blob(if_tags_match_condition="\"year\" < '2026'"), 412, "ConditionNotMet")
     blob.delete_blob(if_tags_match_condition="\"year\" = '2026'")
+
+
+def test_snapshots_are_blobs_as_they_were(container):
+    blob = container.upload_blob("a", b"first", metadata={"Of": "blob"})
+    time = blob.create_snapshot()["snapshot"]
+    blob.upload_blob(b"second", overwrite=True)
+    snapshot = container.get_blob_client("a", snapshot=time)
+    assert (snapshot.download_blob().readall(), snapshot.get_blob_properties().metadata) == (b"first", {"Of": "blob"})
+    assert [found.snapshot for found in container.list_blobs(include=["snapshots"])] == [time, None]
+    refused(blob.delete_blob, 409, "SnapshotsPresent")
+    blob.start_copy_from_url(snapshot.url)
+    assert blob.download_blob().readall() == b"first"
+    blob.delete_blob(delete_snapshots="include")
+    assert list(container.list_blobs(include=["snapshots"])) == []
 
 
 def test_blobs_of_uncommitted_blocks_are_listed_where_they_are_asked_for(container):

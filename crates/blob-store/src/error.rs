@@ -17,6 +17,9 @@ pub enum BlobError {
     /// There is no such blob.
     #[error("the blob does not exist")]
     BlobNotFound,
+    /// The blob has snapshots, which are not to be deleted with it.
+    #[error("the blob has snapshots; x-ms-delete-snapshots says what becomes of them")]
+    SnapshotsPresent,
     /// There is such a blob, and there must not be (`If-None-Match: *`).
     #[error("the blob exists already")]
     BlobAlreadyExists,

@@ -36,7 +36,8 @@ pub use conditions::{Conditions, Etag, EtagCondition, Version};
 pub use config::{AccountConfig, BlobConfig, BlobConfigError};
 pub use container::{
     AppendRequest, Appended, Blob, BlockChoice, BlockLists, BlockSource, Container, ContainerProperties,
-    CopyForm, CopyRequest, ListRequest, Listed, ListedBlock, Listing, PutRequest, Replacing,
+    CopyForm, CopyRequest, DeletedSnapshots, ListRequest, ListStart, Listed, ListedBlock, Listing,
+    PutRequest, Replacing, SnapshotTime,
 };
 pub use content::ContentReader;
 pub use crc64::{Crc64, crc64};

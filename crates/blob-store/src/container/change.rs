@@ -226,6 +226,7 @@ impl Change<'_> {
                 _ => current.map_or(0, |current| current.staged_after),
             },
             lease,
+            snapshot: None,
             blocks: new.blocks,
             _charge: charge,
         };

@@ -97,10 +97,24 @@ impl Container {
     }
 }
 
-/// Adds what a block of another blob becomes in a copy.
+/// Adds the block that a block of another blob becomes in a copy.
 fn copied(
     change: &Change<'_>,
     kind: BlobKind,
+    block: &Block,
+    now: Now,
+    blocks: &mut Vec<Block>,
+) -> Result<(), BlobError> {
+    match (kind, &block.piece) {
+        (BlobKind::Block, _) | (_, Piece::Memory(..)) => linked(change, block, now, blocks),
+        // Bytes that are appended to the copy would be written into the file of both.
+        (BlobKind::Append, Piece::File(_)) => rewritten(change, block, now, blocks),
+    }
+}
+
+/// Adds a block with the same content, which never changes, under another name.
+pub(super) fn linked(
+    change: &Change<'_>,
     block: &Block,
     now: Now,
     blocks: &mut Vec<Block>,
@@ -110,8 +124,7 @@ fn copied(
             blocks.push(block.clone());
             return Ok(());
         }
-        // What is appended to a copy would be written into the file of both.
-        (Piece::File(file), Some(folder)) if kind == BlobKind::Block => match folder.link_piece(file) {
+        (Piece::File(file), Some(folder)) => match folder.link_piece(file) {
             Ok(link) => {
                 blocks.push(Block { piece: Piece::File(link), ..block.clone() });
                 return Ok(());
@@ -121,10 +134,12 @@ fn copied(
         },
         _ => {}
     }
-    let most = match kind {
-        BlobKind::Block => usize::MAX,
-        BlobKind::Append => APPENDED_CHUNK,
-    };
+    rewritten(change, block, now, blocks)
+}
+
+/// Adds blocks with the same content, which is stored again. A block with an id stays one block.
+fn rewritten(change: &Change<'_>, block: &Block, now: Now, blocks: &mut Vec<Block>) -> Result<(), BlobError> {
+    let most = if block.id.is_empty() { CHUNK } else { usize::MAX };
     let mut reader = ContentReader::new(std::slice::from_ref(block), 0..block.length);
     while let Some(chunk) = reader.next_chunk(most)? {
         let kept = change.keep(chunk, None, now)?;
@@ -133,5 +148,5 @@ fn copied(
     Ok(())
 }
 
-/// Bytes of an append blob that are copied at once.
-const APPENDED_CHUNK: usize = 8 << 20;
+/// Bytes of a block without an id that are copied at once.
+const CHUNK: usize = 8 << 20;

@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use super::{Blob, Container, read};
+use super::{Blob, Container, Slot, SnapshotTime, read};
 use crate::tags::{TagExpression, Tags};
 
 /// What is to be listed.
@@ -14,10 +14,12 @@ pub struct ListRequest<'a> {
     pub prefix: &'a str,
     /// What ends the part of a name that is listed once for all names that begin with it.
     pub delimiter: Option<&'a str>,
-    /// The name to begin with, from [`Listing::next`].
-    pub from: Option<&'a str>,
+    /// The name to begin with, and of its snapshots the first one or the blob itself, from [`Listing::next`].
+    pub from: Option<(&'a str, ListStart)>,
     /// The name before which the listing ends.
     pub before: Option<&'a str>,
+    /// Whether snapshots are listed, each before its blob.
+    pub with_snapshots: bool,
     /// Whether blobs are listed of which there are uncommitted blocks alone.
     pub with_uncommitted: bool,
     /// How many entries at most; at least 1.
@@ -32,13 +34,27 @@ pub struct Listing {
     /// The entries.
     pub entries: Vec<Listed>,
     /// What the next listing begins with, if this is not all.
-    pub next: Option<String>,
+    pub next: Option<(String, ListStart)>,
+}
+
+/// The first entry of a name in a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ListStart {
+    /// This snapshot, or the first one after it.
+    Snapshot(SnapshotTime),
+    /// The blob itself.
+    Blob,
+}
+
+impl ListStart {
+    /// All snapshots and the blob.
+    pub const FIRST: Self = Self::Snapshot(SnapshotTime(0));
 }
 
 /// An entry.
 #[derive(Clone, Debug)]
 pub enum Listed {
-    /// A blob.
+    /// A blob, or a snapshot of one.
     Blob {
         /// Its name.
         name: String,
@@ -81,7 +97,7 @@ impl Container {
     pub fn list(&self, request: &ListRequest<'_>) -> Listing {
         let slots = read(&self.slots);
         let start = match request.from {
-            Some(from) if from > request.prefix => from,
+            Some((from, _)) if from > request.prefix => from,
             _ => request.prefix,
         };
         let mut listing = Listing::default();
@@ -96,44 +112,71 @@ impl Container {
                 if request.before.is_some_and(|before| name.as_str() >= before) {
                     break 'rounds;
                 }
-                let blob = slot.blob();
-                let staged_at = slot.staged_at().filter(|_| request.with_uncommitted);
-                if blob.is_none() && staged_at.is_none() {
-                    continue;
-                }
-                let is_full = listing.entries.len() >= request.maximum || bytes >= request.maximum_bytes;
-                if is_full && !listing.entries.is_empty() {
-                    listing.next = Some(name.clone());
-                    break 'rounds;
-                }
+                let first = request
+                    .from
+                    .filter(|(from, _)| from == name)
+                    .map_or(ListStart::FIRST, |(_, first)| first);
                 let common = request
                     .delimiter
                     .filter(|delimiter| !delimiter.is_empty())
                     .and_then(|delimiter| Some(rest.find(delimiter)? + delimiter.len()));
-                bytes += name.len() as u64;
-                let Some(length) = common else {
-                    let name = name.clone();
-                    listing.entries.push(match (blob, staged_at) {
-                        (Some(blob), _) => {
-                            bytes += blob.description().bytes();
-                            Listed::Blob { name, blob }
-                        }
-                        (None, since) => Listed::Uncommitted { name, since: since.unwrap_or(UNIX_EPOCH) },
-                    });
-                    continue;
+                let is_full = |listing: &Listing, bytes: u64| {
+                    let is_full = listing.entries.len() >= request.maximum || bytes >= request.maximum_bytes;
+                    is_full && !listing.entries.is_empty()
                 };
-                let common = &name[..request.prefix.len() + length];
-                listing.entries.push(Listed::Prefix(common.to_owned()));
-                match after_all_with(common) {
-                    Some(next) => from = Bound::Included(next),
-                    None => break 'rounds,
+                for (start, entry) in entries_of(name, slot, request, first) {
+                    if is_full(&listing, bytes) {
+                        listing.next = Some((name.clone(), start));
+                        break 'rounds;
+                    }
+                    bytes += name.len() as u64;
+                    let Some(length) = common else {
+                        if let Listed::Blob { blob, .. } = &entry {
+                            bytes += blob.description().bytes();
+                        }
+                        listing.entries.push(entry);
+                        continue;
+                    };
+                    let common = &name[..request.prefix.len() + length];
+                    listing.entries.push(Listed::Prefix(common.to_owned()));
+                    match after_all_with(common) {
+                        Some(next) => from = Bound::Included(next),
+                        None => break 'rounds,
+                    }
+                    continue 'rounds;
                 }
-                continue 'rounds;
             }
             break;
         }
         listing
     }
+}
+
+/// The entries of one name: its snapshots, if they are asked for, and the blob.
+fn entries_of(
+    name: &str,
+    slot: &Slot,
+    request: &ListRequest<'_>,
+    first: ListStart,
+) -> Vec<(ListStart, Listed)> {
+    let mut entries = Vec::new();
+    if let ListStart::Snapshot(first) = first
+        && request.with_snapshots
+    {
+        let snapshots = read(&slot.snapshots);
+        entries.extend(snapshots.range(first..).map(|(time, blob)| {
+            let blob = Arc::clone(blob);
+            (ListStart::Snapshot(*time), Listed::Blob { name: name.to_owned(), blob })
+        }));
+    }
+    let staged_at = slot.staged_at().filter(|_| request.with_uncommitted);
+    let itself = match (slot.blob(), staged_at) {
+        (Some(blob), _) => Some(Listed::Blob { name: name.to_owned(), blob }),
+        (None, Some(since)) => Some(Listed::Uncommitted { name: name.to_owned(), since }),
+        (None, None) => None,
+    };
+    entries.extend(itself.map(|entry| (ListStart::Blob, entry)));
+    entries
 }
 
 /// The first text after all those that begin with `prefix`; `None` if there is none.

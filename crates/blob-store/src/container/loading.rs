@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use super::{Blob, Container, NewProperties, Shared, lock, write};
+use super::{Blob, Container, NewProperties, Shared, SnapshotTime, lock, write};
 use crate::content::{Block, Piece};
 use crate::disk::{FoundContainer, KeptBlob, PieceFile};
 use crate::error::BlobError;
@@ -41,12 +41,18 @@ impl Container {
                 made_anew
             }
         };
-        let container = Self::new(found.name, properties, shared, Some(found.folder))?;
+        let container = Self::new(found.name, properties, Arc::clone(&shared), Some(found.folder))?;
         for (number, kept, pieces) in found.blobs {
             let name = kept.name.clone();
             let blob = Arc::new(container.loaded(number, kept, pieces)?);
+            if let Some(time) = blob.snapshot {
+                shared.last_etag.fetch_max(time.0, Ordering::Relaxed);
+            }
             let slot = container.slot(&name, super::Absent::Made)?;
-            *write(&slot.visible) = Some(blob);
+            match blob.snapshot {
+                Some(time) => drop(write(&slot.snapshots).insert(time, blob)),
+                None => *write(&slot.visible) = Some(blob),
+            }
         }
         for (name, head, piece) in found.staged {
             let slot = container.slot(&name, super::Absent::Made)?;
@@ -97,6 +103,7 @@ impl Container {
             appended_blocks: kept.appended_blocks,
             staged_after: kept.staged_after,
             lease: kept.lease,
+            snapshot: kept.snapshot.map(SnapshotTime),
             blocks,
             _charge: self.shared.budget.charge(bytes)?,
         })

@@ -6,6 +6,7 @@
 //! * `change` is one change of one blob, however it is made.
 //! * `put` writes whole blobs, metadata and headers, and deletes.
 //! * `blocks` puts blobs together from blocks, `append` makes them longer, `copy` makes them of others.
+//! * `snapshots` keeps blobs as they were.
 //! * `listing` says what there is.
 //! * `leasing` locks blobs and the container for clients; `state` is what is known of the container itself.
 //! * `loading` is what was found in a data directory.
@@ -18,6 +19,7 @@ mod leasing;
 mod listing;
 mod loading;
 mod put;
+mod snapshots;
 mod state;
 
 use std::collections::BTreeMap;
@@ -29,8 +31,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use append::{AppendRequest, Appended};
 pub use blocks::{BlockChoice, BlockLists, BlockSource, ListedBlock};
 pub use copy::{CopyForm, CopyRequest};
-pub use listing::{ListRequest, Listed, Listing};
+pub use listing::{ListRequest, ListStart, Listed, Listing};
 pub use put::{PutRequest, Replacing};
+pub use snapshots::{DeletedSnapshots, SnapshotTime};
 pub use state::ContainerProperties;
 pub(super) use state::NewProperties;
 
@@ -83,6 +86,8 @@ pub struct Blob {
     /// Uncommitted blocks in pieces up to this number are void.
     staged_after: u64,
     lease: Option<Lease>,
+    /// Its time, if it is a snapshot.
+    snapshot: Option<SnapshotTime>,
     blocks: Vec<Block>,
     _charge: Charge,
 }
@@ -92,6 +97,7 @@ pub struct Blob {
 struct Slot {
     staged: Mutex<Staged>,
     visible: RwLock<Option<Arc<Blob>>>,
+    snapshots: RwLock<BTreeMap<SnapshotTime, Arc<Blob>>>,
     /// Time of the first block that waits, in seconds since 1970; 0 if none does. For listings, which must not wait for a writer.
     staged_unix_s: AtomicU64,
 }
@@ -155,6 +161,12 @@ impl Blob {
     #[must_use]
     pub const fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    /// The time of the snapshot that it is; `None` if it is the blob itself.
+    #[must_use]
+    pub const fn snapshot(&self) -> Option<SnapshotTime> {
+        self.snapshot
     }
 
     /// Whether it may be read.
@@ -260,7 +272,8 @@ impl Container {
             }
             let mut under_way = Change { container: self, name, staged, current: slot.blob(), slot: &slot };
             let result = change(&mut under_way);
-            if slot.blob().is_none() && under_way.staged.blocks.is_empty() {
+            if slot.blob().is_none() && under_way.staged.blocks.is_empty() && read(&slot.snapshots).is_empty()
+            {
                 under_way.staged.is_removed = true;
                 write(&self.slots).remove(name);
             }
@@ -284,7 +297,12 @@ impl Container {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { staged: Mutex::default(), visible: RwLock::new(None), staged_unix_s: AtomicU64::new(0) }
+        Self {
+            staged: Mutex::default(),
+            visible: RwLock::new(None),
+            snapshots: RwLock::default(),
+            staged_unix_s: AtomicU64::new(0),
+        }
     }
 }
 
@@ -348,6 +366,7 @@ impl Blob {
             appended_blocks: self.appended_blocks,
             staged_after: self.staged_after,
             lease: self.lease,
+            snapshot: self.snapshot.map(|time| time.0),
             blocks: self.blocks.iter().filter_map(block).collect(),
         }
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Absent, Container, NewBlob, StagedBlocks, write};
+use super::{Absent, Container, DeletedSnapshots, NewBlob, StagedBlocks, write};
 use crate::conditions::{Conditions, Version};
 use crate::error::BlobError;
 use crate::now::Now;
@@ -130,13 +130,34 @@ impl Container {
         })
     }
 
-    /// Deletes a blob, and its blocks that wait to be committed.
+    /// Deletes a blob that has no snapshots, and its blocks that wait to be committed.
     ///
     /// # Errors
-    /// There is no such blob, a condition does not hold, or the disk does not let go of it.
+    /// As [`delete_with`](Self::delete_with).
     pub fn delete(&self, name: &str, conditions: &Conditions, now: Now) -> Result<(), BlobError> {
+        self.delete_with(name, DeletedSnapshots::None, conditions, now)
+    }
+
+    /// Deletes a blob with its blocks that wait to be committed, its snapshots, or both. Snapshots are deleted first, one by one.
+    ///
+    /// # Errors
+    /// There is no such blob, it has snapshots that are to stay, a condition does not hold, or the disk does not let go of it.
+    pub fn delete_with(
+        &self,
+        name: &str,
+        snapshots: DeletedSnapshots,
+        conditions: &Conditions,
+        now: Now,
+    ) -> Result<(), BlobError> {
         self.change(name, Absent::Refused, |change| {
             let current = change.changeable(conditions, now)?.clone();
+            if snapshots == DeletedSnapshots::None && self.has_snapshots(name) {
+                return Err(BlobError::SnapshotsPresent);
+            }
+            change.remove_snapshots()?;
+            if snapshots == DeletedSnapshots::Only {
+                return change.sync_names();
+            }
             if let Some(folder) = &self.folder {
                 folder.remove_blob(current.number)?;
             }

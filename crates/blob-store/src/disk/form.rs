@@ -58,6 +58,9 @@ pub(crate) struct KeptBlob {
     pub(crate) staged_after: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lease: Option<Lease>,
+    /// The time of the snapshot that it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) snapshot: Option<u64>,
     pub(crate) blocks: Vec<KeptBlock>,
 }
 

@@ -153,7 +153,9 @@ impl Scan {
         for number in descriptions {
             match self.blob(number, &mut pieces) {
                 Ok((kept, blocks)) => {
-                    staged_after.insert(kept.name.clone(), kept.staged_after);
+                    if kept.snapshot.is_none() {
+                        staged_after.insert(kept.name.clone(), kept.staged_after);
+                    }
                     blobs.push((number, kept, blocks));
                 }
                 Err(error) => {

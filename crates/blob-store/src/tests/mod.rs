@@ -6,6 +6,7 @@ mod faults;
 mod leases;
 mod model;
 mod restarts;
+mod snapshots;
 mod suite;
 
 use std::fs;

@@ -41,13 +41,14 @@ proptest! {
             container.put(name, put(b""), now()).unwrap();
         }
         let mut listed = Vec::new();
-        let mut from = None;
+        let mut from: Option<(String, crate::ListStart)> = None;
         loop {
             let listing = container.list(&ListRequest {
+                with_snapshots: false,
                 with_uncommitted: false,
                 prefix: &prefix,
                 delimiter: delimiter.as_deref(),
-                from: from.as_deref(),
+                from: from.as_ref().map(|(name, start)| (name.as_str(), *start)),
                 before: None,
                 maximum,
                 maximum_bytes,

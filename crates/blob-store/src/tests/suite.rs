@@ -173,6 +173,7 @@ fn everything() -> ListRequest<'static> {
         delimiter: None,
         from: None,
         before: None,
+        with_snapshots: false,
         with_uncommitted: false,
         maximum: 5000,
         maximum_bytes: u64::MAX,
@@ -249,7 +250,8 @@ fn listings_are_cut_at_delimiters() {
         for name in ["a", "a/1", "a/2", "a/b/1", "a0", "b/1"] {
             container.put(name, put(b""), now()).unwrap();
         }
-        let listed = |prefix, from| {
+        let listed = |prefix, from: Option<&(String, crate::ListStart)>| {
+            let from = from.map(|(name, start)| (name.as_str(), *start));
             let request = ListRequest { prefix, delimiter: Some("/"), from, maximum: 2, ..everything() };
             let listing = container.list(&request);
             let names: Vec<String> = listing
@@ -265,12 +267,12 @@ fn listings_are_cut_at_delimiters() {
         };
         let (names, next) = listed("", None);
         assert_eq!(names, ["a", "a/*"]);
-        let (names, next) = listed("", next.as_deref());
+        let (names, next) = listed("", next.as_ref());
         assert_eq!(names, ["a0", "b/*"]);
         assert_eq!(next, None);
         let (names, next) = listed("a/", None);
         assert_eq!(names, ["a/1", "a/2"]);
-        assert_eq!(listed("a/", next.as_deref()).0, ["a/b/*"]);
+        assert_eq!(listed("a/", next.as_ref()).0, ["a/b/*"]);
         assert!(listed("c", None).0.is_empty());
     });
 }

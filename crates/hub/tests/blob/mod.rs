@@ -8,6 +8,7 @@ mod protection;
 mod refused;
 mod requests;
 mod shaped;
+mod snapshots;
 mod tags;
 mod tls;
 pub(crate) mod unserved;

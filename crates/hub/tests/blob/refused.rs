@@ -17,7 +17,7 @@ async fn refusal_reaches_a_client_that_sends_all_of_its_body_before_it_reads() {
         (head("/nowhere/x", &[BLOCK]), "ContainerNotFound"),
         (head("/box/x", &[BLOCK]), "RequestBodyTooLarge"),
         (head("/box/x", &[BLOCK, ("x-ms-seal-blob", "true")]), "UnsupportedHeader"),
-        (head("/box/x?comp=snapshot", &[]), "UnsupportedQueryParameter"),
+        (head("/box/x?comp=seal", &[]), "UnsupportedQueryParameter"),
         (unknown_key, "AuthenticationFailed"),
     ] {
         // A client that would use the connection again gets no reset either.
@@ -66,7 +66,7 @@ async fn refusals_are_counted_by_operation_and_code() {
         signed(&service, "PUT", "/nowhere/x", &[BLOCK], b"x").await;
     }
     signed(&service, "GET", "/box/none", &[], b"").await;
-    signed(&service, "PUT", "/box/x?comp=snapshot", &[], b"").await;
+    signed(&service, "PUT", "/box/x?comp=seal", &[], b"").await;
     let written = signed(&service, "PUT", "/box/x", &[BLOCK], b"x").await;
     let etag = written.header("etag").expect("it was written").to_owned();
     let unchanged = signed(&service, "GET", "/box/x", &[("If-None-Match", etag.as_str())], b"").await;

@@ -51,7 +51,7 @@ async fn what_is_no_operation_of_blobs_is_the_clients_mistake_and_named() {
         ("GET", "/box/a?restype=directory", (400, "InvalidQueryParameterValue")),
         ("POST", "/box/a", (405, "UnsupportedHttpVerb")),
         ("DELETE", "/?comp=list", (405, "UnsupportedHttpVerb")),
-        ("PUT", "/box/a?comp=snapshot", (400, "UnsupportedQueryParameter")),
+        ("PUT", "/box/a?comp=seal", (400, "UnsupportedQueryParameter")),
     ] {
         let reply = signed(&service, method, target, &[], b"").await;
         assert_eq!(reply.outcome(), expected, "{method} {target}");

@@ -1,5 +1,6 @@
 //! Whole blobs: written, read, described, deleted.
 
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use access::storage::{StorageLevel, StorageRight};
@@ -18,7 +19,8 @@ use super::reply::{self, Reply, md5_text};
 use super::request::Request;
 use super::tags::wanted_tags;
 use blob_store::{
-    AccessTier, Blob, BlobError, BlobKind, ContentReader, Description, Now, PutRequest, TierSetting, crc64,
+    AccessTier, Blob, BlobError, BlobKind, Container, ContentReader, DeletedSnapshots, Description, Now,
+    PutRequest, TierSetting, crc64,
 };
 use units::md5::md5;
 
@@ -77,8 +79,7 @@ impl BlobFront {
         now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
-        let container = self.store.container(request.container()?)?;
-        let blob = container.blob(request.blob()?)?;
+        let blob = self.found(request)?;
         blob.check_read(&request.conditions()?, now)?;
         let mut reply = reply::empty(StatusCode::OK);
         reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, now, false);
@@ -98,8 +99,7 @@ impl BlobFront {
         now: Now,
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
-        let container = self.store.container(request.container()?)?;
-        let blob = container.blob(request.blob()?)?;
+        let blob = self.found(request)?;
         blob.check_read(&request.conditions()?, now)?;
         if is_archived(&blob) {
             return Err(HttpError::Archived);
@@ -147,6 +147,16 @@ impl BlobFront {
         }
         reply::spell_metadata(&mut reply, &blob.description().metadata);
         Ok(reply)
+    }
+
+    /// Finds the blob or the snapshot that a request is about.
+    pub(super) fn found(&self, request: &Request) -> Result<Arc<Blob>, HttpError> {
+        let container = self.store.container(request.container()?)?;
+        let name = request.blob()?;
+        Ok(match request.snapshot()? {
+            None => container.blob(name)?,
+            Some(time) => container.snapshot(name, time)?,
+        })
     }
 
     /// The reader, once everything that it reads of is known to be what was written.
@@ -232,6 +242,25 @@ impl BlobFront {
         }))
     }
 
+    pub(super) async fn create_snapshot(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        granted.need(StorageLevel::Object, &[StorageRight::Create, StorageRight::Write])?;
+        let (container, name) = (request.container()?, request.blob()?.to_owned());
+        let (metadata, conditions) = (request.metadata()?, request.conditions()?);
+        let (version, time) = self
+            .run_in(container, WORK_OF_COPY, move |container| {
+                container.create_snapshot(&name, metadata, &conditions, now)
+            })
+            .await?;
+        let mut reply = reply::written(StatusCode::CREATED, version);
+        reply::set(reply.headers_mut(), "x-ms-snapshot", &time.to_string());
+        Ok(reply)
+    }
+
     pub(super) async fn delete(
         &self,
         request: &Request,
@@ -241,7 +270,24 @@ impl BlobFront {
         granted.need(StorageLevel::Object, &[StorageRight::Delete])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
-        self.run_in(container, 0, move |container| container.delete(&name, &conditions, now)).await?;
+        let snapshots = match request.header(DELETED).map(str::to_ascii_lowercase).as_deref() {
+            None => DeletedSnapshots::None,
+            Some("include") => DeletedSnapshots::Included,
+            Some("only") => DeletedSnapshots::Only,
+            Some(_) => return Err(HttpError::header(DELETED)),
+        };
+        let time = request.snapshot()?;
+        if time.is_some() && snapshots != DeletedSnapshots::None {
+            return Err(HttpError::header(DELETED));
+        }
+        let delete = move |container: &Container| match time {
+            Some(time) => {
+                container.snapshot(&name, time)?.check_read(&conditions, now)?;
+                container.delete_snapshot(&name, time)
+            }
+            None => container.delete_with(&name, snapshots, &conditions, now),
+        };
+        self.run_in(container, 0, delete).await?;
         let mut reply = reply::empty(StatusCode::ACCEPTED);
         // There is no soft delete.
         reply::set(reply.headers_mut(), "x-ms-delete-type-permanent", "true");
@@ -346,6 +392,12 @@ pub(super) fn range(text: &str) -> Option<(u64, Option<u64>)> {
         last => number(last).filter(|last| *last >= first).map(|last| (first, Some(last))),
     }
 }
+
+/// The header that says which snapshots are deleted.
+const DELETED: &str = "x-ms-delete-snapshots";
+
+/// Work of a copy or a snapshot, as much as what is done elsewhere.
+pub(super) const WORK_OF_COPY: usize = 1 << 20;
 
 /// The largest part of which a checksum is made, as in the service.
 const SUMMED_BYTES: u64 = 4 << 20;

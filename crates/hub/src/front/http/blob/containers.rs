@@ -12,7 +12,7 @@ use super::http_error::HttpError;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml::{self, BlobPage, ContainerPage};
-use blob_store::{ListRequest, Now};
+use blob_store::{ListRequest, ListStart, Now, SnapshotTime};
 
 impl BlobFront {
     pub(super) async fn create_container(
@@ -127,7 +127,8 @@ impl BlobFront {
         let (marker, prefix) = (own("marker").unwrap_or_default(), own("prefix").unwrap_or_default());
         let (delimiter, before) = (own("delimiter"), own("endbefore"));
         // The later of the two, since the marker is from a page of the same listing.
-        let from = unmarked(&marker)?.max(own("startfrom"));
+        let marked_start = start_of(&marker)?;
+        let from = marked_start.max(own("startfrom").map(|name| (name, ListStart::FIRST)));
         let maximum = maximum(request)?;
         let included = Included::of(request)?;
         let endpoint = self.endpoint(request);
@@ -135,15 +136,16 @@ impl BlobFront {
             let listed = ListRequest {
                 prefix: &prefix,
                 delimiter: delimiter.as_deref(),
-                from: from.as_deref(),
+                from: from.as_ref().map(|(name, start)| (name.as_str(), *start)),
                 before: before.as_deref(),
+                with_snapshots: included.snapshots,
                 with_uncommitted: included.uncommitted,
                 maximum,
                 // As text of a document they may become several times as long.
                 maximum_bytes: WHOLE_PAGE as u64 / 4,
             };
             let listing = container.list(&listed);
-            let next = listing.next.as_deref().map(marked);
+            let next = listing.next.as_ref().map(marker_of);
             let page = BlobPage {
                 endpoint: &endpoint,
                 container: &name,
@@ -182,6 +184,7 @@ struct Included {
     metadata: bool,
     copies: bool,
     tags: bool,
+    snapshots: bool,
     uncommitted: bool,
 }
 
@@ -199,10 +202,10 @@ impl Included {
                 "metadata" => included.metadata = true,
                 "copy" => included.copies = true,
                 "tags" => included.tags = true,
+                "snapshots" => included.snapshots = true,
                 "uncommittedblobs" => included.uncommitted = true,
                 // There are none of these, so a listing with them is the same.
-                "snapshots"
-                | "versions"
+                "versions"
                 | "deleted"
                 | "deletedwithversions"
                 | "legalhold"
@@ -248,6 +251,27 @@ pub(super) fn unmarked(marker: &str) -> Result<Option<String>, HttpError> {
 
 /// The container in which the service logs requests.
 const LOGS: &str = "$logs";
+
+/// The marker that stands for a start of a listing: a name, and before it the time of a snapshot, if there is one.
+fn marker_of((name, start): &(String, ListStart)) -> String {
+    match start {
+        ListStart::Blob => marked(&format!("/{name}")),
+        ListStart::Snapshot(time) => marked(&format!("{time}/{name}")),
+    }
+}
+
+fn start_of(marker: &str) -> Result<Option<(String, ListStart)>, HttpError> {
+    let malformed = || HttpError::Parameter { name: "marker" };
+    let Some(text) = unmarked(marker)? else {
+        return Ok(None);
+    };
+    let (time, name) = text.split_once('/').ok_or_else(malformed)?;
+    let start = match time {
+        "" => ListStart::Blob,
+        time => ListStart::Snapshot(SnapshotTime::parse(time).ok_or_else(malformed)?),
+    };
+    Ok(Some((name.to_owned(), start)))
+}
 
 /// Entries of a page, at most and where nothing is said.
 const PAGE: usize = 5000;

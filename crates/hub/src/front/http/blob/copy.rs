@@ -14,7 +14,7 @@ use units::md5::md5;
 
 use super::BlobFront;
 use super::authorize::Granted;
-use super::blobs::{chosen, described, is_archived, range, wanted_tier};
+use super::blobs::{WORK_OF_COPY, chosen, described, is_archived, range, wanted_tier};
 use super::blocks::{append_conditions, appended, block_id};
 use super::checksums::{Expected, Md5};
 use super::http_error::HttpError;
@@ -231,7 +231,7 @@ impl BlobFront {
         } else if !granted.is_everything() {
             return Err(HttpError::Source("its URL has no signature"));
         }
-        let blob = self.store.container(asked.container()?)?.blob(asked.blob()?)?;
+        let blob = self.found(&asked)?;
         let lease = request.lease_id(SOURCE_LEASE)?;
         blob.check_read(&Conditions { lease, ..Conditions::default() }, now)?;
         match blob.check_read(&source_conditions(request)?, now) {
@@ -241,7 +241,10 @@ impl BlobFront {
             }
             Err(error) => return Err(error.into()),
         }
-        let url = text.split('?').next().unwrap_or(text).to_owned();
+        let mut url = text.split('?').next().unwrap_or(text).to_owned();
+        if let Some(time) = blob.snapshot() {
+            url.push_str(&format!("?snapshot={time}"));
+        }
         Ok(Source { blob, url })
     }
 
@@ -329,6 +332,3 @@ fn copy_id(now: Now) -> String {
     let (_, rest) = request.split_at(8);
     format!("{:08x}{rest}", since.as_secs() as u32)
 }
-
-/// Of a copying, as much work as what is done elsewhere.
-const WORK_OF_COPY: usize = 1 << 20;

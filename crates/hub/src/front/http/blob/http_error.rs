@@ -230,6 +230,7 @@ const fn code_of(error: &BlobError) -> (StatusCode, &'static str) {
         BlobError::ContainerNotFound => (StatusCode::NOT_FOUND, "ContainerNotFound"),
         BlobError::ContainerAlreadyExists => (StatusCode::CONFLICT, "ContainerAlreadyExists"),
         BlobError::BlobNotFound => (StatusCode::NOT_FOUND, "BlobNotFound"),
+        BlobError::SnapshotsPresent => (StatusCode::CONFLICT, "SnapshotsPresent"),
         BlobError::BlobAlreadyExists => (StatusCode::CONFLICT, "BlobAlreadyExists"),
         BlobError::ConditionNotMet => (StatusCode::PRECONDITION_FAILED, "ConditionNotMet"),
         BlobError::NotModified => (StatusCode::NOT_MODIFIED, "ConditionNotMet"),

@@ -193,6 +193,7 @@ impl BlobFront {
             Operation::SetTier => self.set_tier(request, granted, now).await,
             Operation::Tags => self.tags(request, granted, now),
             Operation::SetTags => self.set_tags(request, body, granted, now).await,
+            Operation::Snapshot => self.create_snapshot(request, granted, now).await,
             Operation::Delete => self.delete(request, granted, now).await,
             Operation::PutBlock => self.put_block(request, body, granted, now).await,
             Operation::PutBlockFromUrl => self.put_block_from_url(request, granted, now).await,

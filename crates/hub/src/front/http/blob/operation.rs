@@ -71,14 +71,15 @@ operations! {
         SOURCE_MD5, "x-ms-requires-sync", TAGS, TAGS_OPTION, IF_TAGS,
     ];
     AbortCopy = "AbortCopyBlob", ["copyid"], ["x-ms-copy-action"];
-    Read = "GetBlob", [], [IF_TAGS];
-    Properties = "GetBlobProperties", [], [IF_TAGS];
+    Read = "GetBlob", ["snapshot"], [IF_TAGS];
+    Properties = "GetBlobProperties", ["snapshot"], [IF_TAGS];
     SetMetadata = "SetBlobMetadata", [], [IF_TAGS];
     SetProperties = "SetBlobProperties", [], [IF_TAGS];
     SetTier = "SetBlobTier", [], [TIER, "x-ms-rehydrate-priority", IF_TAGS];
-    Tags = "GetBlobTags", [], [IF_TAGS];
+    Tags = "GetBlobTags", ["snapshot"], [IF_TAGS];
     SetTags = "SetBlobTags", [], [IF_TAGS];
-    Delete = "DeleteBlob", [], [IF_TAGS];
+    Snapshot = "SnapshotBlob", [], [IF_TAGS];
+    Delete = "DeleteBlob", ["snapshot"], [IF_TAGS, "x-ms-delete-snapshots"];
     PutBlock = "PutBlock", ["blockid"], [];
     PutBlockFromUrl = "PutBlockFromURL", ["blockid"], [
         SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
@@ -173,6 +174,7 @@ const ROWS: &[Row] = &[
     row(Operation::SetTier, Of::Blob, &["PUT"], None, Some("tier")),
     row(Operation::Tags, Of::Blob, &["GET"], None, Some("tags")),
     row(Operation::SetTags, Of::Blob, &["PUT"], None, Some("tags")),
+    row(Operation::Snapshot, Of::Blob, &["PUT"], None, Some("snapshot")),
     row(Operation::Delete, Of::Blob, &["DELETE"], None, None),
     row(Operation::PutBlock, Of::Blob, &["PUT"], None, Some("block")),
     of_url(Operation::PutBlockFromUrl, Some("block"), Content::FromUrl),
@@ -260,7 +262,6 @@ const SERVICE_COMPONENTS: &[&str] = &[
     "query",
     "rename",
     "seal",
-    "snapshot",
     "stats",
     "tags",
     "undelete",

@@ -12,7 +12,9 @@ use units::date::parse_http_date;
 use super::http_error::HttpError;
 use super::operation::IF_TAGS;
 use crate::front::http::server::Peer;
-use blob_store::{Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, TagExpression, names};
+use blob_store::{
+    Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, SnapshotTime, TagExpression, names,
+};
 
 /// The head of a request.
 #[derive(Debug)]
@@ -124,6 +126,18 @@ impl Request {
             Some(name) if names::is_blob(name) => Ok(name),
             Some(_) => Err(HttpError::ResourceNameLength),
             None => Err(HttpError::ResourceName),
+        }
+    }
+
+    /// The snapshot that the request is about; `None` if it is about the blob itself.
+    ///
+    /// # Errors
+    /// Its time can't be read.
+    pub(super) fn snapshot(&self) -> Result<Option<SnapshotTime>, HttpError> {
+        let name = "snapshot";
+        match self.parameter(name) {
+            None => Ok(None),
+            Some(text) => SnapshotTime::parse(text).map(Some).ok_or(HttpError::Parameter { name }),
         }
     }
 

@@ -19,7 +19,7 @@ use blob_store::{Now, TagExpression, Tags, check_tags};
 impl BlobFront {
     pub(super) fn tags(&self, request: &Request, granted: &Granted, now: Now) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Tags])?;
-        let blob = self.store.container(request.container()?)?.blob(request.blob()?)?;
+        let blob = self.found(request)?;
         blob.check_read(&request.conditions()?, now)?;
         Ok(reply::document(xml::tag_set(&blob.description().tags)))
     }

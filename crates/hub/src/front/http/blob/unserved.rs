@@ -87,10 +87,9 @@ const SERVED: [&str; 30] = [
 ];
 
 /// Headers that are served with these values alone: they ask for what is so without them.
-const NEUTRAL: [(&str, &str); 6] = [
+const NEUTRAL: [(&str, &str); 5] = [
     (TIER, AccessTier::Hot.name()),
     ("x-ms-default-encryption-scope", "$account-encryption-key"),
-    ("x-ms-delete-snapshots", "include"),
     ("x-ms-deny-encryption-scope-override", "false"),
     ("x-ms-legal-hold", "false"),
     ("x-ms-tags", ""),

@@ -74,6 +74,7 @@ pub(super) fn no_blobs(endpoint: &str, container: &str, prefix: &str, maximum: u
         delimiter: None,
         from: None,
         before: None,
+        with_snapshots: false,
         with_uncommitted: false,
         maximum,
         maximum_bytes: u64::MAX,
@@ -95,6 +96,9 @@ fn listed_blob(document: &mut Document, name: &str, blob: &Blob, page: &BlobPage
     let (version, headers) = (blob.version(), &blob.description().headers);
     document.parent("Blob", |document| {
         document.element("Name", name);
+        if let Some(time) = blob.snapshot() {
+            document.element("Snapshot", &time.to_string());
+        }
         document.parent("Properties", |document| {
             document.element("Creation-Time", &http_date(blob.created_at()));
             document.element("Last-Modified", &http_date(version.modified_at));
