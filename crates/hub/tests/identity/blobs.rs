@@ -40,6 +40,44 @@ async fn roles_of_storage_decide_what_may_be_done_with_blobs() {
 }
 
 #[tokio::test]
+async fn a_role_for_one_container_does_not_read_another_one_by_copying() {
+    let issuer = Issuer::new();
+    let service = issuer.service().await;
+    let owner = issuer.token(&Wanted {
+        audience: STORAGE,
+        roles: &["StorageBlob.Data.Contributor"],
+        ..Wanted::default()
+    });
+    for target in ["/box/one", "/secret/one"] {
+        assert_eq!(request(&service, "PUT", target, &owner, "content").await.status, 201);
+    }
+    let writer =
+        issuer.token(&Wanted { audience: STORAGE, principal: "writer", roles: &[], ..Wanted::default() });
+    let address = service.address(Protocol::Blob).unwrap();
+    let copy = async |token: &str, source: &str, target: &str, kind: &str| {
+        let headers = [
+            format!("Authorization: Bearer {token}"),
+            format!("x-ms-copy-source: http://localhost/devstoreaccount1{source}"),
+            kind.to_owned(),
+        ];
+        let headers: Vec<_> = headers.iter().map(String::as_str).collect();
+        ask(address, "PUT", &format!("/devstoreaccount1{target}"), &headers, "").await
+    };
+    for (kind, target) in [
+        ("x-ms-version: 2024-11-04", "/box/two"),
+        ("x-ms-blob-type: BlockBlob", "/box/two"),
+        ("x-ms-version: 2024-11-04", "/box/two?comp=block&blockid=QUE="),
+    ] {
+        let refused = copy(&writer, "/secret/one", target, kind).await;
+        assert_eq!(code(&refused), (403, "cannotverifycopysource"), "{kind} {target}");
+        let done = copy(&writer, "/box/one", target, kind).await;
+        assert!(matches!(done.status, 201 | 202), "{kind} {target}: {done:?}");
+    }
+    assert_eq!(copy(&owner, "/secret/one", "/box/two", "x-ms-version: 2024-11-04").await.status, 202);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_no_good_token_is_refused_with_the_codes_of_storage() {
     let issuer = Issuer::new();
     let service = issuer.service().await;

@@ -83,15 +83,15 @@ pub(crate) async fn start(issuer: TokenIssuerConfig) -> Service {
         ..NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1), HubConfig::new("audit", 1)])
     };
     namespace.token_issuers = vec![issuer];
-    namespace.blob.containers = vec!["box".to_owned()];
+    namespace.blob.containers = vec!["box".to_owned(), "secret".to_owned()];
     let config = ServiceConfig::loopback(namespace).and(Protocol::Kafka).and(Protocol::Blob);
     Service::start(config.and(Protocol::Operations)).await.unwrap()
 }
 
-/// The issuer with its keys in this place. `reader` may read `audit`, and blobs.
+/// The issuer with its keys in this place. `reader` may read `audit`, and blobs; `writer` may do everything with the blobs of `box`.
 pub(crate) fn issuer(keys: &str) -> TokenIssuerConfig {
-    let role = |role: &str, scope: &str| RoleAssignmentConfig {
-        principal: "reader".to_owned(),
+    let role = |principal: &str, role: &str, scope: &str| RoleAssignmentConfig {
+        principal: principal.to_owned(),
         role: role.to_owned(),
         scope: scope.to_owned(),
     };
@@ -100,7 +100,11 @@ pub(crate) fn issuer(keys: &str) -> TokenIssuerConfig {
         issuer: Some(ISSUER.to_owned()),
         keys: Some(keys.to_owned()),
         audiences: Vec::new(),
-        roles: vec![role("Azure Event Hubs Data Receiver", "audit"), role("Storage Blob Data Reader", "")],
+        roles: vec![
+            role("reader", "Azure Event Hubs Data Receiver", "audit"),
+            role("reader", "Storage Blob Data Reader", ""),
+            role("writer", "Storage Blob Data Contributor", "box"),
+        ],
         clock_skew: Duration::ZERO,
     }
 }

@@ -19,6 +19,8 @@ use blob_store::Replacing;
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     rights: StorageRights,
+    /// Whether the key of the account grants them, which is for all of it.
+    is_owner: bool,
     /// The signature that grants them, unless the key or a bearer token does.
     signature: Option<StorageSignature>,
     /// What its signature wants the headers of the reply to be.
@@ -37,8 +39,12 @@ impl Granted {
         policy: SignaturePolicy,
         clock: &ServiceClock,
     ) -> Result<Self, HttpError> {
-        let everything =
-            Self { rights: StorageRights::ALL, signature: None, overrides: ResponseOverrides::default() };
+        let everything = Self {
+            rights: StorageRights::ALL,
+            is_owner: true,
+            signature: None,
+            overrides: ResponseOverrides::default(),
+        };
         if request.target.account != key.account() {
             return Err(HttpError::Account);
         }
@@ -48,7 +54,7 @@ impl Granted {
         if let Some(authorization) = request.header("authorization") {
             if let Some((identity, token)) = identity.zip(bearer_token(authorization)) {
                 let rights = bearer_rights(request, identity, token, clock)?;
-                return Ok(Self { rights, ..everything });
+                return Ok(Self { rights, is_owner: false, ..everything });
             }
             // The date of a request shows that it is a new one, so it is compared with the clock that its client has as well.
             verify_key(request, key, authorization, SystemTime::now())?;
@@ -66,12 +72,13 @@ impl Granted {
         let rights = signature
             .verify(key, resource, time.of_client(clock.token_now()))
             .map_err(HttpError::Signature)?;
-        Ok(Self { rights, overrides: signature.overrides(), signature: Some(signature) })
+        Ok(Self { rights, is_owner: false, overrides: signature.overrides(), signature: Some(signature) })
     }
 
-    /// Whether everything is granted everywhere in the account.
-    pub(super) fn is_everything(&self) -> bool {
-        self.rights == StorageRights::ALL
+    /// Whether the request is the owner's, who may do everything everywhere in the account. A role may grant everything as well, but
+    /// only where the request is about.
+    pub(super) const fn is_owner(&self) -> bool {
+        self.is_owner
     }
 
     /// Whether one of `rights` is granted.
@@ -104,7 +111,7 @@ impl Granted {
 }
 
 /// The token in the value of a header, if that is one.
-fn bearer_token(authorization: &str) -> Option<&str> {
+pub(super) fn bearer_token(authorization: &str) -> Option<&str> {
     let (scheme, token) = authorization.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

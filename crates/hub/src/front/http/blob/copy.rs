@@ -8,12 +8,13 @@ use std::time::UNIX_EPOCH;
 
 use access::storage::{StorageLevel, StorageRight};
 use bytes::Bytes;
+use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, Uri};
 use units::date::parse_http_date;
 use units::md5::md5;
 
 use super::BlobFront;
-use super::authorize::Granted;
+use super::authorize::{Granted, bearer_token};
 use super::blobs::{WORK_OF_COPY, chosen, described, is_archived, range, wanted_tier};
 use super::blocks::{append_conditions, appended, block_id};
 use super::checksums::{Expected, Md5};
@@ -23,7 +24,7 @@ use super::operation::{
     SOURCE_IF_UNMODIFIED, SOURCE_LEASE, SOURCE_MD5, SOURCE_RANGE, TAGS, TAGS_OPTION,
 };
 use super::reply::{self, Reply, md5_text};
-use super::request::Request;
+use super::request::{Request, parameters};
 use super::tags::wanted_tags;
 use blob_store::{
     AppendRequest, Blob, BlobError, Conditions, CopyForm, CopyRequest, CopyState, Description, EtagCondition,
@@ -221,15 +222,14 @@ impl BlobFront {
         if asked.target.account != self.key.account() {
             return Err(HttpError::Source("it is in another account, from which nothing is fetched"));
         }
-        let has_proof = asked.header("authorization").is_some() || asked.parameter("sig").is_some();
-        if has_proof {
+        if !granted.is_owner() {
             let identity = self.identity.as_deref();
             let proven = Granted::to(&asked, &self.key, identity, self.policy, &self.clock);
             let proven = proven.map_err(|_refused| HttpError::Source("what its URL proves is not valid"))?;
             let read = proven.need(StorageLevel::Object, &[StorageRight::Read]);
-            read.map_err(|_denied| HttpError::Source("its signature does not grant the right to read it"))?;
-        } else if !granted.is_everything() {
-            return Err(HttpError::Source("its URL has no signature"));
+            read.map_err(|_denied| {
+                HttpError::Source("what its URL proves does not grant the right to read it")
+            })?;
         }
         let blob = self.found(&asked)?;
         let lease = request.lease_id(SOURCE_LEASE)?;
@@ -253,7 +253,12 @@ impl BlobFront {
         let (mut parts, ()) = hyper::Request::new(()).into_parts();
         parts.uri = uri;
         parts.headers = HeaderMap::new();
-        if let Some(authorization) = request.parts.headers.get(SOURCE_AUTHORIZATION) {
+        // A token is for what its roles say, here and there.
+        let own = request.parts.headers.get("authorization");
+        let is_signed = parameters(parts.uri.query().unwrap_or_default()).any(|(name, _)| name == "sig");
+        let is_token = |value: &&HeaderValue| value.to_str().is_ok_and(|text| bearer_token(text).is_some());
+        let own = own.filter(is_token).filter(|_| !is_signed);
+        if let Some(authorization) = request.parts.headers.get(SOURCE_AUTHORIZATION).or(own) {
             parts.headers.insert("authorization", authorization.clone());
         }
         Request::new(parts, request.peer).map_err(|_unreadable| HttpError::header(SOURCE))
