@@ -25,6 +25,7 @@ mod limits;
 pub mod names;
 mod now;
 mod properties;
+mod public_access;
 mod service_properties;
 mod store;
 pub mod structured;
@@ -48,6 +49,7 @@ pub use lease::{
 pub use limits::BlobLimits;
 pub use now::Now;
 pub use properties::{AccessTier, BlobKind, ContentHeaders, CopyState, Description, Metadata, TierSetting};
+pub use public_access::{ContainerAccess, PublicAccess, StoredPolicy};
 pub use service_properties::{Logging, Metrics, ServiceProperties};
 pub use store::{BlobStore, BlobStoreFigures, FoundBlob};
 pub use tags::{TagExpression, Tags, TagsError, check_tags};

@@ -18,6 +18,7 @@ use super::error::BlobError;
 use super::limits::BlobLimits;
 use super::now::Now;
 use super::properties::Metadata;
+use super::public_access::{ContainerAccess, PublicAccess};
 use super::service_properties::ServiceProperties;
 use super::tags::{TagExpression, Tags};
 use partition_log::disk::SyncPolicy;
@@ -158,7 +159,7 @@ impl BlobStore {
             .collect()
     }
 
-    /// Makes a container, whose name the caller has checked.
+    /// Makes a container for its owner alone, whose name the caller has checked.
     ///
     /// # Errors
     /// There is one, or there is no room.
@@ -168,11 +169,27 @@ impl BlobStore {
         metadata: Metadata,
         now: Now,
     ) -> Result<Arc<Container>, BlobError> {
+        self.create_container_for(name, metadata, None, now)
+    }
+
+    /// Makes a container that anyone may read, as far as `public` says.
+    ///
+    /// # Errors
+    /// As [`create_container`](Self::create_container).
+    pub fn create_container_for(
+        &self,
+        name: &str,
+        metadata: Metadata,
+        public: Option<PublicAccess>,
+        now: Now,
+    ) -> Result<Arc<Container>, BlobError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.container(name).is_ok() {
             return Err(BlobError::ContainerAlreadyExists);
         }
-        let properties = NewProperties { version: self.shared.next_version(now), metadata, lease: None };
+        let access = ContainerAccess { public, policies: Vec::new() };
+        let version = self.shared.next_version(now);
+        let properties = NewProperties { version, metadata, lease: None, access };
         let folder =
             self.kept.as_ref().map(|kept| Folder::new(kept.directory.join(name), Arc::clone(&kept.disk)));
         let new_folder = folder.clone().filter(|folder| !folder.path.exists());

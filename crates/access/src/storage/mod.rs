@@ -18,7 +18,7 @@ pub use rights::{StorageLevel, StorageRight, StorageRights};
 pub use shared_key::SharedKeyError;
 pub use signature::{
     AccountSignature, ResponseOverrides, StorageDenial, StorageResource, StorageSignature,
-    StorageSignatureError, decode_parameter,
+    StorageSignatureError, StoredAccess, decode_parameter,
 };
 
 /// The account of the development emulator.

@@ -8,6 +8,7 @@ use crate::error::BlobError;
 use crate::lease::{self, LeaseAction, LeaseOutcome, Leased};
 use crate::now::Now;
 use crate::properties::Metadata;
+use crate::public_access::ContainerAccess;
 
 impl Container {
     /// Does something with the lease of a blob. The blob stays the version that it is.
@@ -70,6 +71,27 @@ impl Container {
         })
     }
 
+    /// Sets access to the container besides that of the owner, in the place of all that was set before.
+    ///
+    /// # Errors
+    /// It is there no longer, a condition does not hold, or there is no room.
+    pub fn set_access(
+        &self,
+        access: ContainerAccess,
+        conditions: &Conditions,
+        now: Now,
+    ) -> Result<Version, BlobError> {
+        self.change_properties(|properties| {
+            let lease = properties.lease.as_ref();
+            lease::check_read(lease, conditions.lease, Leased::Container, now.lease_time)?;
+            conditions.check_change(properties.version)?;
+            properties.lease = lease::after_write(lease, now.lease_time);
+            properties.access = access;
+            properties.version = self.shared.next_version(now);
+            Ok(properties.version)
+        })
+    }
+
     /// Whether the container may be deleted.
     ///
     /// # Errors
@@ -94,6 +116,7 @@ impl Container {
             version: current.version(),
             metadata: current.metadata().clone(),
             lease: current.lease().copied(),
+            access: current.access().clone(),
         };
         let result = change(&mut new)?;
         let kept = new.kept();

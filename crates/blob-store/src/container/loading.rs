@@ -10,6 +10,7 @@ use crate::disk::{FoundContainer, KeptBlob, PieceFile};
 use crate::error::BlobError;
 use crate::limits::ENTRY_BYTES;
 use crate::properties::{Description, Metadata, from_unix_s, version};
+use crate::public_access::ContainerAccess;
 
 impl Container {
     /// The container that was found.
@@ -28,6 +29,7 @@ impl Container {
                     version: version(kept.etag, kept.modified_unix_s),
                     metadata: kept.metadata,
                     lease: kept.lease,
+                    access: kept.access,
                 }
             }
             None => {
@@ -35,6 +37,7 @@ impl Container {
                     version: shared.next_version(SystemTime::now().into()),
                     metadata: Metadata::new(),
                     lease: None,
+                    access: ContainerAccess::default(),
                 };
                 found.folder.write_container(&made_anew.kept())?;
                 found.folder.sync_names()?;

@@ -6,6 +6,7 @@ use crate::error::BlobError;
 use crate::lease::{self, Lease, Leased};
 use crate::now::Now;
 use crate::properties::{Metadata, unix_s};
+use crate::public_access::ContainerAccess;
 
 /// A container as it is at one moment.
 #[derive(Debug)]
@@ -13,6 +14,7 @@ pub struct ContainerProperties {
     version: Version,
     metadata: Metadata,
     lease: Option<Lease>,
+    access: ContainerAccess,
     _charge: Charge,
 }
 
@@ -22,6 +24,7 @@ pub(crate) struct NewProperties {
     pub(crate) version: Version,
     pub(crate) metadata: Metadata,
     pub(crate) lease: Option<Lease>,
+    pub(crate) access: ContainerAccess,
 }
 
 impl ContainerProperties {
@@ -43,6 +46,12 @@ impl ContainerProperties {
         self.lease.as_ref()
     }
 
+    /// Access besides that of the owner.
+    #[must_use]
+    pub const fn access(&self) -> &ContainerAccess {
+        &self.access
+    }
+
     /// Whether it may be read.
     ///
     /// # Errors
@@ -61,17 +70,19 @@ impl NewProperties {
             modified_unix_s: unix_s(self.version.modified_at),
             metadata: self.metadata.clone(),
             lease: self.lease,
+            access: self.access.clone(),
         }
     }
 
     /// The properties, with the memory that they take.
     pub(super) fn charged(self, shared: &Shared) -> Result<ContainerProperties, BlobError> {
         let entries = self.metadata.iter().map(|(name, value)| name.len() + value.len());
-        let charge = shared.budget.charge(entries.sum::<usize>() as u64)?;
+        let charge = shared.budget.charge(entries.sum::<usize>() as u64 + self.access.bytes())?;
         Ok(ContainerProperties {
             version: self.version,
             metadata: self.metadata,
             lease: self.lease,
+            access: self.access,
             _charge: charge,
         })
     }

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::piece::PieceName;
 use crate::lease::Lease;
 use crate::properties::{BlobKind, ContentHeaders, CopyState, Metadata, TierSetting};
+use crate::public_access::ContainerAccess;
 use crate::tags::Tags;
 
 /// `container.json`
@@ -34,6 +35,8 @@ pub(crate) struct KeptContainer {
     pub(crate) metadata: Metadata,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lease: Option<Lease>,
+    #[serde(default, skip_serializing_if = "ContainerAccess::is_none")]
+    pub(crate) access: ContainerAccess,
 }
 
 /// `<number>.blob`

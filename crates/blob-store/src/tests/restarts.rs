@@ -73,6 +73,30 @@ fn everything_outlives_the_process_that_closes_and_the_one_that_does_not() {
 }
 
 #[test]
+fn access_to_a_container_outlives_the_process() {
+    use crate::{ContainerAccess, PublicAccess, StoredPolicy};
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let container = store.create_container_for("box", Vec::new(), Some(PublicAccess::Blob), now()).unwrap();
+    let version = container.properties().version();
+    let policy = StoredPolicy {
+        id: "readers".into(),
+        start: None,
+        expiry: Some("2030-01-01".into()),
+        permission: Some("r".into()),
+    };
+    let access = ContainerAccess { public: Some(PublicAccess::Container), policies: vec![policy] };
+    let set = container.set_access(access.clone(), &Conditions::default(), now()).unwrap();
+    assert_ne!(set, version);
+    drop((container, store));
+    let store = open(&directory);
+    let container = store.container("box").unwrap();
+    assert_eq!(container.properties().access(), &access);
+    container.set_container_metadata(Vec::new(), &Conditions::default(), now()).unwrap();
+    assert_eq!(container.properties().access(), &access);
+}
+
+#[test]
 fn what_is_set_for_the_account_outlives_the_process() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);

@@ -1,5 +1,6 @@
 //! Blobs over HTTP, byte by byte: what the official clients rely on, what hostile ones get, and faults on purpose.
 
+mod access;
 mod batches;
 pub(crate) mod client;
 mod copies;

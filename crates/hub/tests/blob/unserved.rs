@@ -53,11 +53,6 @@ async fn headers_that_are_not_served_are_refused_by_name_and_nothing_is_done() {
             assert!(method == "HEAD" || reply.body.contains(&text), "{}", reply.body);
         }
     }
-    let access = [("x-ms-blob-public-access", "blob")];
-    let public = signed(&service, "PUT", "/new?restype=container", &access, b"").await;
-    assert_eq!(public.outcome(), (400, "UnsupportedHeader"));
-    let new = signed(&service, "GET", "/new?restype=container", &[], b"").await;
-    assert_eq!(new.outcome(), (404, "ContainerNotFound"));
     let lists = "/box/a?comp=blocklist&blocklisttype=all";
     let blocks = signed(&service, "GET", lists, &[], b"").await;
     assert_eq!(blocks.outcome(), (404, "BlobNotFound"));
@@ -109,7 +104,6 @@ async fn parameters_that_are_not_served_are_refused_by_name() {
         ("PUT", "/box/a?comp=seal"),
         ("PUT", "/box/a?comp=page"),
         ("POST", "/box/a?comp=query"),
-        ("PUT", "/box?restype=container&comp=acl"),
     ] {
         let reply = signed(&service, method, target, &[], b"").await;
         assert_eq!(reply.outcome(), (400, "UnsupportedQueryParameter"), "{target}");

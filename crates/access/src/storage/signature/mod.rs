@@ -30,6 +30,21 @@ pub struct StorageResource<'a> {
     pub address: Option<IpAddr>,
     /// Whether the request came over TLS.
     pub is_encrypted: bool,
+    /// The stored access policies of the container.
+    pub policies: &'a [StoredAccess],
+}
+
+/// A stored access policy, which a service signature may name (`si`) instead of saying what it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredAccess {
+    /// The name.
+    pub id: String,
+    /// Start of validity.
+    pub start: Option<String>,
+    /// End of validity.
+    pub expiry: Option<String>,
+    /// Letters of the rights.
+    pub permission: Option<String>,
 }
 
 /// An account signature to be made.
@@ -59,8 +74,8 @@ pub struct ResponseOverrides {
 /// Why a signature grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StorageSignatureError {
-    /// A field is there twice, so that it is not clear what was signed.
-    #[error("the signature has the field {field} twice")]
+    /// A field is there twice, or in the policy as well, so that it is not clear what counts.
+    #[error("the signature has the field {field} twice, or its access policy has it as well")]
     Repeated {
         /// Its name.
         field: &'static str,
@@ -166,8 +181,9 @@ impl StorageSignature {
             return Err(malformed("ses", "absent: encryption scopes are not supported"));
         }
         let signature = self.required("sig")?;
+        let stored = self.stored(resource.policies)?;
         let (signed, rights) = match self.field("sr") {
-            Some(kind) => self.service_signature(kind, key, resource, version)?,
+            Some(kind) => self.service_signature(kind, key, (resource, stored), version)?,
             None => self.account_signature(key, version)?,
         };
         // Some write its `+` into the URL as it is.
@@ -179,8 +195,9 @@ impl StorageSignature {
         let instant = |field, text| {
             parse_iso_date(text).ok_or_else(|| malformed(field, "a time such as 2026-11-20T23:21:07Z"))
         };
-        let expires_at = instant("se", self.required("se")?)?;
-        let is_early = match self.field("st") {
+        let expiry = self.or_stored("se", stored.and_then(|stored| stored.expiry.as_deref()))?;
+        let expires_at = instant("se", expiry.ok_or(StorageSignatureError::Missing { field: "se" })?)?;
+        let is_early = match self.or_stored("st", stored.and_then(|stored| stored.start.as_deref()))? {
             Some(start) => now < instant("st", start)?,
             None => false,
         };
@@ -237,19 +254,17 @@ impl StorageSignature {
         &self,
         kind: &str,
         key: &StorageAccountKey,
-        resource: StorageResource<'_>,
+        (resource, stored): (StorageResource<'_>, Option<&StoredAccess>),
         version: &str,
     ) -> Result<(String, StorageRights), StorageSignatureError> {
         let malformed = |field, expected| StorageSignatureError::Malformed { field, expected };
-        if self.field("si").is_some() {
-            return Err(malformed("si", "absent: stored access policies are not supported"));
-        }
         if self.field("skoid").is_some() {
             return Err(malformed("skoid", "absent: user delegation is not supported"));
         }
         let container = resource.container.ok_or(StorageSignatureError::WrongSignature)?;
         let mut path = format!("/blob/{}/{container}", key.account());
-        let letters = self.required("sp")?;
+        let letters = self.or_stored("sp", stored.and_then(|stored| stored.permission.as_deref()))?;
+        let letters = letters.ok_or(StorageSignatureError::Missing { field: "sp" })?;
         let mut rights = StorageRights::NONE.with_letters(&[StorageLevel::Object], letters);
         match kind {
             "c" => {
@@ -269,7 +284,7 @@ impl StorageSignature {
             }
         }
         let value = |name| self.field(name).unwrap_or_default();
-        let mut lines = vec![letters, value("st"), value("se"), &path, value("si")];
+        let mut lines = vec![value("sp"), value("st"), value("se"), &path, value("si")];
         lines.extend([value("sip"), value("spr"), version]);
         if version >= WITH_RESOURCE {
             lines.extend([kind, ""]);
@@ -300,6 +315,33 @@ impl StorageSignature {
         let signed = account_text(key, fields, version);
         let rights = StorageRights::NONE.with_letters(&levels, letters);
         Ok((signed, rights))
+    }
+
+    /// Returns the policy that the signature names, if it names one.
+    fn stored<'p>(
+        &self,
+        policies: &'p [StoredAccess],
+    ) -> Result<Option<&'p StoredAccess>, StorageSignatureError> {
+        let Some(id) = self.field("si") else {
+            return Ok(None);
+        };
+        let found = policies.iter().find(|policy| policy.id == id);
+        found.map(Some).ok_or(StorageSignatureError::Malformed {
+            field: "si",
+            expected: "the name of a stored access policy of the container",
+        })
+    }
+
+    /// Returns a field of the signature, or of its policy. The service takes it from one of the two.
+    fn or_stored<'v>(
+        &'v self,
+        field: &'static str,
+        stored: Option<&'v str>,
+    ) -> Result<Option<&'v str>, StorageSignatureError> {
+        match (self.field(field), stored) {
+            (Some(_), Some(_)) => Err(StorageSignatureError::Repeated { field }),
+            (own, stored) => Ok(own.or(stored)),
+        }
     }
 
     fn field(&self, name: &str) -> Option<&str> {

@@ -39,7 +39,13 @@ fn verify(
 }
 
 fn blob<'a>(container: &'a str, blob: &'a str) -> StorageResource<'a> {
-    StorageResource { container: Some(container), blob: Some(blob), address: None, is_encrypted: false }
+    StorageResource {
+        container: Some(container),
+        blob: Some(blob),
+        address: None,
+        is_encrypted: false,
+        policies: &[],
+    }
 }
 
 #[test]
@@ -69,6 +75,36 @@ fn service_signatures_are_for_their_resource_alone() {
     assert!(rights.contains(StorageLevel::Object, StorageRight::Read));
     assert!(rights.contains(StorageLevel::Container, StorageRight::List));
     assert!(!rights.contains(StorageLevel::Container, StorageRight::Read));
+}
+
+#[test]
+fn a_signature_may_leave_it_to_a_stored_policy() {
+    let policy = StoredAccess {
+        id: "readers".into(),
+        start: None,
+        expiry: Some("2026-11-21T00:00:00Z".into()),
+        permission: Some("rl".into()),
+    };
+    let signed = |fields: &str, lines: &str| {
+        let tag = STANDARD.encode(key().sign_text(lines));
+        format!("sv=2019-12-12&sr=c&{fields}&sig={}", utf8_percent_encode(&tag, RESERVED))
+    };
+    let path = "/blob/devstoreaccount1/ck";
+    let named = signed("si=readers", &format!("\n\n\n{path}\nreaders\n\n\n2019-12-12\nc\n\n\n\n\n\n"));
+    let with = |policies| StorageResource { policies, ..blob("ck", "a") };
+    let (stored, without) = ([policy.clone()], [StoredAccess { permission: None, ..policy }]);
+    let rights = verify(&named, with(&stored), now()).unwrap();
+    assert!(rights.contains(StorageLevel::Container, StorageRight::List));
+    assert!(!rights.contains(StorageLevel::Object, StorageRight::Write));
+    assert_eq!(verify(&named, with(&stored), expiry()), Err(StorageSignatureError::NotNow));
+    // Once the policy is gone, so are the signatures that name it.
+    let gone = verify(&named, with(&[]), now());
+    assert!(matches!(gone, Err(StorageSignatureError::Malformed { field: "si", .. })), "{gone:?}");
+    let twice = signed("si=readers&sp=r", &format!("r\n\n\n{path}\nreaders\n\n\n2019-12-12\nc\n\n\n\n\n\n"));
+    let twice = verify(&twice, with(&stored), now());
+    assert_eq!(twice, Err(StorageSignatureError::Repeated { field: "sp" }));
+    let missing = verify(&named, with(&without), now());
+    assert_eq!(missing, Err(StorageSignatureError::Missing { field: "sp" }));
 }
 
 #[test]

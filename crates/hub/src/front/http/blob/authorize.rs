@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use access::TransportSecurity;
 use access::storage::{
     ResponseOverrides, SharedKeyError, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest,
-    StorageResource, StorageRight, StorageRights, StorageSignature, decode_parameter,
+    StorageResource, StorageRight, StorageRights, StorageSignature, StoredAccess, decode_parameter,
 };
 
 use super::http_error::HttpError;
@@ -13,7 +13,7 @@ use super::request::{Request, parameters};
 use crate::clock::ServiceClock;
 use crate::identity::{Identity, TokenService};
 use crate::namespace::SignaturePolicy;
-use blob_store::Replacing;
+use blob_store::{BlobStore, PublicAccess, Replacing, StoredPolicy};
 
 /// What a request has proven.
 #[derive(Clone, Debug)]
@@ -34,10 +34,10 @@ impl Granted {
     /// It proves nothing.
     pub(super) fn to(
         request: &Request,
+        store: &BlobStore,
         key: &StorageAccountKey,
         identity: Option<&Identity>,
-        policy: SignaturePolicy,
-        clock: &ServiceClock,
+        (policy, clock): (SignaturePolicy, &ServiceClock),
     ) -> Result<Self, HttpError> {
         let everything = Self {
             rights: StorageRights::ALL,
@@ -60,13 +60,20 @@ impl Granted {
             verify_key(request, key, authorization, SystemTime::now())?;
             return Ok(everything);
         }
+        let container = request.target.container.as_deref().and_then(|name| store.container(name).ok());
+        let access = container.map(|container| container.properties().access().clone()).unwrap_or_default();
         let signature = StorageSignature::find(request.raw_query()).map_err(HttpError::Signature)?;
-        let signature = signature.ok_or(HttpError::NoAuthentication)?;
+        let Some(signature) = signature else {
+            let rights = access.public.map(public_rights).ok_or(HttpError::NoAuthentication)?;
+            return Ok(Self { rights, is_owner: false, ..everything });
+        };
+        let policies: Vec<StoredAccess> = access.policies.into_iter().map(stored).collect();
         let resource = StorageResource {
             container: request.target.container.as_deref(),
             blob: request.target.blob.as_deref(),
             address: Some(request.peer.address),
             is_encrypted: request.peer.security == TransportSecurity::Tls,
+            policies: &policies,
         };
         let time = clock.time_of_token(signature_text(request).as_bytes());
         let rights = signature
@@ -108,6 +115,22 @@ impl Granted {
         self.need(object, &[StorageRight::Create])?;
         Ok(Replacing::Forbidden)
     }
+}
+
+/// What anyone may do.
+fn public_rights(access: PublicAccess) -> StorageRights {
+    let rights = StorageRights::NONE.with(StorageLevel::Object, StorageRight::Read);
+    match access {
+        PublicAccess::Blob => rights,
+        PublicAccess::Container => [StorageRight::Read, StorageRight::List]
+            .into_iter()
+            .fold(rights, |rights, right| rights.with(StorageLevel::Container, right)),
+    }
+}
+
+fn stored(policy: StoredPolicy) -> StoredAccess {
+    let StoredPolicy { id, start, expiry, permission } = policy;
+    StoredAccess { id, start, expiry, permission }
 }
 
 /// The token in the value of a header, if that is one.

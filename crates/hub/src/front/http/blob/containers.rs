@@ -1,18 +1,21 @@
 //! Containers, and what is in them.
 
 use access::TransportSecurity;
-use access::storage::{StorageLevel, StorageRight};
+use access::storage::{StorageDenial, StorageLevel, StorageRight};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::StatusCode;
+use listen::http::RequestBody;
+use units::ByteSize;
 
 use super::BlobFront;
 use super::authorize::Granted;
 use super::http_error::HttpError;
+use super::operation::PUBLIC_ACCESS;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml::{self, BlobPage, ContainerPage};
-use blob_store::{ListRequest, ListStart, Now, SnapshotTime};
+use blob_store::{ContainerAccess, ListRequest, ListStart, Now, PublicAccess, SnapshotTime};
 
 impl BlobFront {
     pub(super) async fn create_container(
@@ -23,8 +26,12 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Container, &[StorageRight::Create, StorageRight::Write])?;
         let name = request.container()?.to_owned();
-        let metadata = request.metadata()?;
-        let container = self.run(0, move |store| store.create_container(&name, metadata, now)).await?;
+        let (metadata, public) = (request.metadata()?, wanted_access(request)?);
+        if public.is_some() {
+            need_owner(granted)?;
+        }
+        let container =
+            self.run(0, move |store| store.create_container_for(&name, metadata, public, now)).await?;
         let mut reply = reply::empty(StatusCode::CREATED);
         let version = container.properties().version();
         reply::set_version(reply.headers_mut(), version);
@@ -44,6 +51,9 @@ impl BlobFront {
         let headers = reply.headers_mut();
         reply::set_version(headers, container.version());
         reply::set_lease(headers, container.lease(), now);
+        if let Some(public) = container.access().public {
+            reply::set(headers, PUBLIC_ACCESS, xml::access_name(public));
+        }
         reply::set(headers, "x-ms-has-immutability-policy", "false");
         reply::set(headers, "x-ms-has-legal-hold", "false");
         reply::set_metadata(headers, container.metadata());
@@ -77,6 +87,49 @@ impl BlobFront {
             .run_in(container, 0, move |container| {
                 container.set_container_metadata(metadata, &conditions, now)
             })
+            .await?;
+        let mut reply = reply::empty(StatusCode::OK);
+        reply::set_version(reply.headers_mut(), version);
+        Ok(reply)
+    }
+
+    pub(super) fn container_access(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        need_owner(granted)?;
+        let container = self.store.container(request.container()?)?.properties();
+        container.check_read(&request.conditions()?, now)?;
+        let mut reply = reply::document(xml::policies(&container.access().policies));
+        let headers = reply.headers_mut();
+        reply::set_version(headers, container.version());
+        if let Some(public) = container.access().public {
+            reply::set(headers, PUBLIC_ACCESS, xml::access_name(public));
+        }
+        Ok(reply)
+    }
+
+    pub(super) async fn set_container_access(
+        &self,
+        request: &Request,
+        body: RequestBody,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        need_owner(granted)?;
+        let container = request.container()?.to_owned();
+        let (public, conditions) = (wanted_access(request)?, request.conditions()?);
+        let arrived = self.bodies.collect(body, ByteSize::from_kibibytes(64), None).await?;
+        let policies = match arrived.bytes.is_empty() {
+            true => Vec::new(),
+            false => xml::read_policies(&arrived.bytes)
+                .ok_or(HttpError::Xml { expected: "a list of access policies" })?,
+        };
+        let access = ContainerAccess { public, policies };
+        let version = self
+            .run_in(&container, 0, move |container| container.set_access(access, &conditions, now))
             .await?;
         let mut reply = reply::empty(StatusCode::OK);
         reply::set_version(reply.headers_mut(), version);
@@ -172,6 +225,24 @@ impl BlobFront {
             true => format!("{scheme}://{host}"),
             false => format!("{scheme}://{host}/{}", self.key.account()),
         }
+    }
+}
+
+/// Access to a container is set and read by the owner of the account alone.
+fn need_owner(granted: &Granted) -> Result<(), HttpError> {
+    match granted.is_owner() {
+        true => Ok(()),
+        false => Err(HttpError::Denied(StorageDenial::Operation)),
+    }
+}
+
+/// The access for anyone that a request asks for.
+fn wanted_access(request: &Request) -> Result<Option<PublicAccess>, HttpError> {
+    match request.header(PUBLIC_ACCESS).map(str::to_ascii_lowercase).as_deref() {
+        None | Some("") => Ok(None),
+        Some("blob") => Ok(Some(PublicAccess::Blob)),
+        Some("container") => Ok(Some(PublicAccess::Container)),
+        Some(_) => Err(HttpError::header(PUBLIC_ACCESS)),
     }
 }
 

@@ -224,7 +224,7 @@ impl BlobFront {
         }
         if !granted.is_owner() {
             let identity = self.identity.as_deref();
-            let proven = Granted::to(&asked, &self.key, identity, self.policy, &self.clock);
+            let proven = Granted::to(&asked, &self.store, &self.key, identity, (self.policy, &self.clock));
             let proven = proven.map_err(|_refused| HttpError::Source("what its URL proves is not valid"))?;
             let read = proven.need(StorageLevel::Object, &[StorageRight::Read]);
             read.map_err(|_denied| {

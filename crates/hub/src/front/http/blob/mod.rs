@@ -160,7 +160,7 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         let now = Now { time_of_day: self.clock.client_time(), lease_time: self.clock.now() };
         let identity = self.identity.as_deref();
-        let granted = &Granted::to(request, &self.key, identity, self.policy, &self.clock)?;
+        let granted = &Granted::to(request, &self.store, &self.key, identity, (self.policy, &self.clock))?;
         client.prove();
         let operation = Operation::of(request)?;
         unserved::check(operation, request)?;
@@ -178,6 +178,8 @@ impl BlobFront {
             Operation::ListContainers => self.list_containers(request, granted, now),
             Operation::CreateContainer => self.create_container(request, granted, now).await,
             Operation::ContainerProperties => self.container_properties(request, granted, now),
+            Operation::ContainerAccess => self.container_access(request, granted, now),
+            Operation::SetContainerAccess => self.set_container_access(request, body, granted, now).await,
             Operation::DeleteContainer => self.delete_container(request, granted, now).await,
             Operation::SetContainerMetadata => self.set_container_metadata(request, granted, now).await,
             Operation::LeaseContainer => self.lease_container(request, granted, now).await,

@@ -50,7 +50,9 @@ operations! {
     ListContainers = "ListContainers", ["prefix", "marker", "maxresults", "include"], [];
     FindByTags = "FindBlobsByTags", ["where", "marker", "maxresults"], [];
     AccountBatch = "BatchOperation", [], [];
-    CreateContainer = "CreateContainer", [], [];
+    CreateContainer = "CreateContainer", [], [PUBLIC_ACCESS];
+    ContainerAccess = "GetContainerACL", [], [];
+    SetContainerAccess = "SetContainerACL", [], [PUBLIC_ACCESS];
     ContainerProperties = "GetContainerProperties", [], [];
     DeleteContainer = "DeleteContainer", [], [];
     SetContainerMetadata = "SetContainerMetadata", [], [];
@@ -156,6 +158,8 @@ const ROWS: &[Row] = &[
     row(Operation::CreateContainer, Of::Container, &["PUT"], CONTAINER, None),
     row(Operation::ContainerProperties, Of::Container, &["GET", "HEAD"], CONTAINER, None),
     row(Operation::ContainerProperties, Of::Container, &["GET", "HEAD"], CONTAINER, Some("metadata")),
+    row(Operation::ContainerAccess, Of::Container, &["GET", "HEAD"], CONTAINER, Some("acl")),
+    row(Operation::SetContainerAccess, Of::Container, &["PUT"], CONTAINER, Some("acl")),
     row(Operation::DeleteContainer, Of::Container, &["DELETE"], CONTAINER, None),
     row(Operation::SetContainerMetadata, Of::Container, &["PUT"], CONTAINER, Some("metadata")),
     row(Operation::LeaseContainer, Of::Container, &["PUT"], CONTAINER, Some("lease")),
@@ -250,7 +254,6 @@ impl Content {
 
 /// Values of `comp` of the real service that are not served for every resource.
 const SERVICE_COMPONENTS: &[&str] = &[
-    "acl",
     "batch",
     "blobs",
     "expiry",
@@ -268,6 +271,7 @@ const SERVICE_COMPONENTS: &[&str] = &[
     "userdelegationkey",
 ];
 
+pub(super) const PUBLIC_ACCESS: &str = "x-ms-blob-public-access";
 pub(super) const TIER: &str = "x-ms-access-tier";
 pub(super) const TAGS: &str = "x-ms-tags";
 pub(super) const TAGS_OPTION: &str = "x-ms-copy-source-tag-option";

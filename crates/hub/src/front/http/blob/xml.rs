@@ -12,8 +12,8 @@ use units::date::http_date;
 use super::reply::at_unix_s;
 use blob_store::{
     AccessTier, Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, FoundBlob, Lease,
-    LeaseState, ListRequest, Listed, ListedBlock, Listing, Metrics, ServiceProperties, Tags, TierSetting,
-    state_of,
+    LeaseState, ListRequest, Listed, ListedBlock, Listing, Metrics, PublicAccess, ServiceProperties,
+    StoredPolicy, Tags, TierSetting, state_of,
 };
 
 /// What a list of containers was asked for with.
@@ -210,6 +210,62 @@ pub(super) fn found_blobs(endpoint: &str, wanted: &str, found: &[FoundBlob], nex
     })
 }
 
+/// The access policies of a container.
+pub(super) fn policies(policies: &[StoredPolicy]) -> String {
+    Document::text(POLICIES, &[], |document| {
+        for policy in policies {
+            document.parent("SignedIdentifier", |document| {
+                document.element("Id", &policy.id);
+                document.parent("AccessPolicy", |document| {
+                    for (name, value) in [
+                        ("Start", &policy.start),
+                        ("Expiry", &policy.expiry),
+                        ("Permission", &policy.permission),
+                    ] {
+                        if let Some(value) = value {
+                            document.element(name, value);
+                        }
+                    }
+                });
+            });
+        }
+    })
+}
+
+/// Reads access policies; `None` if the document is another, or has more policies than a container can have.
+pub(super) fn read_policies(document: &[u8]) -> Option<Vec<StoredPolicy>> {
+    let mut policies: Vec<StoredPolicy> = Vec::new();
+    for (path, text) in texts(document, POLICIES)? {
+        let text = text.trim();
+        if path == "SignedIdentifier/Id" {
+            let is_id = (1..=POLICY_ID_MAX).contains(&text.chars().count());
+            if !is_id || policies.len() == POLICIES_MAX || policies.iter().any(|policy| policy.id == text) {
+                return None;
+            }
+            policies.push(StoredPolicy { id: text.to_owned(), start: None, expiry: None, permission: None });
+            continue;
+        }
+        let policy = policies.last_mut()?;
+        let value = Some(text.to_owned()).filter(|text| !text.is_empty());
+        match path.as_str() {
+            "SignedIdentifier/AccessPolicy/Start" => policy.start = value,
+            "SignedIdentifier/AccessPolicy/Expiry" => policy.expiry = value,
+            "SignedIdentifier/AccessPolicy/Permission" => policy.permission = value,
+            "SignedIdentifier/AccessPolicy" => {}
+            _ => return None,
+        }
+    }
+    Some(policies)
+}
+
+/// The name of access for anyone on the wire.
+pub(super) const fn access_name(access: PublicAccess) -> &'static str {
+    match access {
+        PublicAccess::Blob => "blob",
+        PublicAccess::Container => "container",
+    }
+}
+
 fn tier(document: &mut Document, chosen: Option<TierSetting>) {
     document.element("AccessTier", chosen.map_or(AccessTier::Hot, |setting| setting.tier).name());
     match chosen {
@@ -248,6 +304,9 @@ fn listed_container(document: &mut Document, container: &Container, page: &Conta
             document.element("Last-Modified", &http_date(version.modified_at));
             document.element("Etag", &version.etag.to_string());
             lease(document, properties.lease(), page.now);
+            if let Some(public) = properties.access().public {
+                document.element("PublicAccess", access_name(public));
+            }
         });
         if page.with_metadata {
             metadata(document, properties.metadata());
@@ -544,6 +603,14 @@ fn escaped(value: &str) -> Cow<'_, str> {
         true => text.replace('\r', "&#xD;").into(),
     }
 }
+
+const POLICIES: &str = "SignedIdentifiers";
+
+/// Policies of a container, as in the service.
+const POLICIES_MAX: usize = 5;
+
+/// Characters of the name of a policy, as in the service.
+const POLICY_ID_MAX: usize = 64;
 
 /// Elements within one another, more than any document that is read has.
 const DEPTH_MAX: usize = 8;
