@@ -16,11 +16,13 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 from azure.storage.blob import (
+    AccessPolicy,
     BlobAnalyticsLogging,
     BlobBlock,
     BlobClient,
     BlobServiceClient,
     ContainerClient,
+    ContainerSasPermissions,
     ContentSettings,
     CustomerProvidedEncryptionKey,
     ImmutabilityPolicy,
@@ -298,6 +300,24 @@ def test_blobs_are_found_by_their_tags(blobs, container):
     assert listed == {"other": {"project": "other"}, "tagged": {"project": "parshall", "year": "2026"}}
     refused(lambda: blob.delete_blob(if_tags_match_condition="\"year\" < '2026'"), 412, "ConditionNotMet")
     blob.delete_blob(if_tags_match_condition="\"year\" = '2026'")
+
+
+def test_containers_are_read_by_anyone_and_signatures_name_policies(blobs, container):
+    container.upload_blob("a", b"content")
+    policy = AccessPolicy(permission=ContainerSasPermissions(read=True), expiry=later(5))
+    container.set_container_access_policy({"readers": policy}, public_access="blob")
+    access = container.get_container_access_policy()
+    assert access["public_access"] == "blob"
+    assert [(it.id, it.access_policy.permission) for it in access["signed_identifiers"]] == [("readers", "r")]
+    assert BlobClient.from_blob_url(f"{container.url}/a").download_blob().readall() == b"content"
+    container.set_container_access_policy({"readers": policy})
+    refused(BlobClient.from_blob_url(f"{container.url}/a").download_blob, 401, "NoAuthenticationInformation")
+    signature = generate_container_sas(ACCOUNT, container.container_name, account_key=key(blobs), policy_id="readers")
+    named = BlobClient.from_blob_url(f"{container.url}/a?{signature}")
+    assert named.download_blob().readall() == b"content"
+    refused(named.delete_blob, 403, "AuthorizationPermissionMismatch")
+    container.set_container_access_policy({})
+    refused(named.download_blob, 403, "AuthenticationFailed")
 
 
 def test_snapshots_are_blobs_as_they_were(container):
