@@ -82,6 +82,34 @@ pub struct TierSetting {
     pub changed_unix_s: u64,
 }
 
+impl TierSetting {
+    /// Creates the setting of a tier that is chosen at an instant.
+    #[must_use]
+    pub fn new(tier: AccessTier, chosen_at: SystemTime) -> Self {
+        Self { tier, changed_unix_s: unix_s(chosen_at) }
+    }
+
+    /// Returns the instant of the choice, in whole seconds.
+    #[must_use]
+    pub fn changed_at(&self) -> SystemTime {
+        from_unix_s(self.changed_unix_s)
+    }
+}
+
+impl CopyState {
+    /// Creates the state of a copy that is complete at an instant.
+    #[must_use]
+    pub fn new(id: String, source: String, length: u64, completed_at: SystemTime) -> Self {
+        Self { id, source, length, completed_unix_s: unix_s(completed_at) }
+    }
+
+    /// Returns the instant of completion, in whole seconds.
+    #[must_use]
+    pub fn completed_at(&self) -> SystemTime {
+        from_unix_s(self.completed_unix_s)
+    }
+}
+
 /// The copying that made a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyState {

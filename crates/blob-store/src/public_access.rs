@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What anyone may read of a container.
+/// Public access to a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PublicAccess {
@@ -32,7 +32,7 @@ pub struct StoredPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerAccess {
-    /// Access for anyone; `None` for nobody.
+    /// Public access, if there is any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public: Option<PublicAccess>,
     /// The policies.

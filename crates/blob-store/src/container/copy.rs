@@ -7,12 +7,12 @@ use crate::conditions::{Conditions, Version};
 use crate::content::{Block, ContentReader, Piece};
 use crate::error::BlobError;
 use crate::now::Now;
-use crate::properties::{AccessTier, BlobKind, Description, TierSetting, unix_s};
+use crate::properties::{AccessTier, BlobKind, Description, TierSetting};
 
 /// A blob to be copied to another place of the account.
 #[derive(Clone, Debug)]
 pub struct CopyRequest {
-    /// The blob as it is copied, whatever becomes of it meanwhile.
+    /// The version of the blob that is copied.
     pub source: Arc<Blob>,
     /// The headers, metadata and so on of the copy.
     pub description: Description,
@@ -90,7 +90,7 @@ impl Container {
                 return Err(BlobError::InvalidBlobType);
             }
             current.check_read(conditions, now)?;
-            let setting = TierSetting { tier, changed_unix_s: unix_s(now.time_of_day) };
+            let setting = TierSetting::new(tier, now.time_of_day);
             change.publish_tier(setting, now)?;
             Ok(current.description.tier.map(|before| before.tier))
         })

@@ -59,16 +59,7 @@ impl Container {
         conditions: &Conditions,
         now: Now,
     ) -> Result<Version, BlobError> {
-        self.change_properties(|properties| {
-            // A lease locks the container against being deleted alone.
-            let lease = properties.lease.as_ref();
-            lease::check_read(lease, conditions.lease, Leased::Container, now.lease_time)?;
-            conditions.check_change(properties.version)?;
-            properties.lease = lease::after_write(lease, now.lease_time);
-            properties.metadata = metadata;
-            properties.version = self.shared.next_version(now);
-            Ok(properties.version)
-        })
+        self.change_version(conditions, now, |properties| properties.metadata = metadata)
     }
 
     /// Sets access to the container besides that of the owner, in the place of all that was set before.
@@ -81,15 +72,7 @@ impl Container {
         conditions: &Conditions,
         now: Now,
     ) -> Result<Version, BlobError> {
-        self.change_properties(|properties| {
-            let lease = properties.lease.as_ref();
-            lease::check_read(lease, conditions.lease, Leased::Container, now.lease_time)?;
-            conditions.check_change(properties.version)?;
-            properties.lease = lease::after_write(lease, now.lease_time);
-            properties.access = access;
-            properties.version = self.shared.next_version(now);
-            Ok(properties.version)
-        })
+        self.change_version(conditions, now, |properties| properties.access = access)
     }
 
     /// Whether the container may be deleted.
@@ -100,6 +83,25 @@ impl Container {
         let properties = self.properties();
         lease::check_write(properties.lease(), conditions.lease, Leased::Container, now.lease_time)?;
         conditions.check_change(properties.version())
+    }
+
+    /// Makes a new version of the container.
+    fn change_version(
+        &self,
+        conditions: &Conditions,
+        now: Now,
+        change: impl FnOnce(&mut NewProperties),
+    ) -> Result<Version, BlobError> {
+        self.change_properties(|properties| {
+            // A lease locks the container against being deleted alone.
+            let lease = properties.lease.as_ref();
+            lease::check_read(lease, conditions.lease, Leased::Container, now.lease_time)?;
+            conditions.check_change(properties.version)?;
+            properties.lease = lease::after_write(lease, now.lease_time);
+            change(properties);
+            properties.version = self.shared.next_version(now);
+            Ok(properties.version)
+        })
     }
 
     fn change_properties<T>(

@@ -2,7 +2,7 @@
 //!
 //! Names mean the same in capitals and in small letters, and the types for them know small letters alone. Where a client must get
 //! back what it has sent, such as names of metadata, hyper keeps the spelling of a request, and spells a response like one, by an
-//! extension that nobody else can look into or make. So both are asked of hyper, by an exchange in memory.
+//! extension whose type is private. So both are done by hyper, in an exchange in memory.
 
 use std::cell::RefCell;
 use std::convert::Infallible;

@@ -91,7 +91,7 @@ pub enum StorageSignatureError {
     Malformed {
         /// Its name.
         field: &'static str,
-        /// The expected document.
+        /// The expected form.
         expected: &'static str,
     },
     /// It was not made with this account's key, or for another resource.

@@ -91,7 +91,7 @@ pub(crate) fn answer(
     Ok(result.unwrap_or_else(|refusal| refusal))
 }
 
-/// What a request asks for.
+/// An operation of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Read,

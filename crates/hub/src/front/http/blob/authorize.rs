@@ -117,7 +117,7 @@ impl Granted {
     }
 }
 
-/// What anyone may do.
+/// Returns the rights of unauthenticated clients.
 fn public_rights(access: PublicAccess) -> StorageRights {
     let rights = StorageRights::NONE.with(StorageLevel::Object, StorageRight::Read);
     match access {

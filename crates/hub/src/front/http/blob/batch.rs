@@ -11,7 +11,7 @@
 //! --batch_1--
 //! ```
 //!
-//! Each part is a request of its own, with its own proof; what becomes of one is no matter to the others. The answer has a part for
+//! Each part is a request of its own, with its own proof; the outcome of one does not affect the others. The answer has a part for
 //! each, in the same order.
 
 use ::rest::head::{EMPTY_FIELD, FIELDS_MAX, Field};

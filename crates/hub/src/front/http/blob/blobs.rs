@@ -1,7 +1,6 @@
 //! Whole blobs: written, read, described, deleted.
 
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use access::storage::{StorageLevel, StorageRight};
 use bytes::Bytes;
@@ -230,7 +229,7 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
-        let tier = wanted_tier(request)?.ok_or(HttpError::MissingHeader { name: TIER })?;
+        let tier = wanted_tier(request, now)?.ok_or(HttpError::MissingHeader { name: TIER })?.tier;
         let conditions = request.conditions()?;
         let before = self
             .run_in(container, 0, move |container| container.set_tier(&name, tier, &conditions, now))
@@ -345,27 +344,22 @@ pub(super) fn described(request: &Request, granted: &Granted, now: Now) -> Resul
         headers: request.content_headers(),
         metadata: request.metadata()?,
         tags: wanted_tags(request, granted)?,
-        tier: wanted_tier(request)?.map(|tier| chosen(tier, now)),
+        tier: wanted_tier(request, now)?,
         copy: None,
     })
 }
 
-/// The tier that a request names.
+/// Returns the tier that a request chooses.
 ///
 /// # Errors
 /// It is none of a block blob's.
-pub(super) fn wanted_tier(request: &Request) -> Result<Option<AccessTier>, HttpError> {
+pub(super) fn wanted_tier(request: &Request, now: Now) -> Result<Option<TierSetting>, HttpError> {
     let Some(name) = request.header(TIER) else {
         return Ok(None);
     };
     let tier = AccessTier::ALL.into_iter().find(|tier| tier.name().eq_ignore_ascii_case(name));
-    tier.map(Some).ok_or_else(|| HttpError::header(TIER))
-}
-
-/// A tier that is chosen now.
-pub(super) fn chosen(tier: AccessTier, now: Now) -> TierSetting {
-    let since = now.time_of_day.duration_since(UNIX_EPOCH).unwrap_or_default();
-    TierSetting { tier, changed_unix_s: since.as_secs() }
+    let tier = tier.ok_or_else(|| HttpError::header(TIER))?;
+    Ok(Some(TierSetting::new(tier, now.time_of_day)))
 }
 
 /// Whether the content of a blob can't be read where it is.

@@ -4,7 +4,7 @@ use access::TransportSecurity;
 use access::storage::{StorageDenial, StorageLevel, StorageRight};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hyper::StatusCode;
+use hyper::{HeaderMap, StatusCode};
 use listen::http::RequestBody;
 use units::ByteSize;
 
@@ -51,9 +51,7 @@ impl BlobFront {
         let headers = reply.headers_mut();
         reply::set_version(headers, container.version());
         reply::set_lease(headers, container.lease(), now);
-        if let Some(public) = container.access().public {
-            reply::set(headers, PUBLIC_ACCESS, xml::access_name(public));
-        }
+        set_public_access(headers, container.access().public);
         reply::set(headers, "x-ms-has-immutability-policy", "false");
         reply::set(headers, "x-ms-has-legal-hold", "false");
         reply::set_metadata(headers, container.metadata());
@@ -105,9 +103,7 @@ impl BlobFront {
         let mut reply = reply::document(xml::policies(&container.access().policies));
         let headers = reply.headers_mut();
         reply::set_version(headers, container.version());
-        if let Some(public) = container.access().public {
-            reply::set(headers, PUBLIC_ACCESS, xml::access_name(public));
-        }
+        set_public_access(headers, container.access().public);
         Ok(reply)
     }
 
@@ -228,6 +224,12 @@ impl BlobFront {
     }
 }
 
+fn set_public_access(headers: &mut HeaderMap, access: Option<PublicAccess>) {
+    if let Some(access) = access {
+        reply::set(headers, PUBLIC_ACCESS, xml::access_name(access));
+    }
+}
+
 /// Access to a container is set and read by the owner of the account alone.
 fn need_owner(granted: &Granted) -> Result<(), HttpError> {
     match granted.is_owner() {
@@ -236,7 +238,7 @@ fn need_owner(granted: &Granted) -> Result<(), HttpError> {
     }
 }
 
-/// The access for anyone that a request asks for.
+/// Returns the public access that a request asks for.
 fn wanted_access(request: &Request) -> Result<Option<PublicAccess>, HttpError> {
     match request.header(PUBLIC_ACCESS).map(str::to_ascii_lowercase).as_deref() {
         None | Some("") => Ok(None),

@@ -15,9 +15,9 @@ use units::md5::md5;
 
 use super::BlobFront;
 use super::authorize::{Granted, bearer_token};
-use super::blobs::{WORK_OF_COPY, chosen, described, is_archived, range, wanted_tier};
+use super::blobs::{WORK_OF_COPY, described, is_archived, range, wanted_tier};
 use super::blocks::{append_conditions, appended, block_id};
-use super::checksums::{Expected, Md5};
+use super::checksums::{Checksums, Expected, Md5};
 use super::http_error::HttpError;
 use super::operation::{
     SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_NONE_MATCH,
@@ -27,8 +27,8 @@ use super::reply::{self, Reply, md5_text};
 use super::request::{Request, parameters};
 use super::tags::wanted_tags;
 use blob_store::{
-    AppendRequest, Blob, BlobError, Conditions, CopyForm, CopyRequest, CopyState, Description, EtagCondition,
-    Now, Tags,
+    AppendRequest, Blob, BlobError, Conditions, Container, CopyForm, CopyRequest, CopyState, Description,
+    EtagCondition, Now, Tags,
 };
 
 /// A blob to be read for another one.
@@ -50,23 +50,19 @@ impl BlobFront {
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let (conditions, own) = (request.conditions()?, request.metadata()?);
         let source = self.source(request, granted, now)?;
-        let tier = wanted_tier(request)?;
+        let tier = wanted_tier(request, now)?;
         // A copy in another tier is how it is read again.
         if is_archived(&source.blob) && tier.is_none() {
             return Err(HttpError::Archived);
         }
         let of_source = source.blob.description();
-        let state = CopyState {
-            id: copy_id(now),
-            source: source.url,
-            length: source.blob.length(),
-            completed_unix_s: now.time_of_day.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-        };
+        let (id, length) = (copy_id(now), source.blob.length());
+        let state = CopyState::new(id, source.url, length, now.time_of_day);
         let description = Description {
             headers: of_source.headers.clone(),
             metadata: if own.is_empty() { of_source.metadata.clone() } else { own },
-            tags: copied_tags(request, granted, &source.blob)?,
-            tier: tier.map(|tier| chosen(tier, now)),
+            tags: copied_tags(request, granted, &source.blob, wanted_tags(request, granted)?)?,
+            tier,
             copy: Some(state.clone()),
         };
         let form = CopyForm::Same;
@@ -106,7 +102,7 @@ impl BlobFront {
         let conditions = request.conditions()?;
         let mut description = described(request, granted, now)?;
         let source = self.readable_source(request, granted, now)?;
-        description.tags = copied_tags(request, granted, &source.blob)?;
+        description.tags = copied_tags(request, granted, &source.blob, description.tags)?;
         let of_source = &source.blob.description().headers;
         let takes_headers = !request
             .header("x-ms-copy-source-blob-properties")
@@ -155,21 +151,11 @@ impl BlobFront {
         granted.writing()?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
         let (id, lease) = (block_id(request)?, request.lease_id("x-ms-lease-id")?);
-        let expected = Expected::of_source(request)?;
-        let source = self.readable_source(request, granted, now)?;
-        let wanted = source_range(request, &source.blob)?;
-        let _memory = self.bodies.for_source(wanted.end - wanted.start).await?;
-        let checksums = self
-            .run_in(&container, WORK_OF_COPY, move |container| {
-                let content = part_of(&source.blob, wanted)?;
-                let checksums = match expected.verify(&content, None, Md5::WhenGiven) {
-                    Ok(checksums) => checksums,
-                    Err(error) => return Ok(Err(error)),
-                };
-                container.put_block(&name, &id, content, lease, now)?;
-                Ok(Ok(checksums))
+        let ((), checksums) = self
+            .with_part(request, granted, now, container, move |container, content| {
+                container.put_block(&name, &id, content, lease, now)
             })
-            .await??;
+            .await?;
         let mut reply = reply::empty(StatusCode::CREATED);
         checksums.set(reply.headers_mut());
         reply::set(reply.headers_mut(), "x-ms-request-server-encrypted", "true");
@@ -186,22 +172,36 @@ impl BlobFront {
         granted.need(StorageLevel::Object, &[StorageRight::Add, StorageRight::Write])?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
         let (conditions, position, maximum_length) = append_conditions(request)?;
+        let (done, checksums) = self
+            .with_part(request, granted, now, container, move |container, content| {
+                container.append(&name, AppendRequest { content, position, maximum_length, conditions }, now)
+            })
+            .await?;
+        Ok(appended(&done, &checksums))
+    }
+
+    /// Puts the part of its source that a request names into a container, once its checksums are verified.
+    async fn with_part<T: Send + 'static>(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+        container: String,
+        put: impl FnOnce(&Container, Bytes) -> Result<T, BlobError> + Send + 'static,
+    ) -> Result<(T, Checksums), HttpError> {
         let expected = Expected::of_source(request)?;
         let source = self.readable_source(request, granted, now)?;
         let wanted = source_range(request, &source.blob)?;
         let _memory = self.bodies.for_source(wanted.end - wanted.start).await?;
-        let done = self
-            .run_in(&container, WORK_OF_COPY, move |container| {
-                let content = part_of(&source.blob, wanted)?;
-                let checksums = match expected.verify(&content, None, Md5::WhenGiven) {
-                    Ok(checksums) => checksums,
-                    Err(error) => return Ok(Err(error)),
-                };
-                let request = AppendRequest { content, position, maximum_length, conditions };
-                Ok(Ok((container.append(&name, request, now)?, checksums)))
-            })
-            .await??;
-        Ok(appended(&done.0, &done.1))
+        self.run_in(&container, WORK_OF_COPY, move |container| {
+            let content = part_of(&source.blob, wanted)?;
+            let checksums = match expected.verify(&content, None, Md5::WhenGiven) {
+                Ok(checksums) => checksums,
+                Err(error) => return Ok(Err(error)),
+            };
+            Ok(Ok((put(container, content)?, checksums)))
+        })
+        .await?
     }
 
     /// Finds the blob that a request names as its source, unless its content can't be read.
@@ -266,8 +266,7 @@ impl BlobFront {
 }
 
 /// The tags of a copy: those of the request, or of the source if the request says so.
-fn copied_tags(request: &Request, granted: &Granted, source: &Blob) -> Result<Tags, HttpError> {
-    let own = wanted_tags(request, granted)?;
+fn copied_tags(request: &Request, granted: &Granted, source: &Blob, own: Tags) -> Result<Tags, HttpError> {
     match request.header(TAGS_OPTION) {
         None => Ok(own),
         Some(option) if option.eq_ignore_ascii_case("replace") => Ok(own),

@@ -1,7 +1,6 @@
 //! The headers that all replies have, the headers that describe a blob, and error replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use access::storage::ResponseOverrides;
 use base64::Engine as _;
@@ -123,7 +122,7 @@ fn set_tier(headers: &mut HeaderMap, chosen: Option<TierSetting>) {
     match chosen {
         None => set(headers, "x-ms-access-tier-inferred", "true"),
         Some(setting) => {
-            set(headers, "x-ms-access-tier-change-time", &http_date(at_unix_s(setting.changed_unix_s)));
+            set(headers, "x-ms-access-tier-change-time", &http_date(setting.changed_at()));
         }
     }
 }
@@ -134,12 +133,7 @@ fn set_copy(headers: &mut HeaderMap, copy: &CopyState) {
     set(headers, SOURCE, &copy.source);
     set(headers, "x-ms-copy-status", xml::COPIED);
     set(headers, "x-ms-copy-progress", &format!("{0}/{0}", copy.length));
-    set(headers, "x-ms-copy-completion-time", &http_date(at_unix_s(copy.completed_unix_s)));
-}
-
-/// An instant, from seconds since 1970.
-pub(super) fn at_unix_s(seconds: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(seconds)
+    set(headers, "x-ms-copy-completion-time", &http_date(copy.completed_at()));
 }
 
 /// Tells everything that is known of a blob; `part` if it is a part of it that follows.

@@ -9,7 +9,6 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use quick_xml::{Reader, Writer};
 use units::date::http_date;
 
-use super::reply::at_unix_s;
 use blob_store::{
     AccessTier, Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, FoundBlob, Lease,
     LeaseState, ListRequest, Listed, ListedBlock, Listing, Metrics, PublicAccess, ServiceProperties,
@@ -127,7 +126,7 @@ fn listed_blob(document: &mut Document, name: &str, blob: &Blob, page: &BlobPage
                 document.element("CopySource", &copy.source);
                 document.element("CopyStatus", COPIED);
                 document.element("CopyProgress", &format!("{0}/{0}", copy.length));
-                document.element("CopyCompletionTime", &http_date(at_unix_s(copy.completed_unix_s)));
+                document.element("CopyCompletionTime", &http_date(copy.completed_at()));
             }
             document.element("ServerEncrypted", "true");
             let tags = blob.description().tags.len();
@@ -271,7 +270,7 @@ fn tier(document: &mut Document, chosen: Option<TierSetting>) {
     match chosen {
         None => document.element("AccessTierInferred", "true"),
         Some(setting) => {
-            document.element("AccessTierChangeTime", &http_date(at_unix_s(setting.changed_unix_s)));
+            document.element("AccessTierChangeTime", &http_date(setting.changed_at()));
         }
     }
 }
