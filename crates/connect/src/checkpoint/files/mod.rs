@@ -6,8 +6,9 @@
 //! ```
 //!
 //! What replaces a file is its next version (see [`versions`]). Each claim that is won makes one; of a checkpoint, each
-//! new owner makes one, whose slots it then writes in place. A former owner that writes, because it was paused for long,
-//! writes into a file that nobody finds any more. No lock is ever held, so none can be held by a paused process.
+//! new owner makes one, whose slots it then writes in place. Before it does, it closes the version before (see [`closing`]):
+//! what the former owner had acknowledged by then is seen, and nothing that it writes later is acknowledged. No lock is
+//! ever held, so none can be held by a paused process.
 //!
 //! A process that is killed at any instant leaves each checkpoint at its newest or its newest but one writing (see
 //! [`slots`]). A power cut takes it back by a second or so, never further (see [`durability`]): syncing each writing would
@@ -17,13 +18,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
 use crate::event::PartitionId;
 
+mod closing;
 mod durability;
 mod lock;
 mod names;
@@ -192,7 +194,7 @@ impl Folder {
         let mut before = versions::of_folder(&folder)?;
         let seen = before.remove(&partition);
         let seen_version = seen.as_ref().and_then(|seen| seen.newest);
-        // Also asked right before the new version is made: the owner before may write until then.
+        // Also asked right before the new version is made: the owner before may write until it is closed out.
         let is_current = || {
             let current = match seen_version {
                 None => None,
@@ -211,6 +213,9 @@ impl Folder {
         let generation = generation.saturating_add(1);
         let content = slots::new_file(generation, checkpoint)?;
         let made = versions::make_next(&folder, partition, seen.as_ref(), &content, Sync::Now, || {
+            if let Some(version) = seen_version {
+                closing::close(&versions::path(&folder, partition, version))?;
+            }
             Ok(is_current()?.is_some())
         });
         let Some(version) = made? else {
@@ -260,6 +265,7 @@ impl Folder {
             }
         };
         let path = versions::path(&folder, partition, newest);
+        closing::reopen(&path)?;
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|source| file_error("open", &path, source))?;
         let file = CheckpointFile {
@@ -286,16 +292,25 @@ impl CheckpointFile {
         self.write(&newest, checkpoint).map(|_generation| ())
     }
 
-    /// The same, if the newest checkpoint is the one given and the file is still the one that everybody reads. A process
-    /// that is paused between the look and the writing writes what nobody finds.
+    /// The same, if the newest checkpoint is the one given and the file is still the one that everybody reads. That is asked
+    /// again after the writing: what was written into a version that others had closed may not have been seen by them.
     fn replace(&self, expected: Writing, checkpoint: &Checkpoint) -> Result<ETag, StoreError> {
-        let SyncedFile { path, file, .. } = &*self.synced;
-        let links = file.metadata().map_err(|source| file_error("read", path, source))?.nlink();
+        let lost = Err(StoreError::NotOwner { partition: checkpoint.partition });
+        let is_closed = || {
+            let SyncedFile { path, file, .. } = &*self.synced;
+            closing::is_closed(file).map_err(|source| file_error("read", path, source))
+        };
+        if is_closed()? {
+            return lost;
+        }
         let newest = self.newest()?;
-        if links == 0 || newest.slot.generation != expected.generation {
-            return Err(StoreError::NotOwner { partition: checkpoint.partition });
+        if newest.slot.generation != expected.generation {
+            return lost;
         }
         let generation = self.write(&newest, checkpoint)?;
+        if is_closed()? {
+            return lost;
+        }
         let version = expected.version;
         let writing = Writing { version, generation };
         Ok(writing.etag())
