@@ -48,8 +48,8 @@ const fn verdict(fault: Fault) -> &'static str {
     }
 }
 
-/// Of `r` events per second, those that were due `t` into a pause `P` arrive at least `P - t` later: in a phase of `2 P` a quarter
-/// of all events takes longer than `P / 2`.
+/// Of `r` events per second, those that were due `t` into a pause `P` arrive at least `P - t` later: in a phase of `3 P` a quarter
+/// of all events takes longer than `P / 4`.
 pub(super) fn stopped(role: Role, pause: Option<Duration>, case: &Case) -> Check {
     let name = Subject::Stopped(role).name();
     let latency = case.latency_us.as_ref();
@@ -62,7 +62,7 @@ pub(super) fn stopped(role: Role, pause: Option<Duration>, case: &Case) -> Check
         };
     };
     let pause_us = pause.as_secs_f64() * 1e6;
-    let (longest, quarter) = (pause_us * (1.0 - TOLERANCE), pause_us / 2.0 * (1.0 - 2.0 * TOLERANCE));
+    let (longest, quarter) = (pause_us * (1.0 - TOLERANCE), pause_us / 4.0 * (1.0 - 2.0 * TOLERANCE));
     let is_late = |figure: Option<u64>, least: f64| figure.is_some_and(|figure| figure as f64 >= least);
     // Pauses of service and pipeline are what is measured; those of the lab's own ends are its fault.
     let status = match role {

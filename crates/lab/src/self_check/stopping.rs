@@ -107,5 +107,5 @@ fn pause(process: Pid) -> Option<Duration> {
 /// The roles read the edge of the phase a little later than it is shown.
 const INTO_THE_PHASE: Duration = Duration::from_millis(300);
 
-/// Half of the measured phase.
+/// A third of the measured phase.
 const PAUSE: Duration = Duration::from_secs(1);
