@@ -1,13 +1,13 @@
-//! Versions of a checkpoint that are closed to their writer.
+//! Closed checkpoint versions.
 //!
 //! ```text
 //!   owner      writes a slot          asks whether it is closed: if so, the writing is not acknowledged
 //!   successor  closes the version     reads the slots again: if there is a newer one, it takes nothing over
 //! ```
 //!
-//! Whichever comes first, a writing that was acknowledged is one that the successor has seen. A file is closed by taking
-//! the right to write it from its user; who has it open can still write, but sees that it shall not. A successor that ends
-//! before it has made its own version leaves the file closed, to be taken over by the next one.
+//! In any order of these steps, the successor has seen every acknowledged write. Closing removes the write permission of the
+//! file. A process that has the file open can still write, but detects the permission. If a successor ends before it
+//! has created its own version, the file stays closed until the next takeover.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -17,7 +17,7 @@ use std::path::Path;
 use super::file_error;
 use crate::checkpoint::StoreError;
 
-/// Closes a version, if it is still there: of one that was removed there is a successor already.
+/// Closes a version. One that does not exist already has a successor.
 pub(super) fn close(path: &Path) -> Result<(), StoreError> {
     match std::fs::set_permissions(path, Permissions::from_mode(CLOSED)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(file_error("close", path, error)),
@@ -25,7 +25,7 @@ pub(super) fn close(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Opens a version again to those who share its file, which are never there together with owners.
+/// Reopens a version for writers that share it, which never run together with owners.
 pub(super) fn reopen(path: &Path) -> Result<(), StoreError> {
     let reopen = || match is_writable(std::fs::metadata(path)?.mode()) {
         true => Ok(()),
@@ -34,7 +34,7 @@ pub(super) fn reopen(path: &Path) -> Result<(), StoreError> {
     reopen().map_err(|source| file_error("open", path, source))
 }
 
-/// Whether a version is closed, or was removed, which comes after that.
+/// Whether a version is closed or removed.
 pub(super) fn is_closed(file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     Ok(metadata.nlink() == 0 || !is_writable(metadata.mode()))

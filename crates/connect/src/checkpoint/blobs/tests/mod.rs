@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
+mod object_store;
 mod service;
 
 #[tokio::test]

@@ -105,14 +105,14 @@ async fn a_wrong_key_is_refused_at_once() {
 }
 
 /// What a store needs to live as long as it.
-struct Keep {
-    connection_string: StorageConnectionString,
-    container: String,
+pub(super) struct Keep {
+    pub(super) connection_string: StorageConnectionString,
+    pub(super) container: String,
     _service: Option<Service>,
 }
 
 /// A store with a container of its own.
-async fn a_store() -> (BlobCheckpointStore, Keep) {
+pub(super) async fn a_store() -> (BlobCheckpointStore, Keep) {
     let (connection_string, service): (StorageConnectionString, _) =
         match std::env::var("PARSHALL_TEST_STORAGE") {
             Ok(text) => (text.parse().expect("a connection string of a storage account"), None),
