@@ -1,4 +1,7 @@
-// Package gocloud requires the package whose own tests are run.
+// Package gocloud requires the packages whose own tests are run.
 package gocloud
 
-import _ "gocloud.dev/pubsub/azuresb"
+import (
+	_ "gocloud.dev/blob/azureblob"
+	_ "gocloud.dev/pubsub/azuresb"
+)
