@@ -14,7 +14,7 @@ PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 
 # In the order in which they begin: the first needs a quiet machine, the next mostly wait.
-LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-older test-dotnet-long test-outside test-otel-collector
+LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-older test-dotnet-long test-outside test-azurite-long test-otel-collector
 # What `make test` and `make test-long` may take from scratch on two idle cores.
 TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
@@ -28,7 +28,7 @@ export RUSTFLAGS = -D warnings
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-alone test-long $(LONG_SUITES) test-clients $(CLIENT_SUITES) test-packages $(PACKAGE_SUITES) packages test-sdk-administration bench bench-kafka bench-mirror bench-send lint format dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
+.PHONY: help run test test-rust test-alone test-long $(LONG_SUITES) test-clients $(CLIENT_SUITES) test-packages $(PACKAGE_SUITES) packages test-sdk-administration bench bench-blob bench-kafka bench-mirror bench-send lint format dist fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus peers-kafka peers-producers peers-consumers peers-send
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -120,6 +120,10 @@ test-dotnet-long:
 test-outside:
 	MAKEFLAGS= compat/step outside compat/outside/run
 
+# Every request of a table to both services; a difference needs a reason.
+test-azurite-long:
+	MAKEFLAGS= compat/step azurite-long compat/azurite/side-by-side
+
 test-otel-collector:
 	MAKEFLAGS= compat/step otel-collector compat/otel/run --collector
 
@@ -156,6 +160,10 @@ bench-mirror: ## the relay against MirrorMaker 2, on one core each: a table of r
 bench-send: ## `send` against `kcat -P`, and our producer against librdkafka, Java and `oha`: a table of ratios (a quarter of an hour)
 	$(CARGO) build --release --locked -p parshall -p kafka-load
 	peers/send/bench.py --parshall target/release/parshall --out target/bench-send
+
+bench-blob: ## blobs on a disk, beside Azurite: a table of ratios (ten minutes; needs node, npm and `make peers-send`)
+	$(CARGO) build --release --locked -p parshall
+	peers/blob/bench.py --parshall target/release/parshall --out target/bench-blob
 
 lint: format ## rustfmt and clippy; warnings are errors
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

@@ -21,12 +21,14 @@ from azure.storage.blob import (
     BlobBlock,
     BlobClient,
     BlobServiceClient,
+    BlobType,
     ContainerClient,
     ContainerSasPermissions,
     ContentSettings,
     CustomerProvidedEncryptionKey,
     ImmutabilityPolicy,
     RetentionPolicy,
+    SequenceNumberAction,
     StandardBlobTier,
     generate_account_sas,
     generate_blob_sas,
@@ -334,13 +336,59 @@ def test_snapshots_are_blobs_as_they_were(container):
     assert list(container.list_blobs(include=["snapshots"])) == []
 
 
+def test_page_blobs_are_written_and_compared_in_ranges(blobs, container):
+    blob = container.get_blob_client("disk")
+    blob.create_page_blob(4096, sequence_number=7)
+    written = blob.upload_page(b"1" * 1024, offset=512, length=1024)
+    assert (written["blob_sequence_number"], blob.get_blob_properties().page_blob_sequence_number) == (7, 7)
+    snapshot = blob.create_snapshot()["snapshot"]
+    blob.upload_page(b"2" * 512, offset=1024, length=512, if_sequence_number_lte=7)
+    blob.clear_page(offset=512, length=512)
+    assert blob.download_blob().readall() == b"\0" * 1024 + b"2" * 512 + b"\0" * 2560
+    assert [(found.start, found.end, found.cleared) for found in blob.list_page_ranges()] == [(1024, 1535, False)]
+    changed = sorted((found.start, found.end, found.cleared) for found in blob.list_page_ranges(previous_snapshot=snapshot))
+    assert changed == [(512, 1023, True), (1024, 1535, False)]
+    of_snapshot = container.get_blob_client("disk", snapshot=snapshot)
+    assert of_snapshot.download_blob(offset=512, length=1024).readall() == b"1" * 1024
+    other = container.get_blob_client("other")
+    other.create_page_blob(1024)
+    signature = generate_blob_sas(
+        ACCOUNT, container.container_name, "disk", snapshot=snapshot, account_key=key(blobs), permission="r", expiry=later(5)
+    )
+    other.upload_pages_from_url(f"{blob.url}?snapshot={snapshot}&{signature}", offset=0, length=512, source_offset=512)
+    assert other.download_blob().readall() == b"1" * 512 + b"\0" * 512
+    blob.set_sequence_number(SequenceNumberAction.Increment)
+    blob.resize_blob(1536)
+    properties = blob.get_blob_properties()
+    assert (properties.size, properties.page_blob_sequence_number, properties.blob_type) == (1536, 8, BlobType.PAGEBLOB)
+    page = b"3" * 512
+    refused(lambda: blob.upload_page(page, 0, 512, if_sequence_number_lt=8), 412, "SequenceNumberConditionNotMet")
+    refused(lambda: blob.upload_page(page, 1536, 512), 416, "InvalidPageRange")
+    blob.delete_blob(delete_snapshots="include")
+
+
+def test_a_write_has_conditions_of_one_kind_and_a_read_any(container):
+    blob = container.get_blob_client("a")
+    etag = blob.upload_blob(b"1")["etag"]
+    past = later(-60)
+    # Of a tag and a date, the tag counts for a write; a read is answered if either of them says that it is new.
+    blob.set_blob_metadata({}, etag=etag, match_condition=MatchConditions.IfNotModified, if_unmodified_since=past)
+    etag = blob.get_blob_properties().etag
+    blob.download_blob(etag=etag, match_condition=MatchConditions.IfModified, if_modified_since=past)
+    known = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+    both = "MultipleConditionHeadersNotSupported"
+    refused(lambda: blob.set_blob_metadata({}, if_modified_since=past, **known), 400, both)
+    missing = container.get_blob_client("b")
+    refused(lambda: missing.set_blob_metadata({}, **known), 412, "ConditionNotMet")
+
+
 def test_blobs_of_uncommitted_blocks_are_listed_where_they_are_asked_for(container):
     container.get_blob_client("waiting").stage_block("QUE=", b"content")
     assert list(container.list_blobs()) == []
     assert [blob.name for blob in container.list_blobs(include=["uncommittedblobs"])] == ["waiting"]
 
 
-def test_blobs_are_copied_within_the_account(container):
+def test_blobs_are_copied_within_the_account(blobs, container):
     source = container.upload_blob("source", b"0123456789", metadata={"a": "1"})
     copy = container.get_blob_client("copy")
     started = copy.start_copy_from_url(source.url)
@@ -350,15 +398,21 @@ def test_blobs_are_copied_within_the_account(container):
     assert copy.download_blob().readall() == b"0123456789"
     copy.start_copy_from_url(source.url, requires_sync=True)
     refused(lambda: copy.abort_copy(started["copy_id"]), 409, "NoPendingCopyOperation")
+    # The key of the account signs copies alone.
     whole = container.get_blob_client("whole")
-    whole.upload_blob_from_url(source.url)
+    refused(lambda: whole.upload_blob_from_url(source.url), 403, "CannotVerifyCopySource")
+    signature = generate_blob_sas(
+        ACCOUNT, container.container_name, "source", account_key=key(blobs), permission="r", expiry=later(5)
+    )
+    url = f"{source.url}?{signature}"
+    whole.upload_blob_from_url(url)
     pieces = container.get_blob_client("pieces")
-    pieces.stage_block_from_url("QUE=", source.url, source_offset=8, source_length=2)
-    pieces.stage_block_from_url("QUI=", source.url, source_offset=0, source_length=2)
+    pieces.stage_block_from_url("QUE=", url, source_offset=8, source_length=2)
+    pieces.stage_block_from_url("QUI=", url, source_offset=0, source_length=2)
     pieces.commit_block_list(["QUE=", "QUI="])
     log = container.get_blob_client("log")
     log.create_append_blob()
-    log.append_block_from_url(source.url, source_offset=3, source_length=3)
+    log.append_block_from_url(url, source_offset=3, source_length=3)
     assert [blob.download_blob().readall() for blob in (whole, pieces, log)] == [b"0123456789", b"8901", b"345"]
     refused(lambda: copy.start_copy_from_url(f"{container.url}/missing"), 404, "BlobNotFound")
 

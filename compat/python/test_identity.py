@@ -1,5 +1,6 @@
 """Microsoft Entra ID: the official clients with DefaultAzureCredential, and tokens of an issuer that is none of ours."""
 
+import datetime
 import os
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerCl
 from azure.eventhub.exceptions import EventHubError
 from azure.identity import DefaultAzureCredential
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from azure.storage.blob import BlobServiceClient
+from azure.storage.blob import BlobServiceClient, ContainerClient, generate_container_sas
 from confluent_kafka import Consumer, Producer
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from blobs import refused
 from issuer import EVENT_HUBS, STORAGE, Issuer, Static
 from service import Service
 
@@ -233,6 +235,38 @@ def test_tokens_that_are_no_good_are_refused_as_the_service_refuses_them(accepti
     with pytest.raises(urllib.error.HTTPError) as refusal:
         urllib.request.urlopen(request)
     assert refusal.value.code == 401 and text in refusal.value.read().decode()
+
+
+def test_signatures_of_a_user_delegation_key_grant_what_the_principal_may_do(accepting):
+    service, issuer = accepting
+    url = next(part for part in service.storage_tls_connection_string.split(";") if part.startswith("BlobEndpoint="))
+    url = url.removeprefix("BlobEndpoint=")
+    account = url.rsplit("/", 1)[1]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    expiry = now + datetime.timedelta(hours=1)
+
+    def signing(role, oid, **changes):
+        """A client with a signature for all of the container that the principal has made."""
+        token = issuer.token(aud=STORAGE, roles=[role], oid=oid)
+        with BlobServiceClient(url, credential=Static(token), connection_verify=service.authority) as client:
+            key = client.get_user_delegation_key(now - datetime.timedelta(minutes=1), expiry)
+        vars(key).update(changes)
+        signature = generate_container_sas(account, "box", user_delegation_key=key, permission="rwdl", expiry=expiry)
+        return ContainerClient(url, "box", credential=signature, connection_verify=service.authority)
+
+    with signing("Storage Blob Data Contributor", "writer") as box:
+        box.upload_blob("delegated", b"content")
+        assert [blob.name for blob in box.list_blobs(name_starts_with="delegated")] == ["delegated"]
+    with signing("Storage Blob Data Reader", "reader") as box:
+        assert box.download_blob("delegated").readall() == b"content"
+        refused(lambda: box.upload_blob("other", b"content"), 403, "AuthorizationPermissionMismatch")
+    # Neither another principal's name nor a longer time goes with the value.
+    with signing("Storage Blob Data Reader", "reader", signed_oid="writer") as box:
+        refused(lambda: box.download_blob("delegated"), 403, "AuthenticationFailed")
+    with signing("Storage Blob Data Reader", "reader", signed_expiry="2100-01-01T00:00:00Z") as box:
+        refused(lambda: box.download_blob("delegated"), 403, "AuthenticationFailed")
+    with BlobServiceClient.from_connection_string(service.storage_connection_string) as client:
+        refused(lambda: client.get_user_delegation_key(now, expiry), 403, "AuthenticationFailed")
 
 
 def test_blobs_refuse_a_token_for_hubs_with_their_own_code(accepting):

@@ -29,7 +29,7 @@ pub enum EtagCondition {
     OneOf(Vec<Etag>),
 }
 
-/// The conditions of a request. All of them must hold.
+/// The conditions of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     /// `If-Match`
@@ -86,27 +86,46 @@ impl EtagCondition {
 }
 
 impl Conditions {
-    /// Whether what is there may be read.
+    /// Checks the conditions of a read: `If-Match && If-Unmodified-Since && (If-None-Match || If-Modified-Since)`, as in the service.
     ///
     /// # Errors
-    /// [`NotModified`](BlobError::NotModified) if the reader has it already.
+    /// [`NotModified`](BlobError::NotModified) if the reader has this version already,
+    /// [`UnsatisfiableCondition`](BlobError::UnsatisfiableCondition) for `If-None-Match: *`, otherwise
+    /// [`ConditionNotMet`](BlobError::ConditionNotMet).
     pub fn check_read(&self, current: Version) -> Result<(), BlobError> {
-        self.check_match(current)?;
-        match self.is_known(current) {
-            true => Err(BlobError::NotModified),
-            false => Ok(()),
+        if self.if_none_match == Some(EtagCondition::Any) {
+            return Err(BlobError::UnsatisfiableCondition);
+        }
+        let is_met = self.matches(current) != Some(false) && self.is_unmodified(current) != Some(false);
+        match (is_met, self.is_another(current), self.is_modified(current)) {
+            (false, ..) => Err(BlobError::ConditionNotMet),
+            (true, Some(true), _) | (true, _, Some(true)) | (true, None, None) => Ok(()),
+            (true, ..) => Err(BlobError::NotModified),
         }
     }
 
-    /// Whether what is there may be changed or deleted.
+    /// Returns the error of an operation on a blob that does not exist.
+    #[must_use]
+    pub fn missing(&self, is_read: bool) -> BlobError {
+        match (&self.if_match, &self.if_none_match) {
+            (_, Some(EtagCondition::Any)) if is_read => BlobError::UnsatisfiableCondition,
+            (Some(EtagCondition::OneOf(_)), _) => BlobError::ConditionNotMet,
+            (Some(EtagCondition::Any), _) if is_read => BlobError::ConditionNotMet,
+            _ => BlobError::BlobNotFound,
+        }
+    }
+
+    /// Checks the conditions of a change or deletion. A tag takes precedence over a date, as in the service: `If-Match` over
+    /// `If-Unmodified-Since`, `If-None-Match` over `If-Modified-Since`.
     ///
     /// # Errors
     /// [`ConditionNotMet`](BlobError::ConditionNotMet)
     pub fn check_change(&self, current: Version) -> Result<(), BlobError> {
-        self.check_match(current)?;
-        match self.is_known(current) {
-            true => Err(BlobError::ConditionNotMet),
-            false => Ok(()),
+        let is_wanted = self.matches(current).or_else(|| self.is_unmodified(current));
+        let is_new = self.is_another(current).or_else(|| self.is_modified(current));
+        match (is_wanted, is_new) {
+            (Some(false), _) | (_, Some(false)) => Err(BlobError::ConditionNotMet),
+            _ => Ok(()),
         }
     }
 
@@ -125,10 +144,11 @@ impl Conditions {
             Some(_) if self.if_none_match == Some(EtagCondition::Any) => Err(BlobError::BlobAlreadyExists),
             Some(current) => self.check_change(current),
             None => {
+                // What is not there has no tag; and no time, unless blocks of it are (RFC 9110, section 13.1.4).
                 let is_old = |instant| staged_at.is_some_and(|at| at <= instant);
-                // What is not there has no tag, and was not left unmodified.
+                let is_unmodified = |instant| staged_at.is_none_or(|at| at <= instant);
                 let is_met = self.if_match.is_none()
-                    && self.if_unmodified_since.is_none_or(is_old)
+                    && self.if_unmodified_since.is_none_or(is_unmodified)
                     && !self.if_modified_since.is_some_and(is_old);
                 match is_met {
                     true => Ok(()),
@@ -149,20 +169,21 @@ impl Conditions {
         }
     }
 
-    fn check_match(&self, current: Version) -> Result<(), BlobError> {
-        let matches = self.if_match.as_ref().is_none_or(|condition| condition.is_met_by(current.etag));
-        let unmodified = self.if_unmodified_since.is_none_or(|instant| current.modified_at <= instant);
-        match matches && unmodified {
-            true => Ok(()),
-            false => Err(BlobError::ConditionNotMet),
-        }
+    /// Whether `If-Match` holds, if it is given. So with the other three.
+    fn matches(&self, current: Version) -> Option<bool> {
+        Some(self.if_match.as_ref()?.is_met_by(current.etag))
     }
 
-    /// Whether the conditions name this very version as the one that is not wanted.
-    fn is_known(&self, current: Version) -> bool {
-        let has_tag = self.if_none_match.as_ref().is_some_and(|condition| condition.is_met_by(current.etag));
-        let is_old = self.if_modified_since.is_some_and(|instant| current.modified_at <= instant);
-        has_tag || is_old
+    fn is_another(&self, current: Version) -> Option<bool> {
+        Some(!self.if_none_match.as_ref()?.is_met_by(current.etag))
+    }
+
+    fn is_modified(&self, current: Version) -> Option<bool> {
+        Some(current.modified_at > self.if_modified_since?)
+    }
+
+    fn is_unmodified(&self, current: Version) -> Option<bool> {
+        Some(current.modified_at <= self.if_unmodified_since?)
     }
 }
 
@@ -199,10 +220,17 @@ mod tests {
         assert_eq!(conditions.check_replace(None, None), Ok(()));
         assert_eq!(conditions.check_replace(Some(version()), None), Err(BlobError::BlobAlreadyExists));
         assert_eq!(conditions.check_change(version()), Err(BlobError::ConditionNotMet));
-        assert_eq!(conditions.check_read(version()), Err(BlobError::NotModified));
+        assert_eq!(conditions.check_read(version()), Err(BlobError::UnsatisfiableCondition));
+        assert_eq!(conditions.missing(true), BlobError::UnsatisfiableCondition);
+        assert_eq!(conditions.missing(false), BlobError::BlobNotFound);
         let conditions = Conditions { if_match: Some(EtagCondition::Any), ..Conditions::default() };
         assert_eq!(conditions.check_replace(None, None), Err(BlobError::ConditionNotMet));
         assert_eq!(conditions.check_change(version()), Ok(()));
+        assert_eq!(conditions.missing(true), BlobError::ConditionNotMet);
+        assert_eq!(conditions.missing(false), BlobError::BlobNotFound);
+        let tag = Some(EtagCondition::OneOf(vec![Etag(1)]));
+        let conditions = Conditions { if_match: tag, ..Conditions::default() };
+        assert_eq!(conditions.missing(false), BlobError::ConditionNotMet);
     }
 
     #[test]
@@ -217,8 +245,8 @@ mod tests {
             (since(99), true, true),
             (since(100), false, true),
             (since(110), false, true),
-            (until(99), false, false),
-            (until(100), true, false),
+            (until(99), false, true),
+            (until(100), true, true),
             (matching(any.clone(), None), false, false),
             (matching(None, any), true, true),
         ] {
@@ -237,9 +265,9 @@ mod tests {
     }
 
     proptest! {
-        /// Each condition by itself, as the standard words it, against all of them together.
+        /// Compares with the combinations in the service's documentation.
         #[test]
-        fn all_conditions_must_hold(
+        fn several_conditions_are_judged_together(
             if_match in condition(),
             if_none_match in condition(),
             modified in proptest::option::of(98_u64..103),
@@ -260,13 +288,22 @@ mod tests {
                 Some(EtagCondition::Any) => Some(true),
                 Some(EtagCondition::OneOf(etags)) => Some(etags.iter().any(|one| one.0 == etag)),
             };
-            let holds = names(&if_match) != Some(false)
-                && names(&if_none_match) != Some(true)
-                && modified.is_none_or(|since| 100 > since)
-                && unmodified.is_none_or(|since| 100 <= since);
-            prop_assert_eq!(conditions.check_change(current).is_ok(), holds);
-            prop_assert_eq!(conditions.check_read(current).is_ok(), holds);
-            prop_assert_eq!(conditions.check_replace(Some(current), None).is_ok(), holds);
+            let (wanted, known) = (names(&if_match), names(&if_none_match));
+            let is_new = modified.map(|since| 100 > since);
+            let is_old = unmodified.map(|since| 100 <= since);
+            let is_another = known.map(|known| !known);
+            let changes = wanted.or(is_old).unwrap_or(true) && is_another.or(is_new).unwrap_or(true);
+            prop_assert_eq!(conditions.check_change(current).is_ok(), changes);
+            prop_assert_eq!(conditions.check_replace(Some(current), None).is_ok(), changes);
+            let is_unknown = match (known, is_new) {
+                (None, None) => true,
+                (known, is_new) => known == Some(false) || is_new == Some(true),
+            };
+            let reads = wanted.unwrap_or(true)
+                && is_old.unwrap_or(true)
+                && is_unknown
+                && if_none_match != Some(EtagCondition::Any);
+            prop_assert_eq!(conditions.check_read(current).is_ok(), reads);
         }
     }
 }

@@ -10,7 +10,8 @@ use super::budget::Charge;
 use super::disk::{Health, PieceFile};
 use super::error::BlobError;
 
-/// A block of a blob. A blob that was put as a whole has one, without an id; so has an append blob in a file.
+/// A block of a blob. A blob that was put as a whole has one, without an id; so has an append blob in a file. A page blob has one for each
+/// of its extents.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     /// As its writer spells it, in base64.
@@ -19,6 +20,8 @@ pub(super) struct Block {
     /// CRC-32C of the content; 0 in memory.
     pub(super) crc: u32,
     pub(super) piece: Piece,
+    /// Number of the version that wrote an extent of a page blob; 0 for other blobs.
+    pub(super) written: u64,
 }
 
 /// Where bytes are.
@@ -26,6 +29,8 @@ pub(super) struct Block {
 pub(super) enum Piece {
     Memory(Bytes, #[expect(dead_code, reason = "held for its drop")] Arc<Charge>),
     File(Arc<PieceFile>),
+    /// Nowhere: all bytes are zero.
+    Hole,
 }
 
 /// Reads a range of a blob as it was when the reader was made, whatever happens to the blob meanwhile.
@@ -68,14 +73,14 @@ impl ContentReader {
     /// Whether the [next bytes](Self::next_chunk) are in memory, so that reading them waits for nothing.
     #[must_use]
     pub fn has_next_in_memory(&self) -> bool {
-        self.parts.front().is_none_or(|part| matches!(part.block.piece, Piece::Memory(..)))
+        self.parts.front().is_none_or(|part| !matches!(part.block.piece, Piece::File(_)))
     }
 
     /// Whether [`check`](Self::check) would have nothing to do.
     #[must_use]
     pub fn is_checked(&self) -> bool {
         self.parts.iter().all(|part| match &part.block.piece {
-            Piece::Memory(..) => true,
+            Piece::Memory(..) | Piece::Hole => true,
             Piece::File(file) => file.health() == Health::Sound,
         })
     }
@@ -101,6 +106,9 @@ impl ContentReader {
         part.block.check()?;
         let chunk = match &part.block.piece {
             Piece::Memory(bytes, _) => bytes.slice(range.start as usize..range.end as usize),
+            Piece::Hole => {
+                Bytes::from_static(&ZEROS[..(range.end - range.start).min(ZEROS.len() as u64) as usize])
+            }
             Piece::File(file) => {
                 let chunk = file.read(range.clone())?;
                 part.read = part.read.map(|crc| crc32c::crc32c_append(crc, &chunk));
@@ -113,7 +121,7 @@ impl ContentReader {
                 chunk
             }
         };
-        part.range.start = range.end;
+        part.range.start += chunk.len() as u64;
         if part.range.is_empty() {
             self.parts.pop_front();
         }
@@ -122,14 +130,22 @@ impl ContentReader {
 }
 
 impl Block {
+    /// Creates an extent of a page blob that was never written, or was cleared.
+    pub(super) const fn hole(length: u64, written: u64) -> Self {
+        Self { id: String::new(), length, crc: 0, piece: Piece::Hole, written }
+    }
+
     /// Compares it with its checksum, unless that was done since the start.
     ///
     /// # Errors
     /// It is damaged, or the disk does not give it.
     pub(super) fn check(&self) -> Result<(), BlobError> {
         match &self.piece {
-            Piece::Memory(..) => Ok(()),
+            Piece::Memory(..) | Piece::Hole => Ok(()),
             Piece::File(file) => file.check(self.length, self.crc),
         }
     }
 }
+
+/// The content of holes. A longer hole is read in chunks of this size.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];

@@ -26,6 +26,9 @@ pub enum BlobError {
     /// A condition of the request does not hold.
     #[error("a condition of the request does not hold")]
     ConditionNotMet,
+    /// A read has the condition that the blob does not exist (`If-None-Match: *`).
+    #[error("If-None-Match: * of a read can't be satisfied")]
+    UnsatisfiableCondition,
     /// What is asked for is what the reader has already.
     #[error("the blob has not changed")]
     NotModified,
@@ -35,6 +38,18 @@ pub enum BlobError {
     /// The operation is for the other kind of blob.
     #[error("the operation does not apply to this kind of blob")]
     InvalidBlobType,
+    /// The blob has no access tier, since it is no block blob.
+    #[error("only block blobs have an access tier")]
+    TierOfOtherKind,
+    /// The blob is archived.
+    #[error("the blob is archived; set another tier to read or replace it")]
+    Archived,
+    /// The range does not consist of whole pages of the blob.
+    #[error("the range must consist of whole pages of 512 bytes, within the blob")]
+    InvalidPageRange,
+    /// A condition on the sequence number of a page blob does not hold.
+    #[error("a condition on the sequence number of the blob does not hold")]
+    SequenceNumber,
     /// Appending was to happen at another position.
     #[error("the blob does not end at the position of x-ms-blob-condition-appendpos")]
     AppendPosition,
@@ -54,7 +69,7 @@ pub enum BlobError {
     #[error("the id of the block is longer than 64 bytes, or not as long as the others of the blob")]
     InvalidBlockId,
     /// There are as many blocks as there can be.
-    #[error("the blob has the maximum number of blocks")]
+    #[error("the blob has the maximum number of blocks, or of ranges of pages")]
     TooManyBlocks,
     /// The memory of the account is used up. Trying again is of no use until something is deleted.
     #[error(

@@ -38,7 +38,8 @@ pub use config::{AccountConfig, BlobConfig, BlobConfigError};
 pub use container::{
     AppendRequest, Appended, Blob, BlockChoice, BlockLists, BlockSource, Container, ContainerProperties,
     CopyForm, CopyRequest, DeletedSnapshots, ListRequest, ListStart, Listed, ListedBlock, Listing,
-    PutRequest, Replacing, SnapshotTime,
+    PAGE_BLOB_BYTES, PAGE_BYTES, PageChange, PageRange, PageRequest, PropertiesRequest, PutContent,
+    PutRequest, Replacing, SequenceAction, SequenceConditions, SnapshotTime, is_of_pages,
 };
 pub use content::ContentReader;
 pub use crc64::{Crc64, crc64};
@@ -48,7 +49,9 @@ pub use lease::{
 };
 pub use limits::BlobLimits;
 pub use now::Now;
-pub use properties::{AccessTier, BlobKind, ContentHeaders, CopyState, Description, Metadata, TierSetting};
+pub use properties::{
+    AccessTier, BlobForm, BlobKind, ContentHeaders, CopyState, Description, Metadata, TierSetting,
+};
 pub use public_access::{ContainerAccess, PublicAccess, StoredPolicy};
 pub use service_properties::{Logging, Metrics, ServiceProperties};
 pub use store::{BlobStore, BlobStoreFigures, FoundBlob};

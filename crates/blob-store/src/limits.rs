@@ -1,17 +1,19 @@
 //! How much there may be of what a client can make more and more of.
 
-/// The bounds of every blob, as in the service.
+/// The bounds of every blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobLimits {
-    /// Blocks of which a blob may consist, and that may be appended to one.
+    /// As in the service: blocks of which a blob may consist, and that may be appended to one.
     pub blocks: usize,
-    /// Blocks of a blob that may wait to be committed.
+    /// As in the service: blocks of a blob that may wait to be committed.
     pub uncommitted_blocks: usize,
+    /// Maximum number of extents of a page blob. The service has no such limit.
+    pub extents: usize,
 }
 
 impl Default for BlobLimits {
     fn default() -> Self {
-        Self { blocks: 50_000, uncommitted_blocks: 100_000 }
+        Self { blocks: 50_000, uncommitted_blocks: 100_000, extents: 100_000 }
     }
 }
 

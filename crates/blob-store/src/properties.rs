@@ -15,6 +15,37 @@ pub enum BlobKind {
     Block,
     /// By appending.
     Append,
+    /// In pages, at random places.
+    Page,
+}
+
+/// The kind of a blob, with what only blobs of this kind have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobForm {
+    /// A block blob.
+    Block,
+    /// An append blob.
+    Append {
+        /// Number of appended blocks.
+        blocks: u32,
+    },
+    /// A page blob.
+    Page {
+        /// A number for the use of clients.
+        sequence_number: u64,
+    },
+}
+
+impl BlobForm {
+    /// Returns the kind.
+    #[must_use]
+    pub const fn kind(self) -> BlobKind {
+        match self {
+            Self::Block => BlobKind::Block,
+            Self::Append { .. } => BlobKind::Append,
+            Self::Page { .. } => BlobKind::Page,
+        }
+    }
 }
 
 /// The headers that are kept with a blob and come back with it.

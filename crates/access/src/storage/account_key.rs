@@ -9,6 +9,9 @@
 //!   /account/account/container/blob       the account, then the path as it was sent
 //!   comp:metadata                         every query parameter, by name
 //! ```
+//!
+//! `SharedKeyLite` covers fewer headers (`Content-MD5`, `Content-Type`, `Date`) and parameters (`comp`). It is verified for old clients,
+//! and not used.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -75,7 +78,8 @@ impl StorageAccountKey {
     /// The value of the header `Authorization` for a request: `SharedKey <account>:<signature>`.
     #[must_use]
     pub fn authorization(&self, request: &StorageRequest<'_>) -> String {
-        let text = self.signed_text(request, Order::Bytes);
+        let is_zero_signed = request.is_zero_signed().unwrap_or(false);
+        let text = self.signed_text(request, Scheme::SharedKey, Order::Bytes, is_zero_signed);
         let signature = STANDARD.encode(hmac::sign(&self.key, text.as_bytes()));
         format!("{SHARED_KEY}{}:{signature}", self.account)
     }
@@ -84,18 +88,27 @@ impl StorageAccountKey {
     /// the signature differs.
     #[must_use]
     pub fn has_authorized(&self, request: &StorageRequest<'_>, authorization: &str) -> bool {
-        let signature = authorization
-            .strip_prefix(SHARED_KEY)
-            .and_then(|rest| rest.split_once(':'))
-            .filter(|(account, _)| *account == self.account)
-            .and_then(|(_, signature)| STANDARD.decode(signature).ok());
-        let Some(signature) = signature else {
+        let read = |scheme, name| {
+            let (account, signature) = authorization.strip_prefix(name)?.split_once(':')?;
+            let signature = STANDARD.decode(signature).ok()?;
+            (account == self.account).then_some((scheme, signature))
+        };
+        let read =
+            read(Scheme::SharedKey, SHARED_KEY).or_else(|| read(Scheme::SharedKeyLite, SHARED_KEY_LITE));
+        let Some((scheme, signature)) = read else {
             return false;
         };
         // Of headers with hyphens, underscores and digits in their names, clients sort some differently than others.
-        Order::ALL.into_iter().any(|order| {
-            let text = self.signed_text(request, order);
-            hmac::verify(&self.key, text.as_bytes(), &signature).is_ok()
+        let zeros: &[bool] = match request.is_zero_signed() {
+            None => &[false, true],
+            Some(false) => &[false],
+            Some(true) => &[true],
+        };
+        zeros.iter().any(|is_zero_signed| {
+            Order::ALL.into_iter().any(|order| {
+                let text = self.signed_text(request, scheme, order, *is_zero_signed);
+                hmac::verify(&self.key, text.as_bytes(), &signature).is_ok()
+            })
         })
     }
 
@@ -114,12 +127,18 @@ impl StorageAccountKey {
         hmac::verify(&self.key, text.as_bytes(), signature).is_ok()
     }
 
-    fn signed_text(&self, request: &StorageRequest<'_>, order: Order) -> String {
+    fn signed_text(
+        &self,
+        request: &StorageRequest<'_>,
+        scheme: Scheme,
+        order: Order,
+        is_zero_signed: bool,
+    ) -> String {
         let has_own_date = request.header("x-ms-date").is_some();
         let mut text = format!("{}\n", request.method);
-        for name in SIGNED_HEADERS {
+        for name in SIGNED_HEADERS.iter().filter(|name| scheme.has_header(name)) {
             let value = match (*name, request.header(name)) {
-                ("content-length", Some("0")) => "",
+                ("content-length", Some("0")) if !is_zero_signed => "",
                 ("date", Some(_)) if has_own_date => "",
                 (_, value) => value.unwrap_or_default(),
             };
@@ -132,7 +151,11 @@ impl StorageAccountKey {
         text.push_str(&format!("/{}", self.account));
         text.push_str(if request.path.is_empty() { "/" } else { request.path });
         for (name, values) in request.parameters() {
-            text.push_str(&format!("\n{name}:{values}"));
+            match scheme {
+                Scheme::SharedKey => text.push_str(&format!("\n{name}:{values}")),
+                Scheme::SharedKeyLite if name == "comp" => text.push_str(&format!("?comp={values}")),
+                Scheme::SharedKeyLite => {}
+            }
         }
         text
     }
@@ -141,6 +164,11 @@ impl StorageAccountKey {
 impl StorageRequest<'_> {
     fn header(&self, wanted: &str) -> Option<&str> {
         self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+    }
+
+    /// Whether a length of zero is signed as `0`, as in old versions. A request without a version may be part of a batch of a new one.
+    fn is_zero_signed(&self) -> Option<bool> {
+        self.header("x-ms-version").map(|version| version < WITHOUT_ZERO)
     }
 
     /// The service's own headers; those of one name are one, with all values.
@@ -185,6 +213,19 @@ impl Eq for StorageAccountKey {}
 impl fmt::Debug for StorageAccountKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StorageAccountKey").field("account", &self.account).finish_non_exhaustive()
+    }
+}
+
+/// The authorization scheme of a signed request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    SharedKey,
+    SharedKeyLite,
+}
+
+impl Scheme {
+    fn has_header(self, name: &str) -> bool {
+        self == Self::SharedKey || matches!(name, "content-md5" | "content-type" | "date")
     }
 }
 
@@ -241,6 +282,10 @@ const PUNCTUATION: &str = "!#$%&*.^_`|~+";
 
 /// What the value of the header begins with.
 const SHARED_KEY: &str = "SharedKey ";
+const SHARED_KEY_LITE: &str = "SharedKeyLite ";
+
+/// First version that signs a length of zero as an empty line.
+const WITHOUT_ZERO: &str = "2015-02-21";
 
 /// The standard headers that are signed, in the order of their lines.
 const SIGNED_HEADERS: &[&str] = &[
@@ -322,10 +367,34 @@ mod tests {
             "SharedKey devstoreaccount1:?",
             &good.replace("devstoreaccount1", "another"),
             &good.replace("SharedKey", "SharedKeyLite"),
+            &good.replace("SharedKey", "SharedKeyFull"),
         ] {
             assert!(!key().has_authorized(&request, wrong), "{wrong:?}");
         }
         assert!(key().has_authorized(&request, &good));
+    }
+
+    #[test]
+    fn old_versions_sign_a_length_of_zero_and_old_clients_less_than_all() {
+        let signed = |scheme: &str, text: &str| {
+            format!("{scheme} {DEVELOPMENT_ACCOUNT}:{}", STANDARD.encode(key().sign_text(text)))
+        };
+        for (version, length) in
+            [(Some("2014-02-14"), "0"), (None, "0"), (None, ""), (Some("2015-02-21"), "")]
+        {
+            let mut headers = vec![("Content-Length", "0"), ("x-ms-date", "now")];
+            headers.extend(version.map(|version| ("x-ms-version", version)));
+            let own = version.map(|version| format!("x-ms-version:{version}\n")).unwrap_or_default();
+            let query = [("comp".into(), "metadata".into()), ("timeout".into(), "5".into())];
+            let request = StorageRequest { method: "PUT", path: "/a/b", query: &query, headers: &headers };
+            let whole = format!(
+                "PUT\n\n\n{length}\n\n\n\n\n\n\n\n\nx-ms-date:now\n{own}/devstoreaccount1/a/b\ncomp:metadata\ntimeout:5"
+            );
+            assert!(key().has_authorized(&request, &signed("SharedKey", &whole)), "{version:?}");
+            let lite = format!("PUT\n\n\n\nx-ms-date:now\n{own}/devstoreaccount1/a/b?comp=metadata");
+            assert!(key().has_authorized(&request, &signed("SharedKeyLite", &lite)), "{version:?}");
+            assert!(!key().has_authorized(&request, &signed("SharedKey", &lite)), "{version:?}");
+        }
     }
 
     #[test]

@@ -5,15 +5,18 @@
 //!   the same rules and compares, and looks at the date ([`SharedKeyError`]).
 //! * [`StorageSignature`] is a shared access signature: rights in the query of an URL, for a while. [`StorageRights`] are
 //!   what it grants, on which [`StorageLevel`].
+//! * [`UserDelegationKey`] describes the keys with which principals sign such signatures.
 
 mod account_key;
 mod connection_string;
+mod delegation;
 mod rights;
 mod shared_key;
 mod signature;
 
 pub use account_key::{StorageAccountKey, StorageKeyError, StorageRequest};
 pub use connection_string::{StorageConnectionString, StorageConnectionStringError, StorageCredential};
+pub use delegation::UserDelegationKey;
 pub use rights::{StorageLevel, StorageRight, StorageRights};
 pub use shared_key::SharedKeyError;
 pub use signature::{

@@ -79,6 +79,13 @@ impl StorageRights {
         self
     }
 
+    /// The rights that both grant.
+    #[must_use]
+    pub fn within(mut self, other: Self) -> Self {
+        self.levels.iter_mut().zip(other.levels).for_each(|(own, other)| *own &= other);
+        self
+    }
+
     /// The same with what the letters say on each of `levels`. Letters of rights to what is not here (versions,
     /// queues) are passed over.
     pub(super) fn with_letters(self, levels: &[StorageLevel], letters: &str) -> Self {
@@ -132,6 +139,8 @@ mod tests {
         assert!(rights.contains(StorageLevel::Object, StorageRight::Write));
         assert!(!rights.contains(StorageLevel::Object, StorageRight::Delete));
         assert!(!rights.contains(StorageLevel::Container, StorageRight::Read));
+        assert_eq!(rights.within(StorageRights::ALL), rights);
+        assert_eq!(rights.within(StorageRights::NONE), StorageRights::NONE);
         assert!(StorageRights::ALL.contains(StorageLevel::Service, StorageRight::List));
     }
 }

@@ -38,6 +38,8 @@ pub struct TokenAudience {
 pub struct VerifiedToken {
     /// Who presented it.
     pub principal: String,
+    /// Tenant of the principal, if the token has it.
+    pub tenant: Option<String>,
     /// What it may do with the service that was asked about, and where: roles and their scopes, which are empty for
     /// everything. There is at least one.
     pub roles: Vec<(Role, String)>,
@@ -126,7 +128,7 @@ impl TokenIssuer {
         }
         match roles.is_empty() {
             true => Err(TokenError::NoRole { principal: principal.as_str().into() }),
-            false => Ok(VerifiedToken { principal, roles, expires_at }),
+            false => Ok(VerifiedToken { principal, tenant: claims.tid.clone(), roles, expires_at }),
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Claims {
     pub(super) nbf: Option<Seconds>,
     /// Who: the object of the directory, which is the same in all applications.
     pub(super) oid: Option<String>,
+    /// The tenant of the directory.
+    pub(super) tid: Option<String>,
     /// Who: in other issuers' tokens.
     pub(super) sub: Option<String>,
     /// The application that asked, in tokens of version 1.

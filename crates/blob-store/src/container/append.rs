@@ -8,7 +8,7 @@ use crate::content::{Block, Piece};
 use crate::disk::Health;
 use crate::error::BlobError;
 use crate::now::Now;
-use crate::properties::BlobKind;
+use crate::properties::BlobForm;
 
 /// Bytes to be appended.
 #[derive(Clone, Debug)]
@@ -42,9 +42,9 @@ impl Container {
     /// was then.
     pub fn append(&self, name: &str, request: AppendRequest, now: Now) -> Result<Appended, BlobError> {
         self.change(name, Absent::Refused, |change| {
-            if change.existing()?.kind != BlobKind::Append {
+            let BlobForm::Append { blocks: before } = change.existing()?.form else {
                 return Err(BlobError::InvalidBlobType);
-            }
+            };
             let current = change.changeable(&request.conditions, now)?.clone();
             let offset = current.length;
             let length = offset + request.content.len() as u64;
@@ -54,18 +54,17 @@ impl Container {
             if request.maximum_length.is_some_and(|maximum| length > maximum) {
                 return Err(BlobError::MaximumSize);
             }
-            if current.appended_blocks as usize >= self.shared.limits.blocks {
+            if before as usize >= self.shared.limits.blocks {
                 return Err(BlobError::TooManyBlocks);
             }
             let new = NewBlob {
-                kind: BlobKind::Append,
+                form: BlobForm::Append { blocks: before + 1 },
                 description: current.description.clone(),
                 blocks: longer(change, &current.blocks, request.content, now)?,
-                appended_blocks: current.appended_blocks + 1,
                 staged: StagedBlocks::Kept,
             };
             let published = change.publish(new, now)?;
-            Ok(Appended { version: published.version, offset, blocks: published.appended_blocks })
+            Ok(Appended { version: published.version, offset, blocks: before + 1 })
         })
     }
 }

@@ -6,14 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use super::{Absent, Change, Container, NewBlob, Replacing, StagedBlocks, lock, read};
+use super::{Absent, Blob, Change, Container, NewBlob, Replacing, StagedBlocks, lock, read};
 use crate::conditions::{Conditions, Version};
 use crate::content::Block;
 use crate::error::BlobError;
 use crate::lease::{self, LeaseId, Leased};
 use crate::limits::BLOCK_ID_BYTES;
 use crate::now::Now;
-use crate::properties::{BlobKind, Description, whole_seconds};
+use crate::properties::{BlobForm, BlobKind, Description, whole_seconds};
 
 /// Where a block of a list is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Container {
         }
         self.change(name, Absent::Made, |change| {
             if let Some(current) = &change.current
-                && current.kind != BlobKind::Block
+                && current.kind() != BlobKind::Block
             {
                 return Err(BlobError::InvalidBlobType);
             }
@@ -118,14 +118,11 @@ impl Container {
         }
         self.change(name, Absent::Made, |change| {
             change.check_replace(conditions, replacing, now)?;
+            if change.current.as_ref().is_some_and(|current| current.kind() != BlobKind::Block) {
+                return Err(BlobError::InvalidBlobType);
+            }
             let blocks = chosen(change, list)?;
-            let new = NewBlob {
-                kind: BlobKind::Block,
-                description,
-                blocks,
-                appended_blocks: 0,
-                staged: StagedBlocks::Dropped,
-            };
+            let new = NewBlob { form: BlobForm::Block, description, blocks, staged: StagedBlocks::Dropped };
             Ok(change.publish(new, now)?.version)
         })
     }
@@ -138,35 +135,45 @@ impl Container {
         let slot = read(&self.slots).get(name).cloned();
         let slot = slot.ok_or(BlobError::BlobNotFound)?;
         let staged = lock(&slot.staged);
-        let blob = slot.blob();
-        if blob.as_ref().is_some_and(|blob| blob.kind != BlobKind::Block) {
+        let lists = match slot.blob() {
+            Some(blob) => {
+                let lists = blob.block_lists()?;
+                lease::check_read(blob.lease(), lease, Leased::Blob, now.lease_time)?;
+                lists
+            }
+            None if staged.blocks.is_empty() => return Err(BlobError::BlobNotFound),
+            None => {
+                lease::check_read(None, lease, Leased::Blob, now.lease_time)?;
+                BlockLists::default()
+            }
+        };
+        Ok(BlockLists { uncommitted: staged.blocks.values().map(listed).collect(), ..lists })
+    }
+}
+
+impl Blob {
+    /// Returns the committed blocks.
+    ///
+    /// # Errors
+    /// The blob is no block blob.
+    pub fn block_lists(&self) -> Result<BlockLists, BlobError> {
+        if self.kind() != BlobKind::Block {
             return Err(BlobError::InvalidBlobType);
         }
-        if blob.is_none() && staged.blocks.is_empty() {
-            return Err(BlobError::BlobNotFound);
-        }
-        let current = blob.as_ref().and_then(|blob| blob.lease());
-        lease::check_read(current, lease, Leased::Blob, now.lease_time)?;
-        let listed = |block: &Block| ListedBlock { id: block.id.clone(), length: block.length };
-        Ok(BlockLists {
-            committed: blob
-                .iter()
-                .flat_map(|blob| &blob.blocks)
-                // What was put as a whole has no blocks to those who ask.
-                .filter(|block| !block.id.is_empty())
-                .map(listed)
-                .collect(),
-            uncommitted: staged.blocks.values().map(listed).collect(),
-            blob: blob.map(|blob| (blob.version, blob.length)),
-        })
+        // What was put as a whole has no blocks to those who ask.
+        let committed = self.blocks.iter().filter(|block| !block.id.is_empty()).map(listed).collect();
+        Ok(BlockLists { committed, uncommitted: Vec::new(), blob: Some((self.version, self.length)) })
     }
+}
+
+fn listed(block: &Block) -> ListedBlock {
+    ListedBlock { id: block.id.clone(), length: block.length }
 }
 
 /// The blocks that a list names.
 fn chosen(change: &Change<'_>, list: &[BlockChoice]) -> Result<Vec<Block>, BlobError> {
     let current = change.current.as_ref();
     let committed: HashMap<&str, &Block> = current
-        .filter(|blob| blob.kind == BlobKind::Block)
         .map_or(&[][..], |blob| &blob.blocks)
         .iter()
         .filter(|block| !block.id.is_empty())

@@ -14,7 +14,7 @@ use crate::error::BlobError;
 use crate::lease::{self, Lease, Leased};
 use crate::limits::ENTRY_BYTES;
 use crate::now::Now;
-use crate::properties::{BlobKind, Description, TierSetting, unix_s};
+use crate::properties::{AccessTier, BlobForm, Description, TierSetting, unix_s};
 use crate::tags::Tags;
 
 /// One change of one blob.
@@ -28,10 +28,9 @@ pub(super) struct Change<'a> {
 
 /// What is to become visible.
 pub(super) struct NewBlob {
-    pub(super) kind: BlobKind,
+    pub(super) form: BlobForm,
     pub(super) description: Description,
     pub(super) blocks: Vec<Block>,
-    pub(super) appended_blocks: u32,
     /// What becomes of the blocks that wait to be committed.
     pub(super) staged: StagedBlocks,
 }
@@ -76,6 +75,14 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Checks that the blob is not archived.
+    pub(super) fn check_tier(&self) -> Result<(), BlobError> {
+        match self.current.as_ref().and_then(|blob| blob.description.tier) {
+            Some(TierSetting { tier: AccessTier::Archive, .. }) => Err(BlobError::Archived),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a whole blob may be written.
     pub(super) fn check_replace(
         &self,
@@ -89,7 +96,7 @@ impl Change<'_> {
         conditions.check_replace(current, self.staged.since)?;
         match (current, replacing) {
             (Some(_), Replacing::Forbidden) => Err(BlobError::MayNotReplace),
-            _ => Ok(()),
+            _ => self.check_tier(),
         }
     }
 
@@ -114,7 +121,7 @@ impl Change<'_> {
                 (crc, Piece::File(folder.write_piece(&head, &content)?))
             }
         };
-        Ok(Block { id: id.unwrap_or_default().to_owned(), length, crc, piece })
+        Ok(Block { id: id.unwrap_or_default().to_owned(), length, crc, piece, written: 0 })
     }
 
     /// Puts a blob in the place of the one that is there, and lets go of what is not part of it any longer.
@@ -143,13 +150,12 @@ impl Change<'_> {
     }
 
     /// The blob that is there, to be changed in part.
-    fn unchanged(&self) -> Result<NewBlob, BlobError> {
+    pub(super) fn unchanged(&self) -> Result<NewBlob, BlobError> {
         let current = self.existing()?;
         Ok(NewBlob {
-            kind: current.kind,
+            form: current.form,
             description: current.description.clone(),
             blocks: current.blocks.clone(),
-            appended_blocks: current.appended_blocks,
             staged: StagedBlocks::Kept,
         })
     }
@@ -215,12 +221,11 @@ impl Change<'_> {
         };
         let blob = Blob {
             number,
-            kind: new.kind,
+            form: new.form,
             version,
             created_at: current.map_or(version.modified_at, |current| current.created_at),
             description: new.description,
             length: new.blocks.iter().map(|block| block.length).sum(),
-            appended_blocks: new.appended_blocks,
             staged_after: match (new.staged, disk) {
                 (StagedBlocks::Dropped, Some(disk)) => disk.last_number(),
                 _ => current.map_or(0, |current| current.staged_after),
@@ -250,7 +255,7 @@ impl Change<'_> {
     pub(super) fn condemn_all_but(&self, blocks: &[Block], blob: Option<&Blob>) {
         let name = |block: &Block| match &block.piece {
             Piece::File(file) => Some(file.name()),
-            Piece::Memory(..) => None,
+            Piece::Memory(..) | Piece::Hole => None,
         };
         let kept: HashSet<PieceName> = blob
             .map_or(&[][..], |blob| &blob.blocks)

@@ -7,7 +7,7 @@ use crate::conditions::{Conditions, Version};
 use crate::content::{Block, ContentReader, Piece};
 use crate::error::BlobError;
 use crate::now::Now;
-use crate::properties::{AccessTier, BlobKind, Description, TierSetting};
+use crate::properties::{AccessTier, BlobForm, BlobKind, Description, TierSetting};
 
 /// A blob to be copied to another place of the account.
 #[derive(Clone, Debug)]
@@ -41,13 +41,14 @@ impl Container {
     /// then.
     pub fn copy(&self, name: &str, request: CopyRequest, now: Now) -> Result<Version, BlobError> {
         let CopyRequest { source, description, conditions, replacing, form } = request;
-        let kind = match form {
-            CopyForm::Same => source.kind,
-            CopyForm::Whole => BlobKind::Block,
+        let copied_form = match form {
+            CopyForm::Same => source.form,
+            CopyForm::Whole => BlobForm::Block,
         };
+        let kind = copied_form.kind();
         self.change(name, Absent::Made, |change| {
             change.check_replace(&conditions, replacing, now)?;
-            let is_of_another_kind = change.current.as_ref().is_some_and(|current| current.kind != kind);
+            let is_of_another_kind = change.current.as_ref().is_some_and(|current| current.kind() != kind);
             if form == CopyForm::Same && is_of_another_kind {
                 return Err(BlobError::InvalidBlobType);
             }
@@ -62,13 +63,12 @@ impl Container {
                 // Blocks without ids are none to those who ask.
                 blocks.iter_mut().for_each(|block| block.id.clear());
             }
-            let new = NewBlob {
-                kind,
-                description,
-                blocks,
-                appended_blocks: if kind == BlobKind::Append { source.appended_blocks } else { 0 },
-                staged: StagedBlocks::Dropped,
+            let written = match kind {
+                BlobKind::Page => self.shared.next_version(now).etag.0,
+                BlobKind::Block | BlobKind::Append => 0,
             };
+            blocks.iter_mut().for_each(|block| block.written = written);
+            let new = NewBlob { form: copied_form, description, blocks, staged: StagedBlocks::Dropped };
             Ok(change.publish(new, now)?.version)
         })
     }
@@ -86,10 +86,11 @@ impl Container {
     ) -> Result<Option<AccessTier>, BlobError> {
         self.change(name, Absent::Refused, |change| {
             let current = change.existing()?.clone();
-            if current.kind != BlobKind::Block {
-                return Err(BlobError::InvalidBlobType);
-            }
+            change.check_lease(conditions, now)?;
             current.check_read(conditions, now)?;
+            if current.kind() != BlobKind::Block {
+                return Err(BlobError::TierOfOtherKind);
+            }
             let setting = TierSetting::new(tier, now.time_of_day);
             change.publish_tier(setting, now)?;
             Ok(current.description.tier.map(|before| before.tier))
@@ -106,7 +107,9 @@ fn copied(
     blocks: &mut Vec<Block>,
 ) -> Result<(), BlobError> {
     match (kind, &block.piece) {
-        (BlobKind::Block, _) | (_, Piece::Memory(..)) => linked(change, block, now, blocks),
+        (BlobKind::Block | BlobKind::Page, _) | (_, Piece::Memory(..) | Piece::Hole) => {
+            linked(change, block, now, blocks)
+        }
         // Bytes that are appended to the copy would be written into the file of both.
         (BlobKind::Append, Piece::File(_)) => rewritten(change, block, now, blocks),
     }
@@ -120,7 +123,7 @@ pub(super) fn linked(
     blocks: &mut Vec<Block>,
 ) -> Result<(), BlobError> {
     match (&block.piece, change.container.folder()) {
-        (Piece::Memory(..), None) => {
+        (Piece::Memory(..), None) | (Piece::Hole, _) => {
             blocks.push(block.clone());
             return Ok(());
         }

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use super::{Blob, Container, NewProperties, Shared, SnapshotTime, lock, write};
 use crate::content::{Block, Piece};
-use crate::disk::{FoundContainer, KeptBlob, PieceFile};
+use crate::disk::{FoundContainer, RecoveredBlob};
 use crate::error::BlobError;
 use crate::limits::ENTRY_BYTES;
-use crate::properties::{Description, Metadata, from_unix_s, version};
+use crate::properties::{BlobForm, BlobKind, Description, Metadata, from_unix_s, version};
 use crate::public_access::ContainerAccess;
 
 impl Container {
@@ -19,8 +19,11 @@ impl Container {
     /// Its descriptions don't fit into memory, or one that is missing can't be written.
     pub(crate) fn load(found: FoundContainer, shared: Arc<Shared>) -> Result<Self, BlobError> {
         let seen = |etag| shared.last_etag.fetch_max(etag, Ordering::Relaxed);
-        for (_, kept, _) in &found.blobs {
+        for RecoveredBlob { kept, .. } in &found.blobs {
             seen(kept.etag);
+            kept.blocks.iter().for_each(|block| {
+                seen(block.written);
+            });
         }
         let properties = match found.kept {
             Some(kept) => {
@@ -45,9 +48,9 @@ impl Container {
             }
         };
         let container = Self::new(found.name, properties, Arc::clone(&shared), Some(found.folder))?;
-        for (number, kept, pieces) in found.blobs {
-            let name = kept.name.clone();
-            let blob = Arc::new(container.loaded(number, kept, pieces)?);
+        for blob in found.blobs {
+            let name = blob.kept.name.clone();
+            let blob = Arc::new(container.loaded(blob)?);
             if let Some(time) = blob.snapshot {
                 shared.last_etag.fetch_max(time.0, Ordering::Relaxed);
             }
@@ -59,8 +62,13 @@ impl Container {
         }
         for (name, head, piece) in found.staged {
             let slot = container.slot(&name, super::Absent::Made)?;
-            let block =
-                Block { id: head.id.clone(), length: head.length, crc: head.crc, piece: Piece::File(piece) };
+            let block = Block {
+                id: head.id.clone(),
+                length: head.length,
+                crc: head.crc,
+                piece: Piece::File(piece),
+                written: 0,
+            };
             let mut staged = lock(&slot.staged);
             let staged_at = from_unix_s(head.staged_unix_s);
             staged.since = Some(staged.since.map_or(staged_at, |since| since.min(staged_at)));
@@ -73,7 +81,8 @@ impl Container {
         Ok(container)
     }
 
-    fn loaded(&self, number: u64, kept: KeptBlob, pieces: Vec<Arc<PieceFile>>) -> Result<Blob, BlobError> {
+    fn loaded(&self, blob: RecoveredBlob) -> Result<Blob, BlobError> {
+        let RecoveredBlob { number, kept, pieces } = blob;
         let description = Description {
             headers: kept.headers,
             metadata: kept.metadata,
@@ -89,7 +98,8 @@ impl Container {
                 id: block.id,
                 length: block.length,
                 crc: block.crc,
-                piece: Piece::File(piece),
+                piece: piece.map_or(Piece::Hole, Piece::File),
+                written: block.written,
             })
             .collect();
         let bytes = ENTRY_BYTES
@@ -98,12 +108,15 @@ impl Container {
             + blocks.len() as u64 * size_of::<Block>() as u64;
         Ok(Blob {
             number,
-            kind: kept.kind,
+            form: match kept.kind {
+                BlobKind::Block => BlobForm::Block,
+                BlobKind::Append => BlobForm::Append { blocks: kept.appended_blocks },
+                BlobKind::Page => BlobForm::Page { sequence_number: kept.sequence_number },
+            },
             version: version(kept.etag, kept.modified_unix_s),
             created_at: from_unix_s(kept.created_unix_s),
             description,
             length: blocks.iter().map(|block| block.length).sum(),
-            appended_blocks: kept.appended_blocks,
             staged_after: kept.staged_after,
             lease: kept.lease,
             snapshot: kept.snapshot.map(SnapshotTime),

@@ -5,7 +5,7 @@
 //!
 //! * `change` is one change of one blob, however it is made.
 //! * `put` writes whole blobs, metadata and headers, and deletes.
-//! * `blocks` puts blobs together from blocks, `append` makes them longer, `copy` makes them of others.
+//! * `blocks` puts blobs together from blocks, `append` makes them longer, `pages` writes in them, `copy` makes them of others.
 //! * `snapshots` keeps blobs as they were.
 //! * `listing` says what there is.
 //! * `leasing` locks blobs and the container for clients; `state` is what is known of the container itself.
@@ -18,6 +18,7 @@ mod copy;
 mod leasing;
 mod listing;
 mod loading;
+mod pages;
 mod put;
 mod snapshots;
 mod state;
@@ -32,7 +33,11 @@ pub use append::{AppendRequest, Appended};
 pub use blocks::{BlockChoice, BlockLists, BlockSource, ListedBlock};
 pub use copy::{CopyForm, CopyRequest};
 pub use listing::{ListRequest, ListStart, Listed, Listing};
-pub use put::{PutRequest, Replacing};
+pub use pages::{
+    PAGE_BLOB_BYTES, PAGE_BYTES, PageChange, PageRange, PageRequest, PropertiesRequest, SequenceAction,
+    SequenceConditions, is_of_pages,
+};
+pub use put::{PutContent, PutRequest, Replacing};
 pub use snapshots::{DeletedSnapshots, SnapshotTime};
 pub use state::ContainerProperties;
 pub(super) use state::NewProperties;
@@ -40,12 +45,12 @@ pub(super) use state::NewProperties;
 use super::budget::{Budget, Charge};
 use super::conditions::{Conditions, Etag, Version};
 use super::content::{Block, ContentReader, Piece};
-use super::disk::{Folder, KeptBlob, KeptBlock};
+use super::disk::{Folder, KeptBlob, KeptBlock, KeptPlace};
 use super::error::BlobError;
 use super::lease::{self, Lease, Leased};
 use super::limits::{BlobLimits, ENTRY_BYTES};
 use super::now::Now;
-use super::properties::{BlobKind, Description, from_unix_s, unix_s, whole_seconds};
+use super::properties::{BlobForm, BlobKind, Description, from_unix_s, unix_s, whole_seconds};
 use change::{Change, NewBlob, StagedBlocks};
 
 /// A container.
@@ -77,12 +82,11 @@ pub(super) struct Shared {
 pub struct Blob {
     /// That of its description on the disk.
     number: u64,
-    kind: BlobKind,
+    form: BlobForm,
     version: Version,
     created_at: SystemTime,
     description: Description,
     length: u64,
-    appended_blocks: u32,
     /// Uncommitted blocks in pieces up to this number are void.
     staged_after: u64,
     lease: Option<Lease>,
@@ -124,7 +128,13 @@ impl Blob {
     /// How it is written.
     #[must_use]
     pub const fn kind(&self) -> BlobKind {
-        self.kind
+        self.form.kind()
+    }
+
+    /// Returns the kind with its specific properties.
+    #[must_use]
+    pub const fn form(&self) -> BlobForm {
+        self.form
     }
 
     /// Which version this is.
@@ -149,12 +159,6 @@ impl Blob {
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.length
-    }
-
-    /// How many blocks were appended.
-    #[must_use]
-    pub const fn appended_blocks(&self) -> u32 {
-        self.appended_blocks
     }
 
     /// The lease on it, which may have ended.
@@ -342,19 +346,17 @@ impl Shared {
 impl Blob {
     /// What is written of it to the disk.
     fn kept(&self, name: &str) -> KeptBlob {
-        let block = |block: &Block| match &block.piece {
-            Piece::File(file) => Some(KeptBlock {
-                id: block.id.clone(),
-                length: block.length,
-                crc: block.crc,
-                piece: file.name().number,
-                is_copy: file.name().is_copy,
-            }),
-            Piece::Memory(..) => None,
+        let block = |block: &Block| {
+            let place = match &block.piece {
+                Piece::File(file) => KeptPlace::Piece(file.name()),
+                Piece::Hole => KeptPlace::Hole,
+                Piece::Memory(..) => return None,
+            };
+            Some(KeptBlock::new(block.id.clone(), block.length, block.crc, place, block.written))
         };
         KeptBlob {
             name: name.to_owned(),
-            kind: self.kind,
+            kind: self.kind(),
             etag: self.version.etag.0,
             created_unix_s: unix_s(self.created_at),
             modified_unix_s: unix_s(self.version.modified_at),
@@ -363,7 +365,11 @@ impl Blob {
             tags: self.description.tags.clone(),
             tier: self.description.tier,
             copy: self.description.copy.clone(),
-            appended_blocks: self.appended_blocks,
+            appended_blocks: match self.form {
+                BlobForm::Append { blocks } => blocks,
+                BlobForm::Block | BlobForm::Page { .. } => 0,
+            },
+            sequence_number: self.sequence_number().unwrap_or(0),
             staged_after: self.staged_after,
             lease: self.lease,
             snapshot: self.snapshot.map(|time| time.0),

@@ -4,9 +4,10 @@ use bytes::Bytes;
 
 use super::{Absent, Container, DeletedSnapshots, NewBlob, StagedBlocks, write};
 use crate::conditions::{Conditions, Version};
+use crate::content::Block;
 use crate::error::BlobError;
 use crate::now::Now;
-use crate::properties::{BlobKind, ContentHeaders, Description, Metadata};
+use crate::properties::{BlobForm, Description, Metadata};
 use crate::tags::Tags;
 
 /// Whether what is there may be replaced by whoever asks.
@@ -22,16 +23,30 @@ pub enum Replacing {
 /// A blob to be written as a whole.
 #[derive(Clone, Debug)]
 pub struct PutRequest {
-    /// Which kind. Append blobs begin empty.
-    pub kind: BlobKind,
-    /// All of its bytes.
-    pub content: Bytes,
+    /// The content, which also determines the kind.
+    pub content: PutContent,
     /// Its headers and metadata.
     pub description: Description,
     /// Upon which conditions.
     pub conditions: Conditions,
     /// Whether it may take another one's place.
     pub replacing: Replacing,
+}
+
+/// The content of a new blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PutContent {
+    /// These bytes, as a block blob.
+    Block(Bytes),
+    /// Nothing yet, as an append blob.
+    Append,
+    /// Zeros, as a page blob.
+    Page {
+        /// Length in bytes, a multiple of [`PAGE_BYTES`](super::PAGE_BYTES).
+        length: u64,
+        /// The initial sequence number.
+        sequence_number: u64,
+    },
 }
 
 impl Container {
@@ -42,17 +57,18 @@ impl Container {
     pub fn put(&self, name: &str, request: PutRequest, now: Now) -> Result<Version, BlobError> {
         self.change(name, Absent::Made, |change| {
             change.check_replace(&request.conditions, request.replacing, now)?;
-            let blocks = match request.content.is_empty() {
-                true => Vec::new(),
-                false => vec![change.keep(request.content, None, now)?],
+            let (form, blocks) = match request.content {
+                PutContent::Append => (BlobForm::Append { blocks: 0 }, Vec::new()),
+                PutContent::Block(content) if content.is_empty() => (BlobForm::Block, Vec::new()),
+                PutContent::Block(content) => (BlobForm::Block, vec![change.keep(content, None, now)?]),
+                PutContent::Page { length, sequence_number } => {
+                    let written = self.shared.next_version(now).etag.0;
+                    let hole = Block::hole(length, written);
+                    (BlobForm::Page { sequence_number }, if length > 0 { vec![hole] } else { Vec::new() })
+                }
             };
-            let new = NewBlob {
-                kind: request.kind,
-                description: request.description,
-                blocks,
-                appended_blocks: 0,
-                staged: StagedBlocks::Dropped,
-            };
+            let new =
+                NewBlob { form, description: request.description, blocks, staged: StagedBlocks::Dropped };
             Ok(change.publish(new, now)?.version)
         })
     }
@@ -68,24 +84,12 @@ impl Container {
         conditions: &Conditions,
         now: Now,
     ) -> Result<Version, BlobError> {
-        self.describe(name, conditions, now, |description| {
-            description.metadata = metadata;
-        })
-    }
-
-    /// Puts other headers in the place of all that the blob has.
-    ///
-    /// # Errors
-    /// As [`set_metadata`](Self::set_metadata).
-    pub fn set_headers(
-        &self,
-        name: &str,
-        headers: ContentHeaders,
-        conditions: &Conditions,
-        now: Now,
-    ) -> Result<Version, BlobError> {
-        self.describe(name, conditions, now, |description| {
-            description.headers = headers;
+        self.change(name, Absent::Refused, |change| {
+            change.changeable(conditions, now)?;
+            change.check_tier()?;
+            let mut new = change.unchanged()?;
+            new.description.metadata = metadata;
+            Ok(change.publish(new, now)?.version)
         })
     }
 
@@ -105,28 +109,6 @@ impl Container {
             conditions.check_tags(&current.description.tags)?;
             change.check_lease(conditions, now)?;
             change.publish_tags(tags, now).map(drop)
-        })
-    }
-
-    fn describe(
-        &self,
-        name: &str,
-        conditions: &Conditions,
-        now: Now,
-        describe: impl FnOnce(&mut Description),
-    ) -> Result<Version, BlobError> {
-        self.change(name, Absent::Refused, |change| {
-            let current = change.changeable(conditions, now)?;
-            let mut description = current.description.clone();
-            describe(&mut description);
-            let new = NewBlob {
-                kind: current.kind,
-                description,
-                blocks: current.blocks.clone(),
-                appended_blocks: current.appended_blocks,
-                staged: StagedBlocks::Kept,
-            };
-            Ok(change.publish(new, now)?.version)
         })
     }
 

@@ -16,7 +16,7 @@ use crate::error::BlobError;
 use crate::lease::{self, Leased};
 use crate::limits::ENTRY_BYTES;
 use crate::now::Now;
-use crate::properties::{Description, Metadata};
+use crate::properties::{AccessTier, BlobKind, Description, Metadata, TierSetting};
 
 /// The time of a snapshot, which tells it from the others of its blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,12 +96,11 @@ impl Container {
                 let disk = self.folder.as_ref().map(|folder| folder.disk());
                 let snapshot = Blob {
                     number: disk.map_or(0, |disk| disk.next_number()),
-                    kind: current.kind,
+                    form: current.form,
                     version: current.version,
                     created_at: current.created_at,
                     description,
                     length: current.length,
-                    appended_blocks: current.appended_blocks,
                     staged_after: 0,
                     lease: None,
                     snapshot: Some(time),
@@ -134,6 +133,42 @@ impl Container {
         self.change(name, Absent::Refused, |change| {
             change.remove_snapshot(time)?;
             change.sync_names()
+        })
+    }
+
+    /// Sets the access tier of a snapshot and returns the previous one.
+    ///
+    /// # Errors
+    /// The snapshot does not exist or is of no block blob, a condition does not hold, or there is no space.
+    pub fn set_snapshot_tier(
+        &self,
+        name: &str,
+        time: SnapshotTime,
+        tier: AccessTier,
+        conditions: &Conditions,
+        now: Now,
+    ) -> Result<Option<AccessTier>, BlobError> {
+        self.change(name, Absent::Refused, |change| {
+            let snapshot = self.snapshot(name, time)?;
+            snapshot.check_read(conditions, now)?;
+            if snapshot.kind() != BlobKind::Block {
+                return Err(BlobError::TierOfOtherKind);
+            }
+            let mut description = snapshot.description.clone();
+            let before = description.tier.replace(TierSetting::new(tier, now.time_of_day));
+            let bytes = ENTRY_BYTES + name.len() as u64 + description.bytes();
+            let replaced = Blob {
+                description,
+                blocks: snapshot.blocks.clone(),
+                _charge: self.shared.budget.charge(bytes)?,
+                ..*snapshot
+            };
+            if let Some(folder) = &self.folder {
+                folder.write_blob(replaced.number, &replaced.kept(name))?;
+            }
+            write(&change.slot.snapshots).insert(time, Arc::new(replaced));
+            change.sync_names()?;
+            Ok(before.map(|before| before.tier))
         })
     }
 

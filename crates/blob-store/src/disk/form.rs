@@ -57,6 +57,8 @@ pub(crate) struct KeptBlob {
     pub(crate) copy: Option<CopyState>,
     /// Blocks appended.
     pub(crate) appended_blocks: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) sequence_number: u64,
     /// Uncommitted blocks in pieces up to this number are void.
     pub(crate) staged_after: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,11 +75,22 @@ pub(crate) struct KeptBlock {
     pub(crate) id: String,
     pub(crate) length: u64,
     pub(crate) crc: u32,
-    /// The number of its piece.
-    pub(crate) piece: u64,
+    /// The number of the piece; 0 for a hole.
+    piece: u64,
     /// Whether the piece is another name of that of another blob.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub(crate) is_copy: bool,
+    is_copy: bool,
+    /// Number of the version that wrote an extent of a page blob.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) written: u64,
+}
+
+/// The storage of the bytes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptPlace {
+    Piece(PieceName),
+    /// None: all bytes are zero.
+    Hole,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -85,10 +98,26 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl KeptBlock {
-    /// The name of its piece.
-    pub(crate) const fn piece_name(&self) -> PieceName {
-        PieceName { number: self.piece, is_copy: self.is_copy }
+    pub(crate) fn new(id: String, length: u64, crc: u32, place: KeptPlace, written: u64) -> Self {
+        let (piece, is_copy) = match place {
+            KeptPlace::Piece(name) => (name.number, name.is_copy),
+            KeptPlace::Hole => (0, false),
+        };
+        Self { id, length, crc, piece, is_copy, written }
+    }
+
+    /// Returns the storage of the bytes. No piece has the number 0.
+    pub(crate) const fn place(&self) -> KeptPlace {
+        match self.piece {
+            0 => KeptPlace::Hole,
+            number => KeptPlace::Piece(PieceName { number, is_copy: self.is_copy }),
+        }
     }
 }
 

@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::service_properties::ServiceProperties;
 pub(super) use files::BlobFiles;
-pub(super) use form::{KeptBlob, KeptBlock, KeptContainer, PieceHead, StagedHead};
+pub(super) use form::{KeptBlob, KeptBlock, KeptContainer, KeptPlace, PieceHead, StagedHead};
 use partition_log::durable_file::{self, Safety};
 pub(super) use piece::{Health, PieceFile, PieceName};
-pub(super) use recover::{FoundContainer, Suspicion, read_account, recover};
+pub(super) use recover::{FoundContainer, RecoveredBlob, Suspicion, read_account, recover};
 
 /// What all containers share.
 #[derive(Debug)]

@@ -23,8 +23,8 @@ use partition_log::durable_file::NEW;
 
 use super::piece::Content;
 use super::{
-    ACCOUNT, BLOB, CONTAINER, COPY, DAMAGED, Disk, Folder, Health, KeptBlob, KeptContainer, PIECE, PieceFile,
-    PieceHead, PieceName, StagedHead, form,
+    ACCOUNT, BLOB, CONTAINER, COPY, DAMAGED, Disk, Folder, Health, KeptBlob, KeptContainer, KeptPlace, PIECE,
+    PieceFile, PieceHead, PieceName, StagedHead, form,
 };
 
 /// A container that was found.
@@ -34,10 +34,20 @@ pub(crate) struct FoundContainer {
     pub(crate) folder: Folder,
     /// Its description; none, if that is damaged.
     pub(crate) kept: Option<KeptContainer>,
-    /// Its blobs, each with the number of its description and the pieces of its blocks.
-    pub(crate) blobs: Vec<(u64, KeptBlob, Vec<Arc<PieceFile>>)>,
+    /// Its blobs.
+    pub(crate) blobs: Vec<RecoveredBlob>,
     /// Blocks that wait to be committed: of which blob, and in which piece.
     pub(crate) staged: Vec<(String, StagedHead, Arc<PieceFile>)>,
+}
+
+/// A blob as found in a data directory.
+#[derive(Debug)]
+pub(crate) struct RecoveredBlob {
+    /// The number of the description.
+    pub(crate) number: u64,
+    pub(crate) kept: KeptBlob,
+    /// The pieces of the blocks; `None` for a hole.
+    pub(crate) pieces: Vec<Option<Arc<PieceFile>>>,
 }
 
 /// Whether contents are compared with their checksums.
@@ -152,11 +162,12 @@ impl Scan {
         let mut staged_after: HashMap<String, u64> = HashMap::new();
         for number in descriptions {
             match self.blob(number, &mut pieces) {
-                Ok((kept, blocks)) => {
+                Ok(blob) => {
+                    let kept = &blob.kept;
                     if kept.snapshot.is_none() {
                         staged_after.insert(kept.name.clone(), kept.staged_after);
                     }
-                    blobs.push((number, kept, blocks));
+                    blobs.push(blob);
                 }
                 Err(error) => {
                     is_whole = false;
@@ -227,19 +238,18 @@ impl Scan {
     }
 
     /// A blob, whose pieces are taken out of `pieces`.
-    fn blob(
-        &self,
-        number: u64,
-        pieces: &mut HashMap<PieceName, PathBuf>,
-    ) -> io::Result<(KeptBlob, Vec<Arc<PieceFile>>)> {
+    fn blob(&self, number: u64, pieces: &mut HashMap<PieceName, PathBuf>) -> io::Result<RecoveredBlob> {
         let (kept, _): (KeptBlob, u64) = form::read_line(&self.folder.blob_path(number))?;
-        let mut found: Vec<Arc<PieceFile>> = Vec::with_capacity(kept.blocks.len());
+        let mut found: Vec<Option<Arc<PieceFile>>> = Vec::with_capacity(kept.blocks.len());
         let mut known: HashMap<PieceName, Arc<PieceFile>> = HashMap::new();
         for block in &kept.blocks {
-            let name = block.piece_name();
+            let KeptPlace::Piece(name) = block.place() else {
+                found.push(None);
+                continue;
+            };
             // A block list may name one block twice.
             if let Some(piece) = known.get(&name) {
-                found.push(Arc::clone(piece));
+                found.push(Some(Arc::clone(piece)));
                 continue;
             }
             let path = self.folder.piece_path(name);
@@ -247,12 +257,12 @@ impl Scan {
             self.check(&path, content_at, block.length, block.crc)?;
             let piece = self.piece(name, path, content_at);
             known.insert(name, Arc::clone(&piece));
-            found.push(piece);
+            found.push(Some(piece));
         }
-        for block in &kept.blocks {
-            pieces.remove(&block.piece_name());
+        for name in known.keys() {
+            pieces.remove(name);
         }
-        Ok((kept, found))
+        Ok(RecoveredBlob { number, kept, pieces: found })
     }
 
     /// The uncommitted block that a piece is, if it is one. What is a copy was committed.

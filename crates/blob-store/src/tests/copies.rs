@@ -30,7 +30,7 @@ fn fill(store: &BlobStore) -> (std::sync::Arc<Container>, std::sync::Arc<Contain
     let mut whole = put(b"whole");
     whole.description.metadata = vec![("Key".to_owned(), "value".to_owned())];
     first.put("whole", whole, now()).unwrap();
-    first.put("log", PutRequest { kind: BlobKind::Append, ..put(b"") }, now()).unwrap();
+    first.put("log", PutRequest { content: PutContent::Append, ..put(b"") }, now()).unwrap();
     append(&first, b"one ").unwrap();
     (first, second)
 }
@@ -169,9 +169,15 @@ fn a_tier_is_of_blobs_of_blocks_and_makes_no_new_version() {
         assert_eq!((blob.version(), blob.description().tier), (version, Some(setting)));
         assert_eq!(content(&first, "whole").unwrap(), b"whole");
         let wrong = first.set_tier("log", AccessTier::Cool, &none, now());
-        assert_eq!(wrong, Err(BlobError::InvalidBlobType));
+        assert_eq!(wrong, Err(BlobError::TierOfOtherKind));
         let missing = first.set_tier("missing", AccessTier::Cool, &none, now());
         assert_eq!(missing, Err(BlobError::BlobNotFound));
+        // What is archived is neither replaced nor described, but has tags and can be deleted.
+        let archived = Err(BlobError::Archived);
+        assert_eq!(first.put("whole", put(b"new"), now()), archived);
+        assert_eq!(first.set_metadata("whole", Vec::new(), &none, now()), archived);
+        first.set_tags("whole", Vec::new(), &none, now()).unwrap();
+        first.set_tier("whole", AccessTier::Hot, &none, now()).unwrap();
         // Another content is in the tier of the account again.
         first.put("whole", put(b"new"), now()).unwrap();
         assert_eq!(first.blob("whole").unwrap().description().tier, None);

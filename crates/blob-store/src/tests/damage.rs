@@ -143,7 +143,7 @@ fn nothing_is_appended_to_what_is_known_to_be_damaged_and_a_sound_log_grows_on()
         let directory = tempfile::tempdir().unwrap();
         let store = open(&directory);
         let container = store.create_container("box", Vec::new(), now()).unwrap();
-        let log = PutRequest { kind: BlobKind::Append, ..put(b"") };
+        let log = PutRequest { content: PutContent::Append, ..put(b"") };
         container.put("log", log, now()).unwrap();
         append(&container, b"one ").unwrap();
         store.close().unwrap();

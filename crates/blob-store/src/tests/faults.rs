@@ -86,7 +86,7 @@ fn whenever_the_disk_is_full_each_blob_is_the_one_before_or_the_one_after() {
             BlobStore::open_with(Box::new(files), directory.path(), SyncPolicy::Always, MEMORY, LIMITS)
                 .unwrap();
         let container = store.create_container("box", Vec::new(), now()).unwrap();
-        let log = PutRequest { kind: BlobKind::Append, ..put(b"") };
+        let log = PutRequest { content: PutContent::Append, ..put(b"") };
         container.put("log", log, now()).unwrap();
         changes(&container, "old").unwrap();
         left.store(operations, Ordering::Relaxed);

@@ -1,7 +1,10 @@
 //! Leases in the store: what they lock, what they leave alone, and that they outlive the process.
 
 use super::*;
-use crate::{EtagCondition, LeaseAction, LeaseDuration, LeaseError, LeaseId, LeaseState, Leased, state_of};
+use crate::{
+    EtagCondition, LeaseAction, LeaseDuration, LeaseError, LeaseId, LeaseState, Leased, PropertiesRequest,
+    state_of,
+};
 
 fn after(seconds: u64) -> Now {
     (now().time_of_day + Duration::from_secs(seconds)).into()
@@ -41,7 +44,7 @@ fn everywhere(test: impl Fn(&BlobStore, &Container)) {
     for store in [BlobStore::in_memory(MEMORY, LIMITS), open(&directory)] {
         let container = store.create_container("box", Vec::new(), now()).unwrap();
         container.put("blob", put(b"content"), now()).unwrap();
-        let log = PutRequest { kind: BlobKind::Append, ..put(b"") };
+        let log = PutRequest { content: PutContent::Append, ..put(b"") };
         container.put("log", log, now()).unwrap();
         test(&store, &container);
     }
@@ -61,11 +64,11 @@ fn a_lease_locks_every_write_and_no_read() {
             let append = AppendRequest { conditions: conditions.clone(), ..appended(b"x") };
             let block = Bytes::from_static(b"block");
             let list = latest(&["QUE="]);
-            let headers = Default::default();
+            let headers = PropertiesRequest { headers: Some(Default::default()), ..Default::default() };
             [
                 put_with(container, lease, now()),
                 container.set_metadata("blob", Vec::new(), &conditions, now()).map(drop),
-                container.set_headers("blob", headers, &conditions, now()).map(drop),
+                container.set_properties("blob", headers, &conditions, now()).map(drop),
                 container.append("log", append, now()).map(drop),
                 container.put_block("blob", "QUE=", block, lease, now()),
                 container

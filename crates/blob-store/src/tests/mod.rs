@@ -1,10 +1,12 @@
 //! The account as a whole: one suite for memory and disk, and what faults of the disk come to.
 
+mod bounds;
 mod copies;
 mod damage;
 mod faults;
 mod leases;
 mod model;
+mod pages;
 mod restarts;
 mod snapshots;
 mod suite;
@@ -19,14 +21,14 @@ use units::ByteSize;
 
 use super::{
     AppendRequest, BlobError, BlobKind, BlobLimits, BlobStore, BlockChoice, BlockSource, Conditions,
-    Container, ContentReader, Description, Now, PutRequest, Replacing,
+    Container, ContentReader, Description, Now, PutContent, PutRequest, Replacing,
 };
 use partition_log::disk::SyncPolicy;
 
 const MEMORY: ByteSize = ByteSize::from_mebibytes(4);
 
 /// Few enough that tests come to them.
-const LIMITS: BlobLimits = BlobLimits { blocks: 4, uncommitted_blocks: 3 };
+const LIMITS: BlobLimits = BlobLimits { blocks: 4, uncommitted_blocks: 3, extents: 5 };
 
 fn now() -> Now {
     (UNIX_EPOCH + Duration::from_secs(1_795_213_063)).into()
@@ -38,8 +40,7 @@ fn open(directory: &TempDir) -> BlobStore {
 
 fn put(content: &[u8]) -> PutRequest {
     PutRequest {
-        kind: BlobKind::Block,
-        content: Bytes::copy_from_slice(content),
+        content: PutContent::Block(Bytes::copy_from_slice(content)),
         description: Description::default(),
         conditions: Conditions::default(),
         replacing: Replacing::Allowed,

@@ -11,7 +11,7 @@ fn fill(store: &BlobStore) {
     described.description.headers.content_type = Some("text/plain".to_owned());
     container.put("a/whole", described, now()).unwrap();
     container.put("empty", put(b""), now()).unwrap();
-    let log = PutRequest { kind: BlobKind::Append, ..put(b"") };
+    let log = PutRequest { content: PutContent::Append, ..put(b"") };
     container.put("log", log, now()).unwrap();
     for line in [&b"one "[..], b"two"] {
         append(&container, line).unwrap();

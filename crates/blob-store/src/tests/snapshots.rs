@@ -53,7 +53,7 @@ fn snapshots_stay_as_they_are_until_they_are_deleted() {
         assert!(second > first);
         assert_eq!(container.snapshot("a", second).unwrap().description().metadata.len(), 1);
         assert!(container.blob("a").unwrap().description().metadata.is_empty());
-        container.put("log", PutRequest { kind: BlobKind::Append, ..put(b"") }, now()).unwrap();
+        container.put("log", PutRequest { content: PutContent::Append, ..put(b"") }, now()).unwrap();
         append(&container, b"one").unwrap();
         let of_log = snapshot(&container, "log");
         append(&container, b" two").unwrap();

@@ -125,7 +125,7 @@ fn what_is_appended_is_at_the_end_and_conditions_are_of_the_moment() {
             container.append("log", request, now())
         };
         assert_eq!(append(b"1", None, None), Err(BlobError::BlobNotFound));
-        let empty = PutRequest { kind: BlobKind::Append, ..put(b"") };
+        let empty = PutRequest { content: PutContent::Append, ..put(b"") };
         container.put("log", empty, now()).unwrap();
         assert_eq!(append(b"one ", None, None).unwrap().offset, 0);
         let second = append(b"two", Some(4), Some(7)).unwrap();

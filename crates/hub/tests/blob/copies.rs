@@ -125,7 +125,14 @@ async fn contents_of_blobs_blocks_and_appends_come_from_other_blobs() {
     let service = service().await;
     let own = [BLOCK, ("x-ms-meta-a", "1"), ("x-ms-blob-content-type", "text/plain")];
     signed(&service, "PUT", "/box/a", &own, b"0123456789").await;
-    let source = url("/box/a");
+    // The key of the account signs copies alone.
+    let unproven = url("/box/a");
+    let from = ("x-ms-copy-source", unproven.as_str());
+    let refused = signed(&service, "PUT", "/box/b", &[BLOCK, from], b"").await;
+    assert_eq!(refused.outcome(), (403, "CannotVerifyCopySource"));
+    let expires_at = SystemTime::now() + Duration::from_secs(600);
+    let signature = key(&service).sign_account(AccountSignature { rights: "r", expires_at });
+    let source = format!("{unproven}?{signature}");
     let from = ("x-ms-copy-source", source.as_str());
     let put = signed(&service, "PUT", "/box/b", &[BLOCK, from, ("x-ms-meta-b", "2")], b"").await;
     assert_eq!(put.status, 201, "{}", put.body);

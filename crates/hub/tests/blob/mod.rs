@@ -140,7 +140,15 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
     let large = vec![b'x'; 1025];
     for (method, target, headers, body, outcome) in [
         ("PUT", "/box/a", vec![], &b""[..], (400, "MissingRequiredHeader")),
-        ("PUT", "/box/a", vec![("x-ms-blob-type", "PageBlob")], b"", (400, "UnsupportedHeader")),
+        ("PUT", "/box/a", vec![("x-ms-blob-type", "PageBlob")], b"", (400, "MissingRequiredHeader")),
+        ("PUT", "/box/a", vec![BLOCK, ("x-ms-blob-content-md5", "AAAA")], b"1", (400, "InvalidMd5")),
+        (
+            "PUT",
+            "/box/a",
+            vec![BLOCK, ("x-ms-blob-content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")],
+            b"1",
+            (400, "Md5Mismatch"),
+        ),
         ("PUT", "/box/a", vec![("x-ms-blob-type", "What")], b"", (400, "InvalidHeaderValue")),
         ("PUT", "/box/a", vec![BLOCK, ("x-ms-meta-a-b", "1")], b"", (400, "InvalidMetadata")),
         ("PUT", "/box/a", vec![BLOCK], &large, (413, "RequestBodyTooLarge")),
@@ -166,7 +174,7 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
         ),
         ("PUT", "/other/a", vec![BLOCK], b"", (404, "ContainerNotFound")),
         ("PUT", "/box/a?comp=lease", vec![], b"", (400, "MissingRequiredHeader")),
-        ("PUT", "/box/a?comp=block&blockid=-", vec![], b"", (400, "InvalidBlobOrBlock")),
+        ("PUT", "/box/a?comp=block&blockid=-", vec![], b"", (400, "InvalidQueryParameterValue")),
         ("PUT", "/box/a?comp=blocklist", vec![], b"<What/>", (400, "InvalidXmlDocument")),
         (
             "GET",

@@ -102,7 +102,7 @@ async fn parameters_that_are_not_served_are_refused_by_name() {
         ("PUT", "/box/a?comp=legalhold"),
         ("PUT", "/box/a?comp=immutabilityPolicies"),
         ("PUT", "/box/a?comp=seal"),
-        ("PUT", "/box/a?comp=page"),
+        ("PUT", "/box/a?comp=incrementalcopy"),
         ("POST", "/box/a?comp=query"),
     ] {
         let reply = signed(&service, method, target, &[], b"").await;

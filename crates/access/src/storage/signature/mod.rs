@@ -3,7 +3,7 @@
 //! A **service** signature (`sr`) is for one container or blob, an **account** signature (`ss`, `srt`) for everything of the
 //! account. What is signed are their fields, decoded, one per line; which fields there are depends on the version `sv`.
 
-use crate::storage::{StorageAccountKey, StorageLevel, StorageRight, StorageRights};
+use crate::storage::{StorageAccountKey, StorageLevel, StorageRight, StorageRights, UserDelegationKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
@@ -26,6 +26,8 @@ pub struct StorageResource<'a> {
     pub container: Option<&'a str>,
     /// The blob, decoded.
     pub blob: Option<&'a str>,
+    /// The snapshot of the blob, as in the query.
+    pub snapshot: Option<&'a str>,
     /// Who asks, where that is known.
     pub address: Option<IpAddr>,
     /// Whether the request came over TLS.
@@ -106,6 +108,9 @@ pub enum StorageSignatureError {
     /// It is for HTTPS alone.
     #[error("the signature is for HTTPS only")]
     Protocol,
+    /// The principal of the user delegation key is unknown.
+    #[error("the principal of the signature has requested no user delegation key since this service started")]
+    Principal,
     /// It is for other services of the account.
     #[error("the signature's field ss has no b, so it does not cover blobs")]
     Service,
@@ -135,8 +140,9 @@ pub fn decode_parameter(text: &str) -> String {
 
 impl StorageSignature {
     /// Every field that a signature can have.
-    pub const FIELDS: [&str; 19] = [
-        "sv", "ss", "srt", "sr", "sp", "st", "se", "si", "sip", "spr", "ses", "skoid", "sdd", "rscc", "rscd",
+    pub const FIELDS: [&str; 31] = [
+        "sv", "ss", "srt", "sr", "sp", "st", "se", "si", "sip", "spr", "ses", "skoid", "sktid", "skt", "ske",
+        "sks", "skv", "saoid", "suoid", "scid", "skdutid", "sduoid", "srh", "srq", "sdd", "rscc", "rscd",
         "rsce", "rscl", "rsct", "sig",
     ];
 
@@ -180,15 +186,23 @@ impl StorageSignature {
         if self.field("ses").is_some() {
             return Err(malformed("ses", "absent: encryption scopes are not supported"));
         }
+        if let Some(field) = UNSERVED.into_iter().find(|field| self.field(field).is_some()) {
+            return Err(malformed(field, "absent: it is not supported"));
+        }
         let signature = self.required("sig")?;
         let stored = self.stored(resource.policies)?;
         let (signed, rights) = match self.field("sr") {
             Some(kind) => self.service_signature(kind, key, (resource, stored), version)?,
+            None if self.delegating_principal().is_some() => {
+                return Err(malformed("skoid", "absent: user delegation keys sign for a container or blob"));
+            }
             None => self.account_signature(key, version)?,
         };
         // Some write its `+` into the URL as it is.
         let tag = STANDARD.decode(signature.replace(' ', "+"));
-        let is_genuine = tag.is_ok_and(|tag| key.has_signed_text(&signed, &tag));
+        let delegated = self.delegated(key, now)?;
+        let is_genuine =
+            tag.is_ok_and(|tag| delegated.as_ref().unwrap_or(key).has_signed_text(&signed, &tag));
         if !is_genuine {
             return Err(StorageSignatureError::WrongSignature);
         }
@@ -217,6 +231,44 @@ impl StorageSignature {
             (Some(range), Some(address)) if !covers(range, address)? => Err(StorageSignatureError::Address),
             _ => Ok(rights),
         }
+    }
+
+    /// Returns the object id of the principal whose user delegation key signed it. The signature can't exceed the rights of the principal.
+    #[must_use]
+    pub fn delegating_principal(&self) -> Option<&str> {
+        self.field("skoid")
+    }
+
+    /// Returns the user delegation key that signed it, if its fields describe one.
+    fn delegated(
+        &self,
+        key: &StorageAccountKey,
+        now: SystemTime,
+    ) -> Result<Option<StorageAccountKey>, StorageSignatureError> {
+        let Some(object_id) = self.field("skoid") else {
+            return Ok(None);
+        };
+        let instant = |field| {
+            parse_iso_date(self.required(field)?).ok_or(StorageSignatureError::Malformed {
+                field,
+                expected: "a time such as 2026-11-20T23:21:07Z",
+            })
+        };
+        let (start, expiry) = (instant("skt")?, instant("ske")?);
+        let of = UserDelegationKey {
+            object_id,
+            tenant: self.required("sktid")?,
+            start,
+            expiry,
+            service: self.required("sks")?,
+            version: self.required("skv")?,
+        };
+        if now < start || now >= expiry {
+            return Err(StorageSignatureError::NotNow);
+        }
+        StorageAccountKey::new(key.account(), key.delegate(&of))
+            .map(Some)
+            .map_err(|_no_base64| StorageSignatureError::WrongSignature)
     }
 
     /// Why it does not grant one of `rights` on `level`, given that it does not.
@@ -258,9 +310,6 @@ impl StorageSignature {
         version: &str,
     ) -> Result<(String, StorageRights), StorageSignatureError> {
         let malformed = |field, expected| StorageSignatureError::Malformed { field, expected };
-        if self.field("skoid").is_some() {
-            return Err(malformed("skoid", "absent: user delegation is not supported"));
-        }
         let container = resource.container.ok_or(StorageSignatureError::WrongSignature)?;
         let mut path = format!("/blob/{}/{container}", key.account());
         let letters = self.or_stored("sp", stored.and_then(|stored| stored.permission.as_deref()))?;
@@ -274,23 +323,48 @@ impl StorageSignature {
                     }
                 }
             }
-            "b" => {
+            "b" | "bs" => {
                 let blob = resource.blob.ok_or(StorageSignatureError::WrongSignature)?;
                 path.push('/');
                 path.push_str(blob);
             }
             _ => {
-                return Err(malformed("sr", "c or b; directories, snapshots and versions are not supported"));
+                return Err(malformed("sr", "c, b or bs; directories and versions are not supported"));
             }
         }
         let value = |name| self.field(name).unwrap_or_default();
-        let mut lines = vec![value("sp"), value("st"), value("se"), &path, value("si")];
+        let mut lines = vec![value("sp"), value("st"), value("se"), &path];
+        let is_delegated = self.delegating_principal().is_some();
+        match is_delegated {
+            false => lines.push(value("si")),
+            // A policy is the account key's.
+            true if self.field("si").is_some() => {
+                return Err(malformed("si", "absent: user delegation keys sign no policies"));
+            }
+            true => {
+                lines.extend(["skoid", "sktid", "skt", "ske", "sks", "skv"].map(value));
+                if version >= WITH_PRINCIPALS {
+                    lines.extend(["saoid", "suoid", "scid"].map(value));
+                }
+                if version >= WITH_DELEGATED_USER {
+                    lines.extend(["skdutid", "sduoid"].map(value));
+                }
+            }
+        }
         lines.extend([value("sip"), value("spr"), version]);
+        let snapshot = match kind {
+            "bs" if version < WITH_RESOURCE => return Err(malformed("sr", "c or b in this version")),
+            "bs" => resource.snapshot.ok_or(StorageSignatureError::WrongSignature)?,
+            _ => "",
+        };
         if version >= WITH_RESOURCE {
-            lines.extend([kind, ""]);
+            lines.extend([kind, snapshot]);
         }
         if version >= WITH_ENCRYPTION_SCOPE {
             lines.push("");
+        }
+        if is_delegated && version >= WITH_REQUEST {
+            lines.extend(["srh", "srq"].map(value));
         }
         lines.extend(["rscc", "rscd", "rsce", "rscl", "rsct"].map(value));
         Ok((lines.join("\n"), rights))
@@ -401,6 +475,18 @@ const WITH_RESOURCE: &str = "2018-11-09";
 
 /// From this version on the encryption scope is signed, which is always empty here.
 const WITH_ENCRYPTION_SCOPE: &str = "2020-12-06";
+
+/// First version whose user delegation signatures sign `saoid`, `suoid` and `scid`.
+const WITH_PRINCIPALS: &str = "2020-02-10";
+
+/// First version whose user delegation signatures sign `skdutid` and `sduoid`.
+const WITH_DELEGATED_USER: &str = "2025-07-05";
+
+/// First version whose user delegation signatures sign `srh` and `srq`.
+const WITH_REQUEST: &str = "2026-04-06";
+
+/// Fields with unsupported restrictions. `saoid` and `scid` have no effect.
+const UNSERVED: [&str; 5] = ["suoid", "skdutid", "sduoid", "srh", "srq"];
 
 /// The version of signatures that are made here: one that every service of the last years knows.
 const MADE_VERSION: &str = "2021-12-02";

@@ -42,6 +42,7 @@ fn blob<'a>(container: &'a str, blob: &'a str) -> StorageResource<'a> {
     StorageResource {
         container: Some(container),
         blob: Some(blob),
+        snapshot: None,
         address: None,
         is_encrypted: false,
         policies: &[],
@@ -161,12 +162,16 @@ fn what_is_missing_repeated_or_not_here_is_named() {
     assert_eq!(refusal("sig=x"), StorageSignatureError::Missing { field: "sv" });
     assert_eq!(refusal(&ACCOUNT.replace("&srt=sco", "")), StorageSignatureError::Missing { field: "srt" });
     assert_eq!(refusal(&format!("{ACCOUNT}&sp=r")), StorageSignatureError::Repeated { field: "sp" });
+    let delegated = format!("{CONTAINER}&skoid=user");
+    assert_eq!(refusal(&delegated), StorageSignatureError::Missing { field: "skt" });
     for (query, field) in [
         (ACCOUNT.replace("2026-10-06", "2014-02-14"), "sv"),
         (ACCOUNT.replace("2026-10-06", "newest"), "sv"),
         (CONTAINER.replace("sr=c", "sr=d"), "sr"),
         (format!("{CONTAINER}&si=policy"), "si"),
-        (format!("{CONTAINER}&skoid=user"), "skoid"),
+        (format!("{ACCOUNT}&skoid=user"), "skoid"),
+        (format!("{CONTAINER}&skoid=user&si=policy"), "si"),
+        (format!("{CONTAINER}&srh=x-ms-date"), "srh"),
         (format!("{ACCOUNT}&ses=scope"), "ses"),
         (format!("{CONTAINER}&ses=scope"), "ses"),
     ] {
@@ -177,6 +182,79 @@ fn what_is_missing_repeated_or_not_here_is_named() {
     }
     assert_eq!(refusal(&ACCOUNT.replace("ss=b", "ss=q")), StorageSignatureError::Service);
     assert!(StorageSignature::find("comp=list&sp=r").unwrap().is_none());
+}
+
+/// The query of a signature of a user delegation key, whose lines stand here as the clients of the version join them.
+fn delegated(version: &str, further: &str, after: &str, key_expiry: &str) -> String {
+    let instant = |text: &str| parse_iso_date(text).unwrap();
+    let (start, end) = ("2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z");
+    let of = UserDelegationKey {
+        object_id: "writer",
+        tenant: "tenant",
+        start: instant(start),
+        expiry: instant(key_expiry),
+        service: "b",
+        version: "2021-12-02",
+    };
+    let signing = StorageAccountKey::new("any", key().delegate(&of)).unwrap();
+    let text = format!(
+        "rl\n\n{end}\n/blob/devstoreaccount1/ck\nwriter\ntenant\n{start}\n{key_expiry}\nb\n2021-12-02\n{further}\n\n{version}\nc\n\n{after}\n\n\n\n"
+    );
+    let tag = STANDARD.encode(signing.sign_text(&text));
+    let tag = utf8_percent_encode(&tag, RESERVED);
+    format!(
+        "sv={version}&sr=c&sp=rl&se={end}&skoid=writer&sktid=tenant&skt={start}&ske={key_expiry}&sks=b&skv=2021-12-02&sig={tag}"
+    )
+}
+
+#[test]
+fn a_user_delegation_key_signs_what_its_principal_may_pass_on() {
+    let late = "2026-11-25T00:00:00Z";
+    for (version, further, after) in [
+        ("2018-11-09", "", ""),
+        ("2020-02-10", "\n\n\n", ""),
+        ("2020-12-06", "\n\n\n", "\n"),
+        ("2025-07-05", "\n\n\n\n\n", "\n"),
+        ("2026-04-06", "\n\n\n\n\n", "\n\n\n"),
+    ] {
+        let query = delegated(version, further, after, late);
+        let rights = verify(&query, blob("ck", "a"), now()).unwrap();
+        assert!(rights.contains(StorageLevel::Object, StorageRight::Read), "{version}");
+        assert!(!rights.contains(StorageLevel::Object, StorageRight::Write), "{version}");
+        let signature = StorageSignature::find(&query).unwrap().unwrap();
+        assert_eq!(signature.delegating_principal(), Some("writer"));
+        for (from, to) in [
+            ("skoid=writer", "skoid=owner"),
+            ("sktid=tenant", "sktid=other"),
+            (late, "2026-11-26T00:00:00Z"),
+            ("skv=2021-12-02", "skv=2021-12-03"),
+            ("sp=rl", "sp=rlw"),
+        ] {
+            let altered = query.replace(from, to);
+            let refused = verify(&altered, blob("ck", "a"), now());
+            assert_eq!(refused, Err(StorageSignatureError::WrongSignature), "{version}: {to}");
+        }
+        let elsewhere = verify(&query, blob("other", "a"), now());
+        assert_eq!(elsewhere, Err(StorageSignatureError::WrongSignature));
+    }
+    // The key ends before the signature.
+    let query = delegated("2021-12-02", "\n\n\n", "\n", "2026-11-20T12:00:00Z");
+    assert_eq!(verify(&query, blob("ck", "a"), now()), Err(StorageSignatureError::NotNow));
+}
+
+#[test]
+fn a_signature_of_a_snapshot_is_for_no_other_and_not_for_the_blob() {
+    let (end, time) = ("2026-11-21T00:00:00Z", "2026-11-20T22:17:43.0000007Z");
+    let text = format!("r\n\n{end}\n/blob/devstoreaccount1/ck/a\n\n\n\n2021-12-02\nbs\n{time}\n\n\n\n\n\n");
+    let tag = STANDARD.encode(key().sign_text(&text));
+    let tag = utf8_percent_encode(&tag, RESERVED);
+    let query = format!("sv=2021-12-02&sr=bs&sp=r&se={end}&sig={tag}");
+    let of = |snapshot| StorageResource { snapshot, ..blob("ck", "a") };
+    let rights = verify(&query, of(Some(time)), now()).unwrap();
+    assert!(rights.contains(StorageLevel::Object, StorageRight::Read));
+    for other in [None, Some("2026-11-20T22:17:43.0000008Z")] {
+        assert_eq!(verify(&query, of(other), now()), Err(StorageSignatureError::WrongSignature));
+    }
 }
 
 #[test]

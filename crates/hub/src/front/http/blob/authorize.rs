@@ -7,7 +7,9 @@ use access::storage::{
     ResponseOverrides, SharedKeyError, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest,
     StorageResource, StorageRight, StorageRights, StorageSignature, StoredAccess, decode_parameter,
 };
+use access::token::VerifiedToken;
 
+use super::delegation::{Delegations, rights_of};
 use super::http_error::HttpError;
 use super::request::{Request, parameters};
 use crate::clock::ServiceClock;
@@ -23,6 +25,8 @@ pub(super) struct Granted {
     is_owner: bool,
     /// The signature that grants them, unless the key or a bearer token does.
     signature: Option<StorageSignature>,
+    /// The bearer token that grants them, if one does.
+    token: Option<VerifiedToken>,
     /// What its signature wants the headers of the reply to be.
     pub(super) overrides: ResponseOverrides,
 }
@@ -36,13 +40,14 @@ impl Granted {
         request: &Request,
         store: &BlobStore,
         key: &StorageAccountKey,
-        identity: Option<&Identity>,
+        (identity, delegations): (Option<&Identity>, &Delegations),
         (policy, clock): (SignaturePolicy, &ServiceClock),
     ) -> Result<Self, HttpError> {
         let everything = Self {
             rights: StorageRights::ALL,
             is_owner: true,
             signature: None,
+            token: None,
             overrides: ResponseOverrides::default(),
         };
         if request.target.account != key.account() {
@@ -53,8 +58,11 @@ impl Granted {
         }
         if let Some(authorization) = request.header("authorization") {
             if let Some((identity, token)) = identity.zip(bearer_token(authorization)) {
-                let rights = bearer_rights(request, identity, token, clock)?;
-                return Ok(Self { rights, is_owner: false, ..everything });
+                let now = clock.time_of_token(token.as_bytes()).of_client(clock.token_now());
+                let token = identity.verify(token, TokenService::Storage, now).map_err(HttpError::Token)?;
+                let container = request.target.container.as_deref().unwrap_or_default();
+                let rights = rights_of(&token.roles, container);
+                return Ok(Self { rights, is_owner: false, token: Some(token), ..everything });
             }
             // The date of a request shows that it is a new one, so it is compared with the clock that its client has as well.
             verify_key(request, key, authorization, SystemTime::now())?;
@@ -71,15 +79,26 @@ impl Granted {
         let resource = StorageResource {
             container: request.target.container.as_deref(),
             blob: request.target.blob.as_deref(),
+            snapshot: request.parameter("snapshot"),
             address: Some(request.peer.address),
             is_encrypted: request.peer.security == TransportSecurity::Tls,
             policies: &policies,
         };
         let time = clock.time_of_token(signature_text(request).as_bytes());
-        let rights = signature
+        let mut rights = signature
             .verify(key, resource, time.of_client(clock.token_now()))
             .map_err(HttpError::Signature)?;
-        Ok(Self { rights, is_owner: false, overrides: signature.overrides(), signature: Some(signature) })
+        if let Some(principal) = signature.delegating_principal() {
+            let container = resource.container.unwrap_or_default();
+            rights = rights.within(delegations.rights(principal, container)?);
+        }
+        let overrides = signature.overrides();
+        Ok(Self { rights, is_owner: false, overrides, signature: Some(signature), token: None })
+    }
+
+    /// The bearer token that the request has shown, if it has.
+    pub(super) const fn token(&self) -> Option<&VerifiedToken> {
+        self.token.as_ref()
     }
 
     /// Whether the request is the owner's, who may do everything everywhere in the account. A role may grant everything as well, but
@@ -137,20 +156,6 @@ fn stored(policy: StoredPolicy) -> StoredAccess {
 pub(super) fn bearer_token(authorization: &str) -> Option<&str> {
     let (scheme, token) = authorization.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// What the roles of a token's principal allow where the request is about.
-fn bearer_rights(
-    request: &Request,
-    identity: &Identity,
-    token: &str,
-    clock: &ServiceClock,
-) -> Result<StorageRights, HttpError> {
-    let now = clock.time_of_token(token.as_bytes()).of_client(clock.token_now());
-    let verified = identity.verify(token, TokenService::Storage, now).map_err(HttpError::Token)?;
-    let container = request.target.container.as_deref().unwrap_or_default();
-    let here = verified.roles.iter().filter(|(_, scope)| scope.is_empty() || scope == container);
-    Ok(here.fold(StorageRights::NONE, |rights, (role, _)| rights.and(role.storage_rights())))
 }
 
 /// What tells a signature from any other, whatever it is used for.

@@ -83,7 +83,13 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         let part = Request::new(head_of(part.head)?, request.peer)?;
         let identity = self.identity.as_deref();
-        let granted = &Granted::to(&part, &self.store, &self.key, identity, (self.policy, &self.clock))?;
+        let granted = &Granted::to(
+            &part,
+            &self.store,
+            &self.key,
+            (identity, &self.delegations),
+            (self.policy, &self.clock),
+        )?;
         if container.is_some_and(|name| part.target.container.as_deref() != Some(name)) {
             return Err(HttpError::Batch("a request is about another container"));
         }

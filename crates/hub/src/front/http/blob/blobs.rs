@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use access::storage::{StorageLevel, StorageRight};
 use bytes::Bytes;
+use hyper::body::Body as _;
 use hyper::{Response, StatusCode};
 use listen::http::RequestBody;
 use units::ByteSize;
@@ -14,12 +15,14 @@ use super::body::ReplyBody;
 use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wants_structured_body};
 use super::http_error::HttpError;
 use super::operation::TIER;
-use super::reply::{self, Reply, md5_text};
+use super::pages::{SEQUENCE_NUMBER, new_pages, wanted_properties};
+use super::reply::{self, Reply, Shown, md5_text};
 use super::request::Request;
 use super::tags::wanted_tags;
+use super::xml;
 use blob_store::{
     AccessTier, Blob, BlobError, BlobKind, Container, ContentReader, DeletedSnapshots, Description, Now,
-    PutRequest, TierSetting, crc64,
+    PutContent, PutRequest, TierSetting, crc64,
 };
 use units::md5::md5;
 
@@ -32,41 +35,43 @@ impl BlobFront {
         now: Now,
     ) -> Result<Reply, HttpError> {
         let replacing = granted.writing()?;
-        let kind = match request.header("x-ms-blob-type") {
-            Some("BlockBlob") => BlobKind::Block,
-            Some("AppendBlob") => BlobKind::Append,
-            Some("PageBlob") => {
-                return Err(HttpError::UnservedHeaders { names: "x-ms-blob-type: PageBlob".to_owned() });
-            }
-            Some(_) => return Err(HttpError::header("x-ms-blob-type")),
-            None => {
-                return Err(HttpError::MissingHeader { name: "x-ms-blob-type" });
-            }
-        };
+        let kind = wanted_kind(request)?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
         let (conditions, expected) = (request.conditions()?, Expected::of(request)?);
         let mut description = described(request, granted, now)?;
-        let most = match kind {
-            BlobKind::Block => ByteSize::from_bytes(u64::MAX),
-            BlobKind::Append if description.tier.is_some() => return Err(HttpError::header(TIER)),
-            // It begins empty.
-            BlobKind::Append => ByteSize::from_bytes(0),
-        };
         // Who can't know better sends gigabytes to a container that is not there.
         self.store.container(&container)?;
+        if kind != BlobKind::Block {
+            if description.tier.is_some() {
+                return Err(HttpError::header(TIER));
+            }
+            let content = match kind {
+                BlobKind::Page => new_pages(request)?,
+                BlobKind::Block | BlobKind::Append => PutContent::Append,
+            };
+            // Neither begins with a content.
+            if body.size_hint().exact() != Some(0) {
+                return Err(HttpError::header("content-length"));
+            }
+            let put = PutRequest { content, description, conditions, replacing };
+            let version = self.run_in(&container, 0, move |container| container.put(&name, put, now)).await?;
+            return Ok(reply::written(StatusCode::CREATED, version));
+        }
         let structured = expected.structured;
-        let arrived = self.bodies.collect(body, most, structured).await?;
+        let arrived = self.bodies.collect(body, ByteSize::from_bytes(u64::MAX), structured).await?;
         let (version, checksums) = self
             .put_verified(container, &arrived, expected, Md5::Always, move |container, content, checksums| {
-                if kind == BlobKind::Block {
-                    let own = &mut description.headers.content_md5;
-                    *own = own.take().or_else(|| checksums.md5.clone());
+                let own = &mut description.headers.content_md5;
+                if own.is_some() && *own != checksums.md5 {
+                    return Ok(Err(HttpError::Checksum));
                 }
-                let put = PutRequest { kind, content, description, conditions, replacing };
-                container.put(&name, put, now)
+                own.clone_from(&checksums.md5);
+                let content = PutContent::Block(content);
+                let put = PutRequest { content, description, conditions, replacing };
+                Ok(Ok(container.put(&name, put, now)?))
             })
             .await?;
-        let mut reply = reply::written(StatusCode::CREATED, version);
+        let mut reply = reply::written(StatusCode::CREATED, version?);
         checksums.set(reply.headers_mut());
         Ok(reply)
     }
@@ -81,7 +86,11 @@ impl BlobFront {
         let blob = self.found(request)?;
         blob.check_read(&request.conditions()?, now)?;
         let mut reply = reply::empty(StatusCode::OK);
-        reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, now, false);
+        let shown = match request.parameter("comp") {
+            None => Shown::Properties,
+            Some(_metadata) => Shown::Whole,
+        };
+        reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, now, shown);
         reply::spell_metadata(&mut reply, &blob.description().metadata);
         // Clients take it from here; that nothing follows goes without saying.
         if *request.method() == hyper::Method::HEAD {
@@ -101,7 +110,7 @@ impl BlobFront {
         let blob = self.found(request)?;
         blob.check_read(&request.conditions()?, now)?;
         if is_archived(&blob) {
-            return Err(HttpError::Archived);
+            return Err(BlobError::Archived.into());
         }
         let is_structured = wants_structured_body(request)?;
         let summed = Summed::of(request, is_structured)?;
@@ -133,7 +142,8 @@ impl BlobFront {
         };
         let mut reply = Response::new(body);
         let headers = reply.headers_mut();
-        reply::set_blob(headers, &blob, &granted.overrides, now, range.is_some());
+        let shown = if range.is_some() { Shown::Part } else { Shown::Whole };
+        reply::set_blob(headers, &blob, &granted.overrides, now, shown);
         if is_structured {
             set_structured_body(headers, part_length);
         }
@@ -214,11 +224,17 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
-        let (headers, conditions) = (request.replaced_headers(), request.conditions()?);
-        let version = self
-            .run_in(container, 0, move |container| container.set_headers(&name, headers, &conditions, now))
+        let (wanted, conditions) = (wanted_properties(request)?, request.conditions()?);
+        let (version, sequence_number) = self
+            .run_in(container, WORK_OF_COPY, move |container| {
+                container.set_properties(&name, wanted, &conditions, now)
+            })
             .await?;
-        Ok(reply::written(StatusCode::OK, version))
+        let mut reply = reply::written(StatusCode::OK, version);
+        if let Some(number) = sequence_number {
+            reply::set(reply.headers_mut(), SEQUENCE_NUMBER, &number.to_string());
+        }
+        Ok(reply)
     }
 
     pub(super) async fn set_tier(
@@ -230,9 +246,12 @@ impl BlobFront {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let tier = wanted_tier(request, now)?.ok_or(HttpError::MissingHeader { name: TIER })?.tier;
-        let conditions = request.conditions()?;
+        let (conditions, time) = (request.conditions()?, request.snapshot()?);
         let before = self
-            .run_in(container, 0, move |container| container.set_tier(&name, tier, &conditions, now))
+            .run_in(container, 0, move |container| match time {
+                None => container.set_tier(&name, tier, &conditions, now),
+                Some(time) => container.set_snapshot_tier(&name, time, tier, &conditions, now),
+            })
             .await?;
         Ok(reply::empty(match before == Some(AccessTier::Archive) && tier != AccessTier::Archive {
             // In the service it takes hours to make it readable again.
@@ -338,10 +357,20 @@ impl Summed {
     }
 }
 
+/// Returns the kind of a new blob.
+fn wanted_kind(request: &Request) -> Result<BlobKind, HttpError> {
+    let name = "x-ms-blob-type";
+    let wanted = request.header(name).ok_or(HttpError::MissingHeader { name })?;
+    let mut kinds = [BlobKind::Block, BlobKind::Append, BlobKind::Page].into_iter();
+    kinds
+        .find(|kind| xml::kind_name(*kind).eq_ignore_ascii_case(wanted))
+        .ok_or_else(|| HttpError::header(name))
+}
+
 /// What a request wants to be kept with the blob that it writes.
 pub(super) fn described(request: &Request, granted: &Granted, now: Now) -> Result<Description, HttpError> {
     Ok(Description {
-        headers: request.content_headers(),
+        headers: request.content_headers()?,
         metadata: request.metadata()?,
         tags: wanted_tags(request, granted)?,
         tier: wanted_tier(request, now)?,
@@ -368,7 +397,7 @@ pub(super) fn is_archived(blob: &Blob) -> bool {
 }
 
 /// The range that a request asks for. One that can't be read does not count, as in the service and in HTTP.
-fn wanted_range(request: &Request) -> Option<(u64, Option<u64>)> {
+pub(super) fn wanted_range(request: &Request) -> Option<(u64, Option<u64>)> {
     let own = request.header("x-ms-range");
     range(own.or_else(|| request.header("range"))?)
 }

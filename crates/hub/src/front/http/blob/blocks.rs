@@ -1,6 +1,8 @@
 //! Blobs in pieces: of blocks, and by appending.
 
 use access::storage::{StorageLevel, StorageRight};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use listen::http::RequestBody;
 use units::ByteSize;
@@ -10,6 +12,7 @@ use super::authorize::Granted;
 use super::blobs::described;
 use super::checksums::{Checksums, Expected, Md5};
 use super::http_error::HttpError;
+use super::pages::CONTENT_LENGTH;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml;
@@ -96,19 +99,23 @@ impl BlobFront {
             }
         };
         let (name, conditions) = (request.blob()?.to_owned(), request.conditions()?);
-        let lease = conditions.lease;
+        let (lease, time) = (conditions.lease, request.snapshot()?);
         let listed = self.run_in(request.container()?, ALL_BLOCKS, move |container| {
-            let lists = container.block_lists(&name, lease, now)?;
+            let lists = match time {
+                None => container.block_lists(&name, lease, now)?,
+                Some(time) => container.snapshot(&name, time)?.block_lists()?,
+            };
             Ok((xml::block_lists(&lists, committed, uncommitted), lists.blob))
         });
         let (document, blob) = listed.await?;
         let mut reply = reply::document(document);
-        if let Some((version, length)) = blob {
+        let headers = reply.headers_mut();
+        if let Some((version, _)) = blob {
             conditions.check_read(version)?;
-            let headers = reply.headers_mut();
             reply::set_version(headers, version);
-            reply::set(headers, "x-ms-blob-content-length", &length.to_string());
         }
+        let length = blob.map_or(0, |(_, length)| length);
+        reply::set(headers, CONTENT_LENGTH, &length.to_string());
         Ok(reply)
     }
 
@@ -141,9 +148,11 @@ impl BlobFront {
 /// The id of the block that a request is about.
 ///
 /// # Errors
-/// There is none.
+/// There is none, or it is not in base64.
 pub(super) fn block_id(request: &Request) -> Result<String, HttpError> {
-    request.parameter("blockid").map(str::to_owned).ok_or(HttpError::Parameter { name: "blockid" })
+    let name = "blockid";
+    let id = request.parameter(name).filter(|id| STANDARD.decode(id).is_ok());
+    id.map(str::to_owned).ok_or(HttpError::Parameter { name })
 }
 
 /// The conditions of appending: those of all operations, where the blob must end, and how long it may become.

@@ -31,6 +31,15 @@ use blob_store::{
     EtagCondition, Now, Tags,
 };
 
+/// The credentials that grant access to a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// The account key of the request, or those of the source: for copies.
+    OfRequest,
+    /// Those of the source alone: for the operations `… From URL`.
+    OfSource,
+}
+
 /// A blob to be read for another one.
 struct Source {
     blob: Arc<Blob>,
@@ -49,11 +58,11 @@ impl BlobFront {
         let replacing = granted.writing()?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let (conditions, own) = (request.conditions()?, request.metadata()?);
-        let source = self.source(request, granted, now)?;
+        let source = self.source(request, granted, Proof::OfRequest, now)?;
         let tier = wanted_tier(request, now)?;
         // A copy in another tier is how it is read again.
         if is_archived(&source.blob) && tier.is_none() {
-            return Err(HttpError::Archived);
+            return Err(BlobError::Archived.into());
         }
         let of_source = source.blob.description();
         let (id, length) = (copy_id(now), source.blob.length());
@@ -78,8 +87,15 @@ impl BlobFront {
     }
 
     /// Refuses to abort a copying, since none is ever under way.
-    pub(super) fn abort_copy(request: &Request, granted: &Granted) -> Result<Reply, HttpError> {
+    pub(super) fn abort_copy(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
+        let lease = request.lease_id("x-ms-lease-id")?;
+        self.found(request)?.check_read(&Conditions { lease, ..Conditions::default() }, now)?;
         match request.header("x-ms-copy-action") {
             Some("abort") => Err(HttpError::NoPendingCopy),
             Some(_) => Err(HttpError::header("x-ms-copy-action")),
@@ -95,7 +111,7 @@ impl BlobFront {
         now: Now,
     ) -> Result<Reply, HttpError> {
         let replacing = granted.writing()?;
-        if request.header("x-ms-blob-type") != Some("BlockBlob") {
+        if !request.header("x-ms-blob-type").is_some_and(|kind| kind.eq_ignore_ascii_case("BlockBlob")) {
             return Err(HttpError::header("x-ms-blob-type"));
         }
         let (container, name) = (request.container()?, request.blob()?.to_owned());
@@ -181,7 +197,7 @@ impl BlobFront {
     }
 
     /// Puts the part of its source that a request names into a container, once its checksums are verified.
-    async fn with_part<T: Send + 'static>(
+    pub(super) async fn with_part<T: Send + 'static>(
         &self,
         request: &Request,
         granted: &Granted,
@@ -206,25 +222,36 @@ impl BlobFront {
 
     /// Finds the blob that a request names as its source, unless its content can't be read.
     fn readable_source(&self, request: &Request, granted: &Granted, now: Now) -> Result<Source, HttpError> {
-        let source = self.source(request, granted, now)?;
+        let source = self.source(request, granted, Proof::OfSource, now)?;
         match is_archived(&source.blob) {
-            true => Err(HttpError::Archived),
+            true => Err(BlobError::Archived.into()),
             false => Ok(source),
         }
     }
 
-    /// Finds the blob that a request names as its source, which it must have proven the right to read: by the key of the account, or
-    /// for the source alone.
-    fn source(&self, request: &Request, granted: &Granted, now: Now) -> Result<Source, HttpError> {
+    /// Finds the blob that a request names as its source, and checks the right to read it.
+    fn source(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        proof: Proof,
+        now: Now,
+    ) -> Result<Source, HttpError> {
         let text = request.header(SOURCE).ok_or(HttpError::MissingHeader { name: SOURCE })?;
         let uri: Uri = text.parse().map_err(|_malformed| HttpError::header(SOURCE))?;
         let asked = Self::request_for_source(request, uri)?;
         if asked.target.account != self.key.account() {
             return Err(HttpError::Source("it is in another account, from which nothing is fetched"));
         }
-        if !granted.is_owner() {
+        if !granted.is_owner() || proof == Proof::OfSource {
             let identity = self.identity.as_deref();
-            let proven = Granted::to(&asked, &self.store, &self.key, identity, (self.policy, &self.clock));
+            let proven = Granted::to(
+                &asked,
+                &self.store,
+                &self.key,
+                (identity, &self.delegations),
+                (self.policy, &self.clock),
+            );
             let proven = proven.map_err(|_refused| HttpError::Source("what its URL proves is not valid"))?;
             let read = proven.need(StorageLevel::Object, &[StorageRight::Read]);
             read.map_err(|_denied| {
@@ -236,7 +263,7 @@ impl BlobFront {
         blob.check_read(&Conditions { lease, ..Conditions::default() }, now)?;
         match blob.check_read(&source_conditions(request)?, now) {
             Ok(()) => {}
-            Err(BlobError::ConditionNotMet | BlobError::NotModified) => {
+            Err(BlobError::ConditionNotMet | BlobError::NotModified | BlobError::UnsatisfiableCondition) => {
                 return Err(HttpError::SourceCondition);
             }
             Err(error) => return Err(error.into()),

@@ -31,6 +31,9 @@ pub(super) enum HttpError {
     /// The bearer token is not accepted.
     #[error("{0}")]
     Token(TokenError),
+    /// The operation requires a bearer token.
+    #[error("the operation requires a bearer token")]
+    NoToken,
     /// The signature does not allow this.
     #[error(transparent)]
     Denied(StorageDenial),
@@ -94,9 +97,23 @@ pub(super) enum HttpError {
     /// A condition on the blob to be copied does not hold.
     #[error("a condition on the source does not hold")]
     SourceCondition,
-    /// The blob has to be moved to another tier first.
-    #[error("the blob is archived; set another tier to read it")]
-    Archived,
+    /// The combination of conditions is not supported.
+    #[error(
+        "a write takes one condition, If-Match with If-Unmodified-Since, or If-None-Match with If-Modified-Since, and one ETag"
+    )]
+    Conditions,
+    /// A checksum has the wrong form.
+    #[error("the value of the header {name} is not 16 bytes in Base64")]
+    InvalidMd5 {
+        /// Which one.
+        name: &'static str,
+    },
+    /// The snapshot to compare with does not exist.
+    #[error("the snapshot of prevsnapshot does not exist")]
+    PreviousSnapshot,
+    /// The snapshot to compare with is newer than the other one.
+    #[error("the snapshot of prevsnapshot is newer than the one that it is compared with")]
+    PreviousSnapshotNewer,
     /// Tags are none that a blob can have.
     #[error(transparent)]
     Tags(#[from] TagsError),
@@ -169,6 +186,7 @@ impl HttpError {
                 | StorageSignatureError::Missing { .. }
                 | StorageSignatureError::Malformed { .. }
                 | StorageSignatureError::WrongSignature
+                | StorageSignatureError::Principal
                 | StorageSignatureError::NotNow => (StatusCode::FORBIDDEN, "AuthenticationFailed"),
             },
             Self::Token(error) => match error {
@@ -176,6 +194,7 @@ impl HttpError {
                 TokenError::KeysPending => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
                 _ => (StatusCode::UNAUTHORIZED, "InvalidAuthenticationInfo"),
             },
+            Self::NoToken => (StatusCode::FORBIDDEN, "AuthenticationFailed"),
             Self::Denied(denial) => match denial {
                 StorageDenial::Permission => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
                 StorageDenial::ResourceType => (StatusCode::FORBIDDEN, "AuthorizationResourceTypeMismatch"),
@@ -198,7 +217,10 @@ impl HttpError {
             Self::Batch(_) => (StatusCode::BAD_REQUEST, "InvalidInput"),
             Self::Source(_) => (StatusCode::FORBIDDEN, "CannotVerifyCopySource"),
             Self::SourceCondition => (StatusCode::PRECONDITION_FAILED, "SourceConditionNotMet"),
-            Self::Archived => (StatusCode::CONFLICT, "BlobArchived"),
+            Self::Conditions => (StatusCode::BAD_REQUEST, "MultipleConditionHeadersNotSupported"),
+            Self::InvalidMd5 { .. } => (StatusCode::BAD_REQUEST, "InvalidMd5"),
+            Self::PreviousSnapshot => (StatusCode::CONFLICT, "PreviousSnapshotNotFound"),
+            Self::PreviousSnapshotNewer => (StatusCode::BAD_REQUEST, "PreviousSnapshotCannotBeNewer"),
             Self::Tags(error) => match error {
                 TagsError::EmptyKey => (StatusCode::BAD_REQUEST, "EmptyTagName"),
                 TagsError::DuplicateKey => (StatusCode::BAD_REQUEST, "DuplicateTagNames"),
@@ -233,6 +255,11 @@ const fn code_of(error: &BlobError) -> (StatusCode, &'static str) {
         BlobError::SnapshotsPresent => (StatusCode::CONFLICT, "SnapshotsPresent"),
         BlobError::BlobAlreadyExists => (StatusCode::CONFLICT, "BlobAlreadyExists"),
         BlobError::ConditionNotMet => (StatusCode::PRECONDITION_FAILED, "ConditionNotMet"),
+        BlobError::UnsatisfiableCondition => (StatusCode::BAD_REQUEST, "UnsatisfiableCondition"),
+        BlobError::TierOfOtherKind => (StatusCode::BAD_REQUEST, "AccessTierNotSupportedForBlobType"),
+        BlobError::Archived => (StatusCode::CONFLICT, "BlobArchived"),
+        BlobError::InvalidPageRange => (StatusCode::RANGE_NOT_SATISFIABLE, "InvalidPageRange"),
+        BlobError::SequenceNumber => (StatusCode::PRECONDITION_FAILED, "SequenceNumberConditionNotMet"),
         BlobError::NotModified => (StatusCode::NOT_MODIFIED, "ConditionNotMet"),
         BlobError::MayNotReplace => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
         BlobError::InvalidBlobType => (StatusCode::CONFLICT, "InvalidBlobType"),

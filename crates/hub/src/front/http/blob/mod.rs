@@ -1,8 +1,8 @@
 //! Blob storage over HTTP, as the official clients speak it.
 //!
-//! * `operation` says what a request is, `request` takes it apart, `authorize` finds out what it may do.
+//! * `operation` says what a request is, `request` takes it apart, `authorize` finds out what it may do, `delegation` issues user delegation keys.
 //! * `unserved` refuses requests that ask for more than is here.
-//! * `containers`, `blobs`, `blocks`, `leases`, `tags`, `copy` and `service_properties` carry it out: each is a call of the store. `batch` does
+//! * `containers`, `blobs`, `blocks`, `pages`, `leases`, `tags`, `copy` and `service_properties` carry it out: each is a call of the store. `batch` does
 //!   so for each of many.
 //! * `reply`, `http_error` and `xml` are the replies; every error has a code for clients.
 //! * `checksums` verifies contents that come, and says so in replies.
@@ -19,11 +19,13 @@ mod checksums;
 mod containers;
 mod copy;
 mod counters;
+mod delegation;
 mod fault;
 mod http_error;
 mod leases;
 mod metrics;
 mod operation;
+mod pages;
 mod refused;
 mod reply;
 mod request;
@@ -58,8 +60,9 @@ use authorize::Granted;
 use blob_store::{BlobError, BlobStore, Container, Now};
 use body::{Arrived, BodyMemory, ReplyBody};
 use checksums::{Checksums, Expected, Md5, STRUCTURED};
+use delegation::Delegations;
 use http_error::HttpError;
-use operation::Operation;
+use operation::{Operation, SOURCE};
 use reply::Reply;
 use request::Request;
 
@@ -70,6 +73,7 @@ pub struct BlobFront {
     key: StorageAccountKey,
     policy: SignaturePolicy,
     identity: Option<Arc<Identity>>,
+    delegations: Delegations,
     bodies: BodyMemory,
     gate: Gate,
     faults: BlobFaults,
@@ -117,6 +121,7 @@ impl BlobFront {
             key: options.key,
             policy: options.policy,
             identity: options.identity,
+            delegations: Delegations::default(),
             bodies: BodyMemory::new(options.body),
             gate: Gate::new(options.maximum_connections, WhenFull::Wait, options.accept_failures)
                 .shaped(options.profile, Traffic::Storage),
@@ -160,7 +165,13 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         let now = Now { time_of_day: self.clock.client_time(), lease_time: self.clock.now() };
         let identity = self.identity.as_deref();
-        let granted = &Granted::to(request, &self.store, &self.key, identity, (self.policy, &self.clock))?;
+        let granted = &Granted::to(
+            request,
+            &self.store,
+            &self.key,
+            (identity, &self.delegations),
+            (self.policy, &self.clock),
+        )?;
         client.prove();
         let operation = Operation::of(request)?;
         unserved::check(operation, request)?;
@@ -168,10 +179,14 @@ impl BlobFront {
         if !operation.takes_structured_bodies() && request.header(STRUCTURED).is_some() {
             return Err(HttpError::header(STRUCTURED));
         }
-        match operation {
+        if !operation.reads() {
+            request.check_combination()?;
+        }
+        let answered = match operation {
             Operation::AccountInformation => Ok(reply::account_information()),
             Operation::ServiceProperties => self.service_properties(granted),
             Operation::SetServiceProperties => self.set_service_properties(body, granted).await,
+            Operation::UserDelegationKey => self.user_delegation_key(request, body, granted, now).await,
             Operation::FindByTags => self.find_by_tags(request, granted),
             Operation::AccountBatch => self.batch(request, body, now, None).await,
             Operation::ContainerBatch => self.batch(request, body, now, Some(request.container()?)).await,
@@ -187,7 +202,7 @@ impl BlobFront {
             Operation::PutBlob => self.put_blob(request, body, granted, now).await,
             Operation::PutBlobFromUrl => self.put_blob_from_url(request, granted, now).await,
             Operation::Copy | Operation::CopyFromUrl => self.copy(request, granted, now).await,
-            Operation::AbortCopy => Self::abort_copy(request, granted),
+            Operation::AbortCopy => self.abort_copy(request, granted, now),
             Operation::Read => self.read(request, granted, now).await,
             Operation::Properties => self.properties(request, granted, now),
             Operation::SetMetadata => self.set_metadata(request, granted, now).await,
@@ -203,8 +218,18 @@ impl BlobFront {
             Operation::BlockList => self.block_list(request, granted, now).await,
             Operation::Append => self.append(request, body, granted, now).await,
             Operation::AppendFromUrl => self.append_from_url(request, granted, now).await,
+            Operation::PutPage => self.put_page(request, body, granted, now).await,
+            Operation::PutPageFromUrl => self.put_page_from_url(request, granted, now).await,
+            Operation::PageRanges => self.page_ranges(request, granted, now).await,
             Operation::LeaseBlob => self.lease_blob(request, granted, now).await,
-        }
+        };
+        answered.map_err(|error| match error {
+            // Of a source it says nothing.
+            HttpError::Blob(BlobError::BlobNotFound) if request.header(SOURCE).is_none() => {
+                request.conditions().map_or(error, |conditions| conditions.missing(operation.reads()).into())
+            }
+            error => error,
+        })
     }
 
     /// Has the store do something: elsewhere, where that may wait for a disk or takes a while because of `bytes`.

@@ -5,6 +5,10 @@
 //! [refused](super::unserved), so a row is all that it takes to serve one, and nothing is served without a row.
 
 use super::http_error::HttpError;
+use super::pages::{
+    CONTENT_LENGTH, IF_SEQUENCE_AT_MOST, IF_SEQUENCE_BELOW, IF_SEQUENCE_EQUAL, PAGE_WRITE, SEQUENCE_ACTION,
+    SEQUENCE_NUMBER,
+};
 use super::request::Request;
 
 macro_rules! operations {
@@ -47,6 +51,7 @@ operations! {
     AccountInformation = "GetAccountInformation", [], [];
     ServiceProperties = "GetBlobServiceProperties", [], [];
     SetServiceProperties = "SetBlobServiceProperties", [], [];
+    UserDelegationKey = "GetUserDelegationKey", [], [];
     ListContainers = "ListContainers", ["prefix", "marker", "maxresults", "include"], [];
     FindByTags = "FindBlobsByTags", ["where", "marker", "maxresults"], [];
     AccountBatch = "BatchOperation", [], [];
@@ -59,7 +64,7 @@ operations! {
     LeaseContainer = "LeaseContainer", [], [];
     ListBlobs = "ListBlobs", ["prefix", "delimiter", "marker", "maxresults", "include", "startfrom", "endbefore"], [];
     ContainerBatch = "BatchOperation", [], [];
-    PutBlob = "PutBlob", [], [TIER, TAGS, IF_TAGS];
+    PutBlob = "PutBlob", [], [TIER, TAGS, IF_TAGS, CONTENT_LENGTH, SEQUENCE_NUMBER];
     PutBlobFromUrl = "PutBlobFromURL", [], [
         TIER, SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
         SOURCE_MD5, "x-ms-copy-source-blob-properties", TAGS, TAGS_OPTION, IF_TAGS,
@@ -76,8 +81,8 @@ operations! {
     Read = "GetBlob", ["snapshot"], [IF_TAGS];
     Properties = "GetBlobProperties", ["snapshot"], [IF_TAGS];
     SetMetadata = "SetBlobMetadata", [], [IF_TAGS];
-    SetProperties = "SetBlobProperties", [], [IF_TAGS];
-    SetTier = "SetBlobTier", [], [TIER, "x-ms-rehydrate-priority", IF_TAGS];
+    SetProperties = "SetBlobProperties", [], [IF_TAGS, CONTENT_LENGTH, SEQUENCE_NUMBER, SEQUENCE_ACTION];
+    SetTier = "SetBlobTier", ["snapshot"], [TIER, "x-ms-rehydrate-priority", IF_TAGS];
     Tags = "GetBlobTags", ["snapshot"], [IF_TAGS];
     SetTags = "SetBlobTags", [], [IF_TAGS];
     Snapshot = "SnapshotBlob", [], [IF_TAGS];
@@ -88,12 +93,18 @@ operations! {
         SOURCE_MD5, SOURCE_CRC64, SOURCE_RANGE,
     ];
     PutBlockList = "PutBlockList", [], [TIER, TAGS, IF_TAGS];
-    BlockList = "GetBlockList", ["blocklisttype"], [];
+    BlockList = "GetBlockList", ["blocklisttype", "snapshot"], [];
     Append = "AppendBlock", [], [IF_TAGS];
     AppendFromUrl = "AppendBlockFromURL", [], [
         SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED,
         SOURCE_MD5, SOURCE_CRC64, SOURCE_RANGE, IF_TAGS,
     ];
+    PutPage = "PutPage", [], [PAGE_WRITE, IF_SEQUENCE_AT_MOST, IF_SEQUENCE_BELOW, IF_SEQUENCE_EQUAL, IF_TAGS];
+    PutPageFromUrl = "PutPageFromURL", [], [
+        PAGE_WRITE, IF_SEQUENCE_AT_MOST, IF_SEQUENCE_BELOW, IF_SEQUENCE_EQUAL, SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH,
+        SOURCE_IF_NONE_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_UNMODIFIED, SOURCE_MD5, SOURCE_CRC64, SOURCE_RANGE, IF_TAGS,
+    ];
+    PageRanges = "GetPageRanges", ["snapshot", "prevsnapshot", "marker", "maxresults"], [IF_TAGS];
     LeaseBlob = "LeaseBlob", [], [];
 }
 
@@ -151,6 +162,7 @@ const ROWS: &[Row] = &[
     row(Operation::AccountInformation, Of::Any, &["GET", "HEAD"], Some("account"), Some("properties")),
     row(Operation::ServiceProperties, Of::Account, &["GET"], SERVICE, Some("properties")),
     row(Operation::SetServiceProperties, Of::Account, &["PUT"], SERVICE, Some("properties")),
+    row(Operation::UserDelegationKey, Of::Account, &["POST"], SERVICE, Some("userdelegationkey")),
     row(Operation::ListContainers, Of::Account, &["GET"], None, Some("list")),
     row(Operation::FindByTags, Of::Account, &["GET"], None, Some("blobs")),
     row(Operation::FindByTags, Of::Container, &["GET"], CONTAINER, Some("blobs")),
@@ -186,6 +198,9 @@ const ROWS: &[Row] = &[
     row(Operation::BlockList, Of::Blob, &["GET"], None, Some("blocklist")),
     row(Operation::Append, Of::Blob, &["PUT"], None, Some("appendblock")),
     of_url(Operation::AppendFromUrl, Some("appendblock"), Content::FromUrl),
+    row(Operation::PutPage, Of::Blob, &["PUT"], None, Some("page")),
+    of_url(Operation::PutPageFromUrl, Some("page"), Content::FromUrl),
+    row(Operation::PageRanges, Of::Blob, &["GET"], None, Some("pagelist")),
     row(Operation::LeaseBlob, Of::Blob, &["PUT"], None, Some("lease")),
 ];
 
@@ -232,7 +247,12 @@ impl Operation {
 
     /// Whether contents of this operation may come or go as structured messages.
     pub(super) const fn takes_structured_bodies(self) -> bool {
-        matches!(self, Self::PutBlob | Self::PutBlock | Self::Append | Self::Read)
+        matches!(self, Self::PutBlob | Self::PutBlock | Self::Append | Self::PutPage | Self::Read)
+    }
+
+    /// Whether the operation accepts any combination of conditions.
+    pub(super) const fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::Properties | Self::ContainerProperties)
     }
 }
 
@@ -260,15 +280,12 @@ const SERVICE_COMPONENTS: &[&str] = &[
     "immutabilitypolicies",
     "incrementalcopy",
     "legalhold",
-    "page",
-    "pagelist",
     "query",
     "rename",
     "seal",
     "stats",
     "tags",
     "undelete",
-    "userdelegationkey",
 ];
 
 pub(super) const PUBLIC_ACCESS: &str = "x-ms-blob-public-access";

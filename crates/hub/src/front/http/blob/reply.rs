@@ -13,9 +13,10 @@ use units::date::http_date;
 use super::body::ReplyBody;
 use super::http_error::HttpError;
 use super::operation::{SOURCE, TIER};
+use super::pages::SEQUENCE_NUMBER;
 use super::request::METADATA;
 use super::xml::{self, LeaseWords};
-use blob_store::{AccessTier, Blob, BlobError, BlobKind, CopyState, Lease, Now, TierSetting, Version};
+use blob_store::{AccessTier, Blob, BlobError, BlobForm, CopyState, Lease, Now, TierSetting, Version};
 use units::md5::Md5;
 
 /// A reply.
@@ -136,13 +137,24 @@ fn set_copy(headers: &mut HeaderMap, copy: &CopyState) {
     set(headers, "x-ms-copy-completion-time", &http_date(copy.completed_at()));
 }
 
-/// Tells everything that is known of a blob; `part` if it is a part of it that follows.
+/// The part of a blob in a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// The properties without content.
+    Properties,
+    /// The whole content.
+    Whole,
+    /// A range of the content.
+    Part,
+}
+
+/// Sets the headers that describe a blob.
 pub(super) fn set_blob(
     headers: &mut HeaderMap,
     blob: &Blob,
     overrides: &ResponseOverrides,
     now: Now,
-    part: bool,
+    shown: Shown,
 ) {
     set_version(headers, blob.version());
     set(headers, "accept-ranges", "bytes");
@@ -150,11 +162,14 @@ pub(super) fn set_blob(
     set(headers, "x-ms-creation-time", &http_date(blob.created_at()));
     set_lease(headers, blob.lease(), now);
     set(headers, "x-ms-server-encrypted", "true");
-    match blob.kind() {
-        BlobKind::Block => set_tier(headers, blob.description().tier),
-        BlobKind::Append => {
-            let blocks = blob.appended_blocks().to_string();
-            set(headers, "x-ms-blob-committed-block-count", &blocks);
+    match blob.form() {
+        BlobForm::Block if shown == Shown::Properties => set_tier(headers, blob.description().tier),
+        BlobForm::Block => {}
+        BlobForm::Append { blocks } => {
+            set(headers, "x-ms-blob-committed-block-count", &blocks.to_string());
+        }
+        BlobForm::Page { sequence_number } => {
+            set(headers, SEQUENCE_NUMBER, &sequence_number.to_string());
         }
     }
     let described = &blob.description().headers;
@@ -163,9 +178,9 @@ pub(super) fn set_blob(
     if !content_type.is_empty() {
         set(headers, "content-type", content_type);
     }
-    let checksum = match part {
-        true => "x-ms-blob-content-md5",
-        false => "content-md5",
+    let checksum = match shown {
+        Shown::Part => "x-ms-blob-content-md5",
+        Shown::Properties | Shown::Whole => "content-md5",
     };
     for (name, value) in [
         ("content-encoding", &described.content_encoding),

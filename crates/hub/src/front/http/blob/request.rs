@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use access::storage::decode_parameter;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method};
 use listen::http::spelled_names;
@@ -152,6 +154,22 @@ impl Request {
         }
     }
 
+    /// Checks that a write has a supported combination of conditions: one, or an ETag and a date of the same kind.
+    ///
+    /// # Errors
+    /// The combination is not supported.
+    pub(super) fn check_combination(&self) -> Result<(), HttpError> {
+        let given = |name| self.header(name).is_some();
+        let is_list = |name| self.header(name).is_some_and(|text| text.contains(','));
+        let (wanted, unwanted) =
+            (["if-match", "if-unmodified-since"], ["if-none-match", "if-modified-since"]);
+        let of_both = wanted.into_iter().any(given) && unwanted.into_iter().any(given);
+        match of_both || is_list("if-match") || is_list("if-none-match") {
+            true => Err(HttpError::Conditions),
+            false => Ok(()),
+        }
+    }
+
     /// The conditions.
     ///
     /// # Errors
@@ -184,34 +202,53 @@ impl Request {
     }
 
     /// The headers that are to be kept with a blob that is written.
-    pub(super) fn content_headers(&self) -> ContentHeaders {
+    ///
+    /// # Errors
+    /// The checksum is invalid.
+    pub(super) fn content_headers(&self) -> Result<ContentHeaders, HttpError> {
         let header = |name| self.header(name).filter(|it| !it.is_empty());
         let either = |own, plain| header(own).or_else(|| header(plain)).map(str::to_owned);
         let own = |name| header(name).map(str::to_owned);
-        ContentHeaders {
+        Ok(ContentHeaders {
             content_type: either("x-ms-blob-content-type", "content-type"),
             content_encoding: either("x-ms-blob-content-encoding", "content-encoding"),
             content_language: either("x-ms-blob-content-language", "content-language"),
             content_disposition: own("x-ms-blob-content-disposition"),
             cache_control: either("x-ms-blob-cache-control", "cache-control"),
-            content_md5: own("x-ms-blob-content-md5"),
+            content_md5: self.kept_md5()?,
+        })
+    }
+
+    /// Returns the checksum to be stored with a blob.
+    fn kept_md5(&self) -> Result<Option<String>, HttpError> {
+        let Some(text) = self.header("x-ms-blob-content-md5").filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        match STANDARD.decode(text).is_ok_and(|bytes| bytes.len() == 16) {
+            true => Ok(Some(text.to_owned())),
+            false => Err(HttpError::InvalidMd5 { name: "x-ms-blob-content-md5" }),
         }
     }
 
-    /// The headers that are to take the place of those of a blob. What is not given is emptied, the type included.
-    pub(super) fn replaced_headers(&self) -> ContentHeaders {
+    /// Returns the headers that replace all of a blob, or `None` if the request has none. Missing ones are cleared, including the type.
+    ///
+    /// # Errors
+    /// The checksum is invalid.
+    pub(super) fn replaced_headers(&self) -> Result<Option<ContentHeaders>, HttpError> {
         let own = |name| {
             let value = self.header(name).filter(|it| !it.is_empty());
             value.map(str::to_owned)
         };
-        ContentHeaders {
-            content_type: own("x-ms-blob-content-type").or_else(|| Some(String::new())),
+        let headers = ContentHeaders {
+            content_type: own("x-ms-blob-content-type"),
             content_encoding: own("x-ms-blob-content-encoding"),
             content_language: own("x-ms-blob-content-language"),
             content_disposition: own("x-ms-blob-content-disposition"),
             cache_control: own("x-ms-blob-cache-control"),
-            content_md5: own("x-ms-blob-content-md5"),
-        }
+            content_md5: self.kept_md5()?,
+        };
+        let content_type = headers.content_type.clone().or_else(|| Some(String::new()));
+        Ok((headers != ContentHeaders::default()).then_some(ContentHeaders { content_type, ..headers }))
     }
 }
 
