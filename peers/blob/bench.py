@@ -51,8 +51,8 @@ class Service:
         command = [str(word) for word in command]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for line in self.process.stdout:
-            if found := re.search(r"http://127\.0\.0\.1:[1-9]\d*", line):
-                self.account = Account(found[0])
+            if found := re.search(r"(?:BlobEndpoint=|listens on )(http://127\.0\.0\.1:[1-9]\d*)", line):
+                self.account = Account(found[1])
                 break
         else:
             raise SystemExit(f"{name} did not start: {' '.join(command)}")

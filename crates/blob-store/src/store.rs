@@ -65,7 +65,7 @@ pub struct FoundBlob {
     pub container: String,
     /// The name of the blob.
     pub name: String,
-    /// All of its tags.
+    /// The tags that the expression names, as in the service.
     pub tags: Tags,
 }
 

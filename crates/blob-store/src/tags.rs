@@ -88,9 +88,23 @@ impl TagExpression {
     pub fn matches(&self, container: &str, tags: &[(String, String)]) -> bool {
         self.0.matches(container, tags)
     }
+
+    /// Returns the tags that the expression names.
+    #[must_use]
+    pub fn named(&self, tags: &Tags) -> Tags {
+        tags.iter().filter(|(key, _)| self.0.names(key)).cloned().collect()
+    }
 }
 
 impl Node {
+    fn names(&self, tag: &str) -> bool {
+        match self {
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(|node| node.names(tag)),
+            Self::Not(node) => node.names(tag),
+            Self::Compare { key, .. } => key == tag,
+        }
+    }
+
     fn matches(&self, container: &str, tags: &[(String, String)]) -> bool {
         match self {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(container, tags)),

@@ -73,7 +73,7 @@ pub enum Listed {
 }
 
 impl Container {
-    /// Returns at most `maximum` blobs from a name on that an expression chooses, with their tags.
+    /// Returns at most `maximum` blobs from a name on that an expression chooses, with the tags that it names.
     pub(crate) fn tagged(
         &self,
         from: &str,
@@ -86,7 +86,7 @@ impl Container {
             let blob = slot.blob()?;
             let tags = &blob.description().tags;
             let is_chosen = !tags.is_empty() && expression.matches(&self.name, tags);
-            is_chosen.then(|| (name.clone(), tags.clone()))
+            is_chosen.then(|| (name.clone(), expression.named(tags)))
         })
         .take(maximum)
         .collect()

@@ -139,7 +139,7 @@ impl Container {
     /// Sets the access tier of a snapshot and returns the previous one.
     ///
     /// # Errors
-    /// The snapshot does not exist or is of no block blob, a condition does not hold, or there is no space.
+    /// The snapshot does not exist, is archived or of no block blob, a condition does not hold, or there is no space.
     pub fn set_snapshot_tier(
         &self,
         name: &str,
@@ -153,6 +153,9 @@ impl Container {
             snapshot.check_read(conditions, now)?;
             if snapshot.kind() != BlobKind::Block {
                 return Err(BlobError::TierOfOtherKind);
+            }
+            if snapshot.description.tier.is_some_and(|setting| setting.tier == AccessTier::Archive) {
+                return Err(BlobError::Archived);
             }
             let mut description = snapshot.description.clone();
             let before = description.tier.replace(TierSetting::new(tier, now.time_of_day));

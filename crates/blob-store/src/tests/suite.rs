@@ -308,6 +308,9 @@ fn tags_are_no_part_of_a_version_and_find_blobs() {
         assert_eq!(find(Some("other"), None, 9), ("other/c".to_owned(), None));
         assert_eq!(find(None, None, 1), ("box/a".to_owned(), Some("box/b".to_owned())));
         assert_eq!(find(None, Some(("box", "b")), 9).0, "box/b other/c");
+        // Of its tags, those that the expression names.
+        let (found, _) = store.find(Some("box"), &expression, None, 1);
+        assert_eq!(found[0].tags, tags(&[("year", "2026")]));
         // A condition on tags is one of the blob that is there.
         let wanted =
             |text| Conditions { if_tags: crate::TagExpression::parse(text), ..Conditions::default() };

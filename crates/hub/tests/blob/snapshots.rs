@@ -59,7 +59,7 @@ async fn snapshots_are_read_listed_copied_and_deleted() {
     assert_eq!(signed(&service, "GET", "/box/a", &[], b"").await.status, 404);
     for (target, code) in [
         ("/box/a?snapshot=yesterday", "InvalidQueryParameterValue"),
-        ("/box/a?comp=metadata&snapshot=2026-11-22T00:00:00.0000000Z", "UnsupportedQueryParameter"),
+        ("/box/a?comp=metadata&snapshot=2026-11-22T00:00:00.0000000Z", "InvalidQueryParameterValue"),
     ] {
         let refused =
             signed(&service, if code.starts_with('I') { "GET" } else { "PUT" }, target, &[], b"").await;

@@ -86,11 +86,7 @@ impl BlobFront {
         let blob = self.found(request)?;
         blob.check_read(&request.conditions()?, now)?;
         let mut reply = reply::empty(StatusCode::OK);
-        let shown = match request.parameter("comp") {
-            None => Shown::Properties,
-            Some(_metadata) => Shown::Whole,
-        };
-        reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, now, shown);
+        reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, now, Shown::Whole);
         reply::spell_metadata(&mut reply, &blob.description().metadata);
         // Clients take it from here; that nothing follows goes without saying.
         if *request.method() == hyper::Method::HEAD {

@@ -28,7 +28,7 @@ use super::request::{Request, parameters};
 use super::tags::wanted_tags;
 use blob_store::{
     AppendRequest, Blob, BlobError, Conditions, Container, CopyForm, CopyRequest, CopyState, Description,
-    EtagCondition, Now, Tags,
+    EtagCondition, LeaseId, Now, Tags, Version,
 };
 
 /// The credentials that grant access to a source.
@@ -76,11 +76,14 @@ impl BlobFront {
         };
         let form = CopyForm::Same;
         let copied = CopyRequest { source: source.blob, description, conditions, replacing, form };
-        let version =
-            self.run_in(container, WORK_OF_COPY, move |container| container.copy(&name, copied, now)).await?;
+        let md5 = request.header(SOURCE_MD5).map(str::to_owned);
+        let version = self.copied(container, name, copied, md5.clone(), now).await?;
         let mut reply = reply::empty(StatusCode::ACCEPTED);
         let headers = reply.headers_mut();
         reply::set_version(headers, version);
+        if let Some(md5) = md5 {
+            reply::set(headers, "content-md5", &md5);
+        }
         reply::set(headers, "x-ms-copy-id", &state.id);
         reply::set(headers, "x-ms-copy-status", super::xml::COPIED);
         Ok(reply)
@@ -95,6 +98,9 @@ impl BlobFront {
     ) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let lease = request.lease_id("x-ms-lease-id")?;
+        if request.parameter("copyid").is_none_or(|id| LeaseId::parse(id).is_none()) {
+            return Err(HttpError::Parameter { name: "copyid" });
+        }
         self.found(request)?.check_read(&Conditions { lease, ..Conditions::default() }, now)?;
         match request.header("x-ms-copy-action") {
             Some("abort") => Err(HttpError::NoPendingCopy),
@@ -136,25 +142,40 @@ impl BlobFront {
                 *own = own.take().or_else(|| other.clone());
             }
         }
-        let expected = request.header(SOURCE_MD5).map(str::to_owned);
-        let _memory = match expected {
+        let md5 = request.header(SOURCE_MD5).map(str::to_owned);
+        let form = CopyForm::Whole;
+        let copied = CopyRequest { source: source.blob, description, conditions, replacing, form };
+        let version = self.copied(container, name, copied, md5.clone(), now).await?;
+        let mut reply = reply::written(StatusCode::CREATED, version);
+        if let Some(md5) = md5 {
+            reply::set(reply.headers_mut(), "content-md5", &md5);
+        }
+        Ok(reply)
+    }
+
+    /// Copies a blob whose content has a checksum, if one is given.
+    async fn copied(
+        &self,
+        container: &str,
+        name: String,
+        copied: CopyRequest,
+        md5: Option<String>,
+        now: Now,
+    ) -> Result<Version, HttpError> {
+        let _memory = match md5 {
             // All of it is read.
-            Some(_) => Some(self.bodies.for_source(source.blob.length()).await?),
+            Some(_) => Some(self.bodies.for_source(copied.source.length()).await?),
             None => None,
         };
-        let form = CopyForm::Whole;
-        let version = self
-            .run_in(container, WORK_OF_COPY, move |container| {
-                if let Some(expected) = expected
-                    && expected != md5_of(&source.blob)?
-                {
-                    return Ok(Err(HttpError::Checksum));
-                }
-                let copied = CopyRequest { source: source.blob, description, conditions, replacing, form };
-                Ok(Ok(container.copy(&name, copied, now)?))
-            })
-            .await??;
-        Ok(reply::written(StatusCode::CREATED, version))
+        self.run_in(container, WORK_OF_COPY, move |container| {
+            if let Some(expected) = md5
+                && expected != md5_of(&copied.source)?
+            {
+                return Ok(Err(HttpError::Checksum));
+            }
+            Ok(Ok(container.copy(&name, copied, now)?))
+        })
+        .await?
     }
 
     /// Takes a block whose content is a part of another blob.
@@ -263,6 +284,9 @@ impl BlobFront {
         blob.check_read(&Conditions { lease, ..Conditions::default() }, now)?;
         match blob.check_read(&source_conditions(request)?, now) {
             Ok(()) => {}
+            Err(BlobError::NotModified) if proof == Proof::OfSource => {
+                return Err(HttpError::SourceNotModified);
+            }
             Err(BlobError::ConditionNotMet | BlobError::NotModified | BlobError::UnsatisfiableCondition) => {
                 return Err(HttpError::SourceCondition);
             }

@@ -102,6 +102,15 @@ pub(super) enum HttpError {
         "a write takes one condition, If-Match with If-Unmodified-Since, or If-None-Match with If-Modified-Since, and one ETag"
     )]
     Conditions,
+    /// A condition on a number has the wrong form.
+    #[error("the value of the header {name} is not a number from 0 on")]
+    Input {
+        /// Which one.
+        name: &'static str,
+    },
+    /// A condition on the version of the source does not hold.
+    #[error("the source has not changed")]
+    SourceNotModified,
     /// A checksum has the wrong form.
     #[error("the value of the header {name} is not 16 bytes in Base64")]
     InvalidMd5 {
@@ -218,6 +227,8 @@ impl HttpError {
             Self::Source(_) => (StatusCode::FORBIDDEN, "CannotVerifyCopySource"),
             Self::SourceCondition => (StatusCode::PRECONDITION_FAILED, "SourceConditionNotMet"),
             Self::Conditions => (StatusCode::BAD_REQUEST, "MultipleConditionHeadersNotSupported"),
+            Self::Input { .. } => (StatusCode::BAD_REQUEST, "InvalidInput"),
+            Self::SourceNotModified => (StatusCode::NOT_MODIFIED, "CannotVerifyCopySource"),
             Self::InvalidMd5 { .. } => (StatusCode::BAD_REQUEST, "InvalidMd5"),
             Self::PreviousSnapshot => (StatusCode::CONFLICT, "PreviousSnapshotNotFound"),
             Self::PreviousSnapshotNewer => (StatusCode::BAD_REQUEST, "PreviousSnapshotCannotBeNewer"),

@@ -102,6 +102,8 @@ impl BlobFront {
             Some((first, _)) if first >= length => return Err(BlobError::InvalidRange { length }.into()),
             Some((first, last)) => first..last.map_or(length, |last| last.saturating_add(1).min(length)),
         };
+        // A range in the middle of pages is extended to whole ones.
+        let part = part.start / PAGE_BYTES * PAGE_BYTES..part.end.next_multiple_of(PAGE_BYTES).min(length);
         let start = match request.parameter("marker") {
             None => part.start,
             Some(marker) => marker.parse().map_err(|_other| HttpError::Parameter { name: "marker" })?,
@@ -177,10 +179,11 @@ impl Asked {
         if write == Write::Update && range.end - range.start > WRITTEN.bytes() {
             return Err(HttpError::BodySize { limit: WRITTEN });
         }
+        let number = |name| request.number(name).map_err(|_invalid| HttpError::Input { name });
         let sequence = SequenceConditions {
-            at_most: request.number(IF_SEQUENCE_AT_MOST)?,
-            below: request.number(IF_SEQUENCE_BELOW)?,
-            equal: request.number(IF_SEQUENCE_EQUAL)?,
+            at_most: number(IF_SEQUENCE_AT_MOST)?,
+            below: number(IF_SEQUENCE_BELOW)?,
+            equal: number(IF_SEQUENCE_EQUAL)?,
         };
         Ok(Self { write, range, sequence, conditions: request.conditions()? })
     }

@@ -140,9 +140,7 @@ fn set_copy(headers: &mut HeaderMap, copy: &CopyState) {
 /// The part of a blob in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// The properties without content.
-    Properties,
-    /// The whole content.
+    /// The properties, or the whole content.
     Whole,
     /// A range of the content.
     Part,
@@ -163,8 +161,7 @@ pub(super) fn set_blob(
     set_lease(headers, blob.lease(), now);
     set(headers, "x-ms-server-encrypted", "true");
     match blob.form() {
-        BlobForm::Block if shown == Shown::Properties => set_tier(headers, blob.description().tier),
-        BlobForm::Block => {}
+        BlobForm::Block => set_tier(headers, blob.description().tier),
         BlobForm::Append { blocks } => {
             set(headers, "x-ms-blob-committed-block-count", &blocks.to_string());
         }
@@ -180,7 +177,7 @@ pub(super) fn set_blob(
     }
     let checksum = match shown {
         Shown::Part => "x-ms-blob-content-md5",
-        Shown::Properties | Shown::Whole => "content-md5",
+        Shown::Whole => "content-md5",
     };
     for (name, value) in [
         ("content-encoding", &described.content_encoding),

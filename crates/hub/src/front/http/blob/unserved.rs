@@ -34,6 +34,10 @@ pub(super) fn check(operation: Operation, request: &Request) -> Result<(), HttpE
     });
     match unserved {
         None => Ok(()),
+        // Snapshots are not written to.
+        Some((name, _)) if name.eq_ignore_ascii_case("snapshot") => {
+            Err(HttpError::Parameter { name: "snapshot" })
+        }
         Some((name, _)) => Err(HttpError::UnservedParameter { name: name.clone() }),
     }
 }
