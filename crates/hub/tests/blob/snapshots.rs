@@ -57,13 +57,12 @@ async fn snapshots_are_read_listed_copied_and_deleted() {
     assert_eq!(gone.outcome(), (404, "BlobNotFound"));
     assert_eq!(signed(&service, "DELETE", "/box/a", &deleted("include"), b"").await.status, 202);
     assert_eq!(signed(&service, "GET", "/box/a", &[], b"").await.status, 404);
-    for (target, code) in [
-        ("/box/a?snapshot=yesterday", "InvalidQueryParameterValue"),
-        ("/box/a?comp=metadata&snapshot=2026-11-22T00:00:00.0000000Z", "InvalidQueryParameterValue"),
+    for (method, target) in [
+        ("GET", "/box/a?snapshot=yesterday"),
+        ("PUT", "/box/a?comp=metadata&snapshot=2026-11-22T00:00:00.0000000Z"),
     ] {
-        let refused =
-            signed(&service, if code.starts_with('I') { "GET" } else { "PUT" }, target, &[], b"").await;
-        assert_eq!(refused.outcome(), (400, code), "{target}");
+        let refused = signed(&service, method, target, &[], b"").await;
+        assert_eq!(refused.outcome(), (400, "InvalidQueryParameterValue"), "{target}");
     }
     service.stop().await;
 }
