@@ -36,7 +36,7 @@ use blob_store::{
 enum Proof {
     /// The account key of the request, or those of the source: for copies.
     OfRequest,
-    /// Those of the source alone: for the operations `… From URL`.
+    /// Only a proof that the source brings itself: for the operations `… From URL`.
     OfSource,
 }
 

@@ -49,19 +49,19 @@ pub(super) enum HttpError {
     /// A header can't be read.
     #[error("the value of the header {name} is invalid")]
     Header {
-        /// Which one.
+        /// Its name.
         name: &'static str,
     },
     /// A header is absent that must be there.
     #[error("the header {name} is missing")]
     MissingHeader {
-        /// Which one.
+        /// Its name.
         name: &'static str,
     },
     /// A parameter of the query can't be read.
     #[error("the value of the parameter {name} is invalid")]
     Parameter {
-        /// Which one.
+        /// Its name.
         name: &'static str,
     },
     /// Metadata has an impossible name or value.
@@ -105,7 +105,7 @@ pub(super) enum HttpError {
     /// A condition on a number has the wrong form.
     #[error("the value of the header {name} is not a number from 0 on")]
     Input {
-        /// Which one.
+        /// Its name.
         name: &'static str,
     },
     /// A condition on the version of the source does not hold.
@@ -114,7 +114,7 @@ pub(super) enum HttpError {
     /// A checksum has the wrong form.
     #[error("the value of the header {name} is not 16 bytes in Base64")]
     InvalidMd5 {
-        /// Which one.
+        /// Name of the header.
         name: &'static str,
     },
     /// The snapshot to compare with does not exist.

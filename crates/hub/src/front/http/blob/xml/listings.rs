@@ -12,7 +12,7 @@ use blob_store::{
     TierSetting,
 };
 
-/// What a list of containers was asked for with.
+/// Parameters of a list of containers, as the request gave them.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct ContainerPage<'a> {
     pub(in super::super) prefix: &'a str,
@@ -20,11 +20,11 @@ pub(in super::super) struct ContainerPage<'a> {
     pub(in super::super) maximum: usize,
     pub(in super::super) next: &'a str,
     pub(in super::super) with_metadata: bool,
-    /// Which leases are judged by.
+    /// Time at which leases are judged.
     pub(in super::super) now: SystemTime,
 }
 
-/// What goes into a listing of blobs besides the blobs.
+/// Parts of a listing of blobs besides the blobs.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct BlobPage<'a> {
     pub(in super::super) endpoint: &'a str,
@@ -34,7 +34,7 @@ pub(in super::super) struct BlobPage<'a> {
     pub(in super::super) with_metadata: bool,
     pub(in super::super) with_copies: bool,
     pub(in super::super) with_tags: bool,
-    /// Which leases are judged by.
+    /// Time at which leases are judged.
     pub(in super::super) now: SystemTime,
 }
 

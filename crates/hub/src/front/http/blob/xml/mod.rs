@@ -88,7 +88,7 @@ pub(super) fn texts(document: &[u8], root: &str) -> Option<Vec<(String, String)>
     }
 }
 
-/// What headers and listings alike say of a lease.
+/// Words for a lease, the same in headers and in listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeaseWords {
     pub(super) status: &'static str,
@@ -98,7 +98,7 @@ pub(super) struct LeaseWords {
 }
 
 impl LeaseWords {
-    /// What they say of `lease` at `now`.
+    /// Words for `lease` as it stands at `now`.
     pub(super) fn of(lease: Option<&Lease>, now: SystemTime) -> Self {
         let state = state_of(lease, now);
         let status = match state.is_locked() {
@@ -196,7 +196,7 @@ const DEPTH_MAX: usize = 8;
 /// The state of every copying: it is over when its request is answered.
 pub(super) const COPIED: &str = "success";
 
-/// What a blob is whose writer did not say.
+/// Content type of a blob whose writer gave none.
 pub(super) const DEFAULT_TYPE: &str = "application/octet-stream";
 
 #[cfg(test)]
