@@ -3,7 +3,7 @@
 use hub::service::Service;
 use units::ByteSize;
 
-use crate::blob::client::{Reply, signed, signed_text};
+use crate::blob::client::{Reply, raw, signed, signed_at, signed_text};
 use crate::blob::{BLOCK, config};
 
 /// A service that takes batches of more than a few requests.
@@ -89,6 +89,22 @@ async fn each_request_of_a_batch_has_its_own_outcome() {
     expected[0] = told(0, 404, "BlobNotFound");
     expected[5] = told(5, 400, "InvalidInput");
     assert_eq!(outcomes(&reply), expected);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_host_of_a_batch_is_that_of_its_requests() {
+    let service = service().await;
+    signed(&service, "PUT", "/box/a", &[BLOCK], b"content").await;
+    let host = "devstoreaccount1.blob.localhost:10000";
+    let part = signed_at(&service, host, "DELETE", "/box/a", &[], b"");
+    let part: Vec<_> = part.lines().filter(|line| !line.to_ascii_lowercase().starts_with("host:")).collect();
+    let part = part.join("\r\n");
+    let body = format!("--b\r\nContent-Type: application/http\r\n\r\n{part}\r\n\r\n--b--\r\n");
+    let headers = [("Content-Type", "multipart/mixed; boundary=b")];
+    let head = signed_at(&service, host, "POST", "/?comp=batch", &headers, body.as_bytes());
+    let reply = raw(&service, [head, body].concat().as_bytes()).await;
+    assert_eq!(outcomes(&reply), [(String::new(), 202, String::new())], "{}", reply.body);
     service.stop().await;
 }
 

@@ -15,6 +15,7 @@
 //! each, in the same order.
 
 use ::rest::head::{EMPTY_FIELD, FIELDS_MAX, Field};
+use hyper::header::{HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use listen::http::RequestBody;
@@ -81,7 +82,12 @@ impl BlobFront {
         now: Now,
         container: Option<&str>,
     ) -> Result<Reply, HttpError> {
-        let part = Request::new(head_of(part.head)?, request.peer)?;
+        let mut head = head_of(part.head)?;
+        // The host may name the account, and clients send it with the batch alone.
+        if let Some(host) = request.host().and_then(|host| HeaderValue::from_str(host).ok()) {
+            head.headers.entry(HOST).or_insert(host);
+        }
+        let part = Request::new(head, request.peer)?;
         let identity = self.identity.as_deref();
         let granted = &Granted::to(
             &part,

@@ -212,7 +212,7 @@ impl BlobFront {
 
     /// The address of the account, as the client knows it.
     pub(super) fn endpoint(&self, request: &Request) -> String {
-        let host = request.header("host").unwrap_or("localhost");
+        let host = request.host().unwrap_or("localhost");
         let scheme = match request.peer.security {
             TransportSecurity::Tls => "https",
             TransportSecurity::Plain => "http",

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use access::storage::decode_parameter;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper::header::HOST;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method};
 use listen::http::spelled_names;
@@ -48,8 +49,7 @@ impl Request {
         let query = parameters(parts.uri.query().unwrap_or_default());
         let query = query.map(|(name, value)| (decode_parameter(name), decode_parameter(value))).collect();
         let query: Vec<_> = query;
-        let host = parts.uri.host().or_else(|| parts.headers.get("host").and_then(|host| host.to_str().ok()));
-        let target = Target::of(parts.uri.path(), host.and_then(account_of_host))?;
+        let target = Target::of(parts.uri.path(), host_of(&parts).and_then(account_of_host))?;
         let request = Self { parts, peer, query, target };
         Ok(match request.parameter("restype") {
             Some(_) => request,
@@ -59,6 +59,11 @@ impl Request {
 
     pub(super) const fn method(&self) -> &Method {
         &self.parts.method
+    }
+
+    /// Returns the host that the client has connected to, as it says.
+    pub(super) fn host(&self) -> Option<&str> {
+        host_of(&self.parts)
     }
 
     /// The path as it was sent.
@@ -280,6 +285,10 @@ impl Target {
         let blob = next()?.map(|name| name.replace('\\', "/"));
         Ok(Self { account, is_by_host: of_host.is_some(), container, blob })
     }
+}
+
+fn host_of(head: &Parts) -> Option<&str> {
+    head.uri.host().or_else(|| head.headers.get(HOST)?.to_str().ok())
 }
 
 /// The account that the name of a host is of: `ACCOUNT.blob.`, and anything behind it. Programs know no other form of it.
