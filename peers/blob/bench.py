@@ -46,7 +46,7 @@ class Service:
         if name == "parshall":
             command = [arguments.parshall, "serve", "--blob", "127.0.0.1:0", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", folder / "data"]
         else:
-            command = [azurite(work), "--blobHost", "127.0.0.1", "--blobPort", "0", "--location", folder, "--silent"]
+            command = [azurite(), "--blobHost", "127.0.0.1", "--blobPort", "0", "--location", folder, "--silent"]
             command += ["--skipApiVersionCheck", "--disableTelemetry"]
         command = [str(word) for word in command]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -77,17 +77,10 @@ class Service:
         return re.escape(self.account.url(f"{CONTAINER}/{size}-")) + f"[0-9]{{{digits}}}" + re.escape(f"?{signature()}")
 
 
-def azurite(work):
-    """Where Azurite is, which is installed if it is not."""
-    folder = work / "azurite-installed"
-    program = folder / "node_modules/.bin/azurite-blob"
-    if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(PEERS.parent / "compat/azurite" / name, folder)
-        command = ["npm", "ci", "--prefix", folder, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run([str(word) for word in command], check=True)
-    return program
+def azurite():
+    """The path of Azurite's blob service, which is installed if it is not there."""
+    done = subprocess.run([PEERS.parent / "compat/azurite/install"], stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip()
 
 
 def signature():

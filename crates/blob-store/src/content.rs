@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::budget::Charge;
 use super::disk::{Health, PieceFile};
@@ -92,6 +92,23 @@ impl ContentReader {
     /// Something is damaged, or the disk does not give it.
     pub fn check(&self) -> Result<(), BlobError> {
         self.parts.iter().try_for_each(|part| part.block.check())
+    }
+
+    /// Reads all that is left. May wait for the disk. Allocates as much as is read, unless it is one piece in memory.
+    ///
+    /// # Errors
+    /// As [`next_chunk`](Self::next_chunk).
+    pub fn read_to_end(mut self) -> Result<Bytes, BlobError> {
+        let length: u64 = self.parts.iter().map(|part| part.range.end - part.range.start).sum();
+        let mut bytes = BytesMut::new();
+        while let Some(chunk) = self.next_chunk(usize::MAX)? {
+            if chunk.len() as u64 == length {
+                return Ok(chunk);
+            }
+            bytes.reserve(length as usize - bytes.len());
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes.freeze())
     }
 
     /// The next bytes, at most `most` of them; `None` at the end. May wait for the disk.

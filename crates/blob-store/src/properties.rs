@@ -102,6 +102,12 @@ impl AccessTier {
             Self::Archive => "Archive",
         }
     }
+
+    /// Returns whether a blob of this tier can't be read where it is.
+    #[must_use]
+    pub const fn is_archive(self) -> bool {
+        matches!(self, Self::Archive)
+    }
 }
 
 /// A tier that a client has chosen for a blob.

@@ -98,13 +98,13 @@ impl StorageAccountKey {
         let Some((scheme, signature)) = read else {
             return false;
         };
-        // Of headers with hyphens, underscores and digits in their names, clients sort some differently than others.
         let zeros: &[bool] = match request.is_zero_signed() {
             None => &[false, true],
             Some(false) => &[false],
             Some(true) => &[true],
         };
         zeros.iter().any(|is_zero_signed| {
+            // Clients differ in how they sort names that have hyphens, underscores and digits.
             Order::ALL.into_iter().any(|order| {
                 let text = self.signed_text(request, scheme, order, *is_zero_signed);
                 hmac::verify(&self.key, text.as_bytes(), &signature).is_ok()

@@ -14,7 +14,7 @@ use crate::error::BlobError;
 use crate::lease::{self, Lease, Leased};
 use crate::limits::ENTRY_BYTES;
 use crate::now::Now;
-use crate::properties::{AccessTier, BlobForm, Description, TierSetting, unix_s};
+use crate::properties::{BlobForm, Description, TierSetting, unix_s};
 use crate::tags::Tags;
 
 /// One change of one blob.
@@ -77,8 +77,8 @@ impl Change<'_> {
 
     /// Checks that the blob is not archived.
     pub(super) fn check_tier(&self) -> Result<(), BlobError> {
-        match self.current.as_ref().and_then(|blob| blob.description.tier) {
-            Some(TierSetting { tier: AccessTier::Archive, .. }) => Err(BlobError::Archived),
+        match &self.current {
+            Some(blob) if blob.is_archived() => Err(BlobError::Archived),
             _ => Ok(()),
         }
     }

@@ -188,6 +188,12 @@ impl Blob {
     pub fn read(&self, range: Range<u64>) -> ContentReader {
         ContentReader::new(&self.blocks, range)
     }
+
+    /// Returns whether its tier must be changed before the content can be read or written.
+    #[must_use]
+    pub fn is_archived(&self) -> bool {
+        self.description.tier.is_some_and(|setting| setting.tier.is_archive())
+    }
 }
 
 impl Container {

@@ -251,12 +251,7 @@ impl Rest {
     }
 
     fn bytes(&self) -> Result<Bytes, BlobError> {
-        let mut reader = ContentReader::new(std::slice::from_ref(&self.extent), self.part.clone());
-        let mut bytes = BytesMut::new();
-        while let Some(chunk) = reader.next_chunk(usize::MAX)? {
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes.freeze())
+        ContentReader::new(std::slice::from_ref(&self.extent), self.part.clone()).read_to_end()
     }
 }
 

@@ -154,7 +154,7 @@ impl Container {
             if snapshot.kind() != BlobKind::Block {
                 return Err(BlobError::TierOfOtherKind);
             }
-            if snapshot.description.tier.is_some_and(|setting| setting.tier == AccessTier::Archive) {
+            if snapshot.is_archived() {
                 return Err(BlobError::Archived);
             }
             let mut description = snapshot.description.clone();

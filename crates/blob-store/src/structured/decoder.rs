@@ -74,7 +74,7 @@ pub enum StructuredError {
     /// The content of a segment does not have its checksum.
     #[error("the content of segment {segment} does not match its CRC-64")]
     SegmentChecksum {
-        /// Which one.
+        /// Number of the segment, from 1.
         segment: u16,
     },
     /// The content does not have its checksum.

@@ -18,12 +18,8 @@ fn a_blob_of_as_many_blocks_as_there_can_be_takes_no_more_memory_than_their_name
         assert_eq!(blob.length(), 200_000_000_000);
         // Across the border of two blocks.
         let border = 123_456_000_000;
-        let mut read = blob.read(border - 2..border + 2);
-        let mut bytes = Vec::new();
-        while let Some(chunk) = read.next_chunk(usize::MAX).unwrap() {
-            bytes.extend_from_slice(&chunk);
-        }
-        assert_eq!(bytes, [(3_999_998 % 256) as u8, (3_999_999 % 256) as u8, 0, 1]);
+        let bytes = blob.read(border - 2..border + 2).read_to_end().unwrap();
+        assert_eq!(*bytes, [(3_999_998 % 256) as u8, (3_999_999 % 256) as u8, 0, 1]);
         let block_bytes = 4_000_000;
         assert!(store.figures().memory_bytes < block_bytes + 8_000_000, "{:?}", store.figures());
     }
@@ -41,14 +37,9 @@ fn names_that_stay_are_listed_once_while_others_come_and_go() {
     let mut page = 0;
     loop {
         let listing = container.list(&ListRequest {
-            prefix: "",
-            delimiter: None,
             from: from.as_ref().map(|(name, start)| (name.as_str(), *start)),
-            before: None,
-            with_snapshots: false,
-            with_uncommitted: false,
             maximum: 5_000,
-            maximum_bytes: u64::MAX,
+            ..EVERYTHING
         });
         assert!(listing.entries.len() <= 5_000);
         listed.extend(listing.entries.into_iter().filter_map(|entry| match entry {
@@ -70,15 +61,6 @@ fn names_that_stay_are_listed_once_while_others_come_and_go() {
     expected.sort();
     assert_eq!(listed.len(), expected.len());
     assert!(listed == expected);
-    let folders = container.list(&ListRequest {
-        prefix: "",
-        delimiter: Some("/"),
-        from: None,
-        before: None,
-        with_snapshots: false,
-        with_uncommitted: false,
-        maximum: 5_000,
-        maximum_bytes: u64::MAX,
-    });
+    let folders = container.list(&ListRequest { delimiter: Some("/"), maximum: 5_000, ..EVERYTHING });
     assert_eq!((folders.entries.len(), folders.next), (331, None));
 }

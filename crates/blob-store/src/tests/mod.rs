@@ -21,7 +21,7 @@ use units::ByteSize;
 
 use super::{
     AppendRequest, BlobError, BlobKind, BlobLimits, BlobStore, BlockChoice, BlockSource, Conditions,
-    Container, ContentReader, Description, Now, PutContent, PutRequest, Replacing,
+    Container, ContentReader, Description, ListRequest, Now, PutContent, PutRequest, Replacing,
 };
 use partition_log::disk::SyncPolicy;
 
@@ -29,6 +29,18 @@ const MEMORY: ByteSize = ByteSize::from_mebibytes(4);
 
 /// Few enough that tests come to them.
 const LIMITS: BlobLimits = BlobLimits { blocks: 4, uncommitted_blocks: 3, extents: 5 };
+
+/// One page of all blobs.
+const EVERYTHING: ListRequest<'static> = ListRequest {
+    prefix: "",
+    delimiter: None,
+    from: None,
+    before: None,
+    with_snapshots: false,
+    with_uncommitted: false,
+    maximum: usize::MAX,
+    maximum_bytes: u64::MAX,
+};
 
 fn now() -> Now {
     (UNIX_EPOCH + Duration::from_secs(1_795_213_063)).into()

@@ -44,14 +44,12 @@ proptest! {
         let mut from: Option<(String, crate::ListStart)> = None;
         loop {
             let listing = container.list(&ListRequest {
-                with_snapshots: false,
-                with_uncommitted: false,
                 prefix: &prefix,
                 delimiter: delimiter.as_deref(),
                 from: from.as_ref().map(|(name, start)| (name.as_str(), *start)),
-                before: None,
                 maximum,
                 maximum_bytes,
+                ..EVERYTHING
             });
             prop_assert!(listing.entries.len() <= maximum);
             // Each has a name of a byte or more.

@@ -164,10 +164,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 type Page = (u8, usize);
 
 fn read(blob: &crate::Blob) -> Vec<u8> {
-    let (mut all, mut reader) = (Vec::new(), blob.read(0..blob.length()));
-    while let Some(chunk) = reader.next_chunk(usize::MAX).unwrap() {
-        all.extend_from_slice(&chunk);
-    }
+    let all = blob.read(0..blob.length()).read_to_end().unwrap();
     assert!(all.chunks(PAGE_BYTES as usize).all(|page| page.iter().all(|byte| *byte == page[0])));
     all.chunks(PAGE_BYTES as usize).map(|page| page[0]).collect()
 }

@@ -18,14 +18,10 @@ fn listed(container: &Container, maximum: usize) -> Vec<(String, bool)> {
     let (mut all, mut from): (Vec<_>, Option<(String, ListStart)>) = (Vec::new(), None);
     loop {
         let listing = container.list(&ListRequest {
-            prefix: "",
-            delimiter: None,
             from: from.as_ref().map(|(name, start)| (name.as_str(), *start)),
-            before: None,
             with_snapshots: true,
-            with_uncommitted: false,
             maximum,
-            maximum_bytes: u64::MAX,
+            ..EVERYTHING
         });
         assert!(listing.entries.len() <= maximum);
         all.extend(listing.entries.into_iter().map(|entry| match entry {

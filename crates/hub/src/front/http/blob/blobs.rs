@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use access::storage::{StorageLevel, StorageRight};
-use bytes::Bytes;
 use hyper::body::Body as _;
 use hyper::{Response, StatusCode};
 use listen::http::RequestBody;
@@ -16,6 +15,7 @@ use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wan
 use super::http_error::HttpError;
 use super::operation::TIER;
 use super::pages::{SEQUENCE_NUMBER, new_pages, wanted_properties};
+use super::range::ByteRange;
 use super::reply::{self, Reply, Shown, md5_text};
 use super::request::Request;
 use super::tags::wanted_tags;
@@ -105,21 +105,17 @@ impl BlobFront {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let blob = self.found(request)?;
         blob.check_read(&request.conditions()?, now)?;
-        if is_archived(&blob) {
+        if blob.is_archived() {
             return Err(BlobError::Archived.into());
         }
         let is_structured = wants_structured_body(request)?;
         let summed = Summed::of(request, is_structured)?;
         let length = blob.length();
-        let (range, part) = match wanted_range(request) {
+        let (range, part) = match ByteRange::of(request) {
             None => (None, 0..length),
-            Some((first, _)) if first >= length => {
-                return Err(BlobError::InvalidRange { length }.into());
-            }
-            Some((first, last)) => {
-                let last = last.map_or(length - 1, |last| last.min(length - 1));
-                let told = format!("bytes {first}-{last}/{length}");
-                (Some(told), first..last + 1)
+            Some(range) => {
+                let part = range.within(length)?;
+                (Some(format!("bytes {}-{}/{length}", part.start, part.end - 1)), part)
             }
         };
         let part_length = part.end - part.start;
@@ -179,7 +175,7 @@ impl BlobFront {
     /// A part of a blob with its checksum.
     async fn summed(
         &self,
-        mut reader: ContentReader,
+        reader: ContentReader,
         length: u64,
         kind: Summed,
     ) -> Result<(ReplyBody, String), HttpError> {
@@ -187,12 +183,9 @@ impl BlobFront {
             return Err(HttpError::header(kind.header()));
         }
         self.run(length as usize, move |_| {
-            let mut bytes = Vec::with_capacity(length as usize);
-            while let Some(chunk) = reader.next_chunk(usize::MAX)? {
-                bytes.extend_from_slice(&chunk);
-            }
+            let bytes = reader.read_to_end()?;
             let checksum = kind.text(&bytes);
-            Ok((ReplyBody::from(Bytes::from(bytes)), checksum))
+            Ok((ReplyBody::from(bytes), checksum))
         })
         .await
     }
@@ -249,7 +242,7 @@ impl BlobFront {
                 Some(time) => container.set_snapshot_tier(&name, time, tier, &conditions, now),
             })
             .await?;
-        Ok(reply::empty(match before == Some(AccessTier::Archive) && tier != AccessTier::Archive {
+        Ok(reply::empty(match before.is_some_and(AccessTier::is_archive) && !tier.is_archive() {
             // In the service it takes hours to make it readable again.
             true => StatusCode::ACCEPTED,
             false => StatusCode::OK,
@@ -354,13 +347,15 @@ impl Summed {
 }
 
 /// Returns the kind of a new blob.
-fn wanted_kind(request: &Request) -> Result<BlobKind, HttpError> {
-    let name = "x-ms-blob-type";
-    let wanted = request.header(name).ok_or(HttpError::MissingHeader { name })?;
+///
+/// # Errors
+/// The header is missing or names no kind.
+pub(super) fn wanted_kind(request: &Request) -> Result<BlobKind, HttpError> {
+    let wanted = request.header(BLOB_TYPE).ok_or(HttpError::MissingHeader { name: BLOB_TYPE })?;
     let mut kinds = [BlobKind::Block, BlobKind::Append, BlobKind::Page].into_iter();
     kinds
         .find(|kind| xml::kind_name(*kind).eq_ignore_ascii_case(wanted))
-        .ok_or_else(|| HttpError::header(name))
+        .ok_or_else(|| HttpError::header(BLOB_TYPE))
 }
 
 /// What a request wants to be kept with the blob that it writes.
@@ -387,30 +382,7 @@ pub(super) fn wanted_tier(request: &Request, now: Now) -> Result<Option<TierSett
     Ok(Some(TierSetting::new(tier, now.time_of_day)))
 }
 
-/// Whether the content of a blob can't be read where it is.
-pub(super) fn is_archived(blob: &Blob) -> bool {
-    blob.description().tier.is_some_and(|setting| setting.tier == AccessTier::Archive)
-}
-
-/// The range that a request asks for. One that can't be read does not count, as in the service and in HTTP.
-pub(super) fn wanted_range(request: &Request) -> Option<(u64, Option<u64>)> {
-    let own = request.header("x-ms-range");
-    range(own.or_else(|| request.header("range"))?)
-}
-
-/// The first byte of a range, and the last one if it has one: `bytes=a-b`, `bytes=a-`.
-pub(super) fn range(text: &str) -> Option<(u64, Option<u64>)> {
-    let (first, last) = text.trim().strip_prefix("bytes=")?.split_once('-')?;
-    let number = |text: &str| {
-        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| text.parse::<u64>().ok())?
-    };
-    let first = number(first)?;
-    match last {
-        "" => Some((first, None)),
-        last => number(last).filter(|last| *last >= first).map(|last| (first, Some(last))),
-    }
-}
+pub(super) const BLOB_TYPE: &str = "x-ms-blob-type";
 
 /// The header that says which snapshots are deleted.
 const DELETED: &str = "x-ms-delete-snapshots";
@@ -420,29 +392,3 @@ pub(super) const WORK_OF_COPY: usize = 1 << 20;
 
 /// The largest part of which a checksum is made, as in the service.
 const SUMMED_BYTES: u64 = 4 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn ranges_come_back(first in any::<u64>(), more in 0_u64..1000) {
-            let last = first.saturating_add(more);
-            prop_assert_eq!(range(&format!("bytes={first}-{last}")), Some((first, Some(last))));
-            prop_assert_eq!(range(&format!("bytes={first}-")), Some((first, None)));
-        }
-
-        #[test]
-        fn nothing_else_is_one(text in "(bytes=)?[0-9]{0,3}-?[0-9+a]{0,22}-?") {
-            if let Some((first, last)) = range(&text) {
-                let end = last.map(|last| last.to_string()).unwrap_or_default();
-                prop_assert!(text.starts_with("bytes="));
-                prop_assert!(last.is_none_or(|last| last >= first));
-                let (_, written) = text.split_once('-').unwrap();
-                prop_assert_eq!(written.trim_start_matches('0'), end.trim_start_matches('0'));
-            }
-        }
-    }
-}

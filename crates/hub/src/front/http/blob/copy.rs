@@ -15,7 +15,7 @@ use units::md5::md5;
 
 use super::BlobFront;
 use super::authorize::{Granted, bearer_token};
-use super::blobs::{WORK_OF_COPY, described, is_archived, range, wanted_tier};
+use super::blobs::{BLOB_TYPE, WORK_OF_COPY, described, wanted_kind, wanted_tier};
 use super::blocks::{append_conditions, appended, block_id};
 use super::checksums::{Checksums, Expected, Md5};
 use super::http_error::HttpError;
@@ -23,12 +23,13 @@ use super::operation::{
     SOURCE, SOURCE_AUTHORIZATION, SOURCE_IF_MATCH, SOURCE_IF_MODIFIED, SOURCE_IF_NONE_MATCH,
     SOURCE_IF_UNMODIFIED, SOURCE_LEASE, SOURCE_MD5, SOURCE_RANGE, TAGS, TAGS_OPTION,
 };
+use super::range::ByteRange;
 use super::reply::{self, Reply, md5_text};
 use super::request::{Request, parameters};
 use super::tags::wanted_tags;
 use blob_store::{
-    AppendRequest, Blob, BlobError, Conditions, Container, CopyForm, CopyRequest, CopyState, Description,
-    EtagCondition, LeaseId, Now, Tags, Version,
+    AppendRequest, Blob, BlobError, BlobKind, Conditions, Container, CopyForm, CopyRequest, CopyState,
+    Description, EtagCondition, LeaseId, Now, Tags, Version,
 };
 
 /// The credentials that grant access to a source.
@@ -61,7 +62,7 @@ impl BlobFront {
         let source = self.source(request, granted, Proof::OfRequest, now)?;
         let tier = wanted_tier(request, now)?;
         // A copy in another tier is how it is read again.
-        if is_archived(&source.blob) && tier.is_none() {
+        if source.blob.is_archived() && tier.is_none() {
             return Err(BlobError::Archived.into());
         }
         let of_source = source.blob.description();
@@ -117,8 +118,8 @@ impl BlobFront {
         now: Now,
     ) -> Result<Reply, HttpError> {
         let replacing = granted.writing()?;
-        if !request.header("x-ms-blob-type").is_some_and(|kind| kind.eq_ignore_ascii_case("BlockBlob")) {
-            return Err(HttpError::header("x-ms-blob-type"));
+        if wanted_kind(request)? != BlobKind::Block {
+            return Err(HttpError::header(BLOB_TYPE));
         }
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
@@ -231,7 +232,7 @@ impl BlobFront {
         let wanted = source_range(request, &source.blob)?;
         let _memory = self.bodies.for_source(wanted.end - wanted.start).await?;
         self.run_in(&container, WORK_OF_COPY, move |container| {
-            let content = part_of(&source.blob, wanted)?;
+            let content = source.blob.read(wanted).read_to_end()?;
             let checksums = match expected.verify(&content, None, Md5::WhenGiven) {
                 Ok(checksums) => checksums,
                 Err(error) => return Ok(Err(error)),
@@ -244,7 +245,7 @@ impl BlobFront {
     /// Finds the blob that a request names as its source, unless its content can't be read.
     fn readable_source(&self, request: &Request, granted: &Granted, now: Now) -> Result<Source, HttpError> {
         let source = self.source(request, granted, Proof::OfSource, now)?;
-        match is_archived(&source.blob) {
+        match source.blob.is_archived() {
             true => Err(BlobError::Archived.into()),
             false => Ok(source),
         }
@@ -353,31 +354,13 @@ fn source_range(request: &Request, blob: &Blob) -> Result<std::ops::Range<u64>, 
     let Some(text) = request.header(SOURCE_RANGE) else {
         return Ok(0..length);
     };
-    match range(text) {
-        Some((first, last)) if first < length => {
-            Ok(first..last.map_or(length, |last| last.saturating_add(1).min(length)))
-        }
-        Some(_) => Err(BlobError::InvalidRange { length }.into()),
-        None => Err(HttpError::header(SOURCE_RANGE)),
-    }
-}
-
-fn part_of(blob: &Blob, wanted: std::ops::Range<u64>) -> Result<Bytes, BlobError> {
-    let length = wanted.end - wanted.start;
-    let mut reader = blob.read(wanted);
-    let mut bytes = Vec::new();
-    while let Some(chunk) = reader.next_chunk(usize::MAX)? {
-        if bytes.is_empty() && chunk.len() as u64 == length {
-            return Ok(chunk);
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes.into())
+    let range = ByteRange::parse(text).ok_or_else(|| HttpError::header(SOURCE_RANGE))?;
+    Ok(range.within(length)?)
 }
 
 /// The checksum of a whole blob, in base64.
 fn md5_of(blob: &Blob) -> Result<String, BlobError> {
-    part_of(blob, 0..blob.length()).map(|content| md5_text(md5(&content)))
+    blob.read(0..blob.length()).read_to_end().map(|content| md5_text(md5(&content)))
 }
 
 /// An id that no other copying has.

@@ -26,6 +26,7 @@ mod leases;
 mod metrics;
 mod operation;
 mod pages;
+mod range;
 mod refused;
 mod reply;
 mod request;

@@ -10,9 +10,10 @@ use units::ByteSize;
 
 use super::BlobFront;
 use super::authorize::Granted;
-use super::blobs::{WORK_OF_COPY, range, wanted_range};
+use super::blobs::WORK_OF_COPY;
 use super::checksums::{Checksums, Expected, Md5};
 use super::http_error::HttpError;
+use super::range::{ByteRange, RANGE, range_header};
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml;
@@ -97,11 +98,7 @@ impl BlobFront {
             return Err(HttpError::PreviousSnapshotNewer);
         }
         let length = blob.length();
-        let part = match wanted_range(request) {
-            None => 0..length,
-            Some((first, _)) if first >= length => return Err(BlobError::InvalidRange { length }.into()),
-            Some((first, last)) => first..last.map_or(length, |last| last.saturating_add(1).min(length)),
-        };
+        let part = ByteRange::of(request).map_or(Ok(0..length), |range| range.within(length))?;
         // A range in the middle of pages is extended to whole ones.
         let part = part.start / PAGE_BYTES * PAGE_BYTES..part.end.next_multiple_of(PAGE_BYTES).min(length);
         let start = match request.parameter("marker") {
@@ -133,11 +130,9 @@ impl BlobFront {
 
     /// Returns the snapshot of `prevsnapshot`, if the request has one.
     fn previous_snapshot(&self, request: &Request) -> Result<Option<SnapshotTime>, HttpError> {
-        let name = "prevsnapshot";
-        let Some(text) = request.parameter(name) else {
+        let Some(time) = request.snapshot_parameter("prevsnapshot")? else {
             return Ok(None);
         };
-        let time = SnapshotTime::parse(text).ok_or(HttpError::Parameter { name })?;
         let container = self.store.container(request.container()?)?;
         let found = container.snapshot(request.blob()?, time);
         found.map(|_| Some(time)).map_err(|_missing| HttpError::PreviousSnapshot)
@@ -167,11 +162,12 @@ impl Asked {
             Some(_) => return Err(HttpError::header(PAGE_WRITE)),
             None => return Err(HttpError::MissingHeader { name: PAGE_WRITE }),
         };
-        let name = "x-ms-range";
-        let told = request.header(name).or_else(|| request.header("range"));
+        let range = range_header(request).ok_or(HttpError::MissingHeader { name: RANGE })?;
         // An open range is not accepted.
-        let range = match range(told.ok_or(HttpError::MissingHeader { name })?) {
-            Some((first, Some(last))) if last < PAGE_BLOB_BYTES && is_of_pages(&(first..last + 1)) => {
+        let range = match ByteRange::parse(range) {
+            Some(ByteRange { first, last: Some(last) })
+                if last < PAGE_BLOB_BYTES && is_of_pages(&(first..last + 1)) =>
+            {
                 first..last + 1
             }
             _ => return Err(BlobError::InvalidPageRange.into()),
@@ -229,13 +225,9 @@ pub(super) fn wanted_properties(request: &Request) -> Result<PropertiesRequest, 
         (None | Some("increment"), Some(_)) => return Err(HttpError::header(SEQUENCE_NUMBER)),
         (Some(_), _) => return Err(HttpError::header(SEQUENCE_ACTION)),
     };
-    let headers = match request.replaced_headers()? {
-        // An empty request clears all headers.
-        None if length.is_none() && sequence.is_none() => {
-            Some(blob_store::ContentHeaders { content_type: Some(String::new()), ..Default::default() })
-        }
-        headers => headers,
-    };
+    let is_of_pages = length.is_some() || sequence.is_some();
+    let headers =
+        if is_of_pages && !request.has_replaced_headers() { None } else { Some(request.replaced_headers()?) };
     Ok(PropertiesRequest { headers, length, sequence })
 }
 

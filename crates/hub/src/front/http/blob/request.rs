@@ -141,7 +141,14 @@ impl Request {
     /// # Errors
     /// Its time can't be read.
     pub(super) fn snapshot(&self) -> Result<Option<SnapshotTime>, HttpError> {
-        let name = "snapshot";
+        self.snapshot_parameter("snapshot")
+    }
+
+    /// A parameter that is the time of a snapshot.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(super) fn snapshot_parameter(&self, name: &'static str) -> Result<Option<SnapshotTime>, HttpError> {
         match self.parameter(name) {
             None => Ok(None),
             Some(text) => SnapshotTime::parse(text).map(Some).ok_or(HttpError::Parameter { name }),
@@ -217,43 +224,47 @@ impl Request {
         Ok(ContentHeaders {
             content_type: either("x-ms-blob-content-type", "content-type"),
             content_encoding: either("x-ms-blob-content-encoding", "content-encoding"),
-            content_language: either("x-ms-blob-content-language", "content-language"),
-            content_disposition: own("x-ms-blob-content-disposition"),
-            cache_control: either("x-ms-blob-cache-control", "cache-control"),
+            content_language: either(BLOB_CONTENT_LANGUAGE, "content-language"),
+            content_disposition: own(BLOB_CONTENT_DISPOSITION),
+            cache_control: either(BLOB_CACHE_CONTROL, "cache-control"),
             content_md5: self.kept_md5()?,
         })
     }
 
     /// Returns the checksum to be stored with a blob.
     fn kept_md5(&self) -> Result<Option<String>, HttpError> {
-        let Some(text) = self.header("x-ms-blob-content-md5").filter(|text| !text.is_empty()) else {
+        let Some(text) = self.nonempty_header(BLOB_CONTENT_MD5) else {
             return Ok(None);
         };
         match STANDARD.decode(text).is_ok_and(|bytes| bytes.len() == 16) {
             true => Ok(Some(text.to_owned())),
-            false => Err(HttpError::InvalidMd5 { name: "x-ms-blob-content-md5" }),
+            false => Err(HttpError::InvalidMd5 { name: BLOB_CONTENT_MD5 }),
         }
     }
 
-    /// Returns the headers that replace all of a blob, or `None` if the request has none. Missing ones are cleared, including the type.
+    /// Returns the headers that replace all of a blob. Missing ones are cleared, including the type.
     ///
     /// # Errors
     /// The checksum is invalid.
-    pub(super) fn replaced_headers(&self) -> Result<Option<ContentHeaders>, HttpError> {
-        let own = |name| {
-            let value = self.header(name).filter(|it| !it.is_empty());
-            value.map(str::to_owned)
-        };
-        let headers = ContentHeaders {
-            content_type: own("x-ms-blob-content-type"),
-            content_encoding: own("x-ms-blob-content-encoding"),
-            content_language: own("x-ms-blob-content-language"),
-            content_disposition: own("x-ms-blob-content-disposition"),
-            cache_control: own("x-ms-blob-cache-control"),
+    pub(super) fn replaced_headers(&self) -> Result<ContentHeaders, HttpError> {
+        let own = |name| self.nonempty_header(name).map(str::to_owned);
+        Ok(ContentHeaders {
+            content_type: own(BLOB_CONTENT_TYPE).or_else(|| Some(String::new())),
+            content_encoding: own(BLOB_CONTENT_ENCODING),
+            content_language: own(BLOB_CONTENT_LANGUAGE),
+            content_disposition: own(BLOB_CONTENT_DISPOSITION),
+            cache_control: own(BLOB_CACHE_CONTROL),
             content_md5: self.kept_md5()?,
-        };
-        let content_type = headers.content_type.clone().or_else(|| Some(String::new()));
-        Ok((headers != ContentHeaders::default()).then_some(ContentHeaders { content_type, ..headers }))
+        })
+    }
+
+    /// Returns whether the request has at least one of the [headers that replace](Self::replaced_headers) those of a blob.
+    pub(super) fn has_replaced_headers(&self) -> bool {
+        BLOB_HEADERS.into_iter().any(|name| self.nonempty_header(name).is_some())
+    }
+
+    fn nonempty_header(&self, name: &str) -> Option<&str> {
+        self.header(name).filter(|value| !value.is_empty())
     }
 }
 
@@ -286,6 +297,22 @@ impl Target {
         Ok(Self { account, is_by_host: of_host.is_some(), container, blob })
     }
 }
+
+/// The headers of requests that are stored with a blob.
+const BLOB_HEADERS: [&str; 6] = [
+    BLOB_CONTENT_TYPE,
+    BLOB_CONTENT_ENCODING,
+    BLOB_CONTENT_LANGUAGE,
+    BLOB_CONTENT_DISPOSITION,
+    BLOB_CACHE_CONTROL,
+    BLOB_CONTENT_MD5,
+];
+const BLOB_CONTENT_TYPE: &str = "x-ms-blob-content-type";
+const BLOB_CONTENT_ENCODING: &str = "x-ms-blob-content-encoding";
+const BLOB_CONTENT_LANGUAGE: &str = "x-ms-blob-content-language";
+const BLOB_CONTENT_DISPOSITION: &str = "x-ms-blob-content-disposition";
+const BLOB_CACHE_CONTROL: &str = "x-ms-blob-cache-control";
+const BLOB_CONTENT_MD5: &str = "x-ms-blob-content-md5";
 
 fn host_of(head: &Parts) -> Option<&str> {
     head.uri.host().or_else(|| head.headers.get(HOST)?.to_str().ok())
