@@ -8,7 +8,7 @@ using Azure.Storage.Sas;
 
 namespace Parshall.Compat;
 
-/// <summary>Azure.Storage.Blobs: containers, block and append blobs, conditions, leases and signatures.</summary>
+/// <summary>Azure.Storage.Blobs: containers, block, append and page blobs, conditions, leases and signatures.</summary>
 public sealed class BlobTests : IAsyncLifetime
 {
     private Service service = null!;
@@ -222,6 +222,49 @@ public sealed class BlobTests : IAsyncLifetime
             (properties.LeaseState, properties.LeaseStatus, properties.LeaseDuration));
         await lease.ReleaseAsync();
         await blob.DeleteAsync();
+    }
+
+    [Fact]
+    public async Task Pages_are_written_cleared_listed_and_compared_with_a_snapshot()
+    {
+        var blob = box.GetPageBlobClient("disk");
+        await blob.CreateAsync(4096, new PageBlobCreateOptions { SequenceNumber = 3 });
+        await FailsAsync(409, "BlobAlreadyExists",
+            () => blob.CreateAsync(4096, new PageBlobCreateOptions { Conditions = new PageBlobRequestConditions { IfNoneMatch = ETag.All } }));
+        byte[] content = Random(1024);
+        PageInfo written = await blob.UploadPagesAsync(new MemoryStream(content), 512);
+        Assert.Equal(3, written.BlobSequenceNumber);
+        await FailsAsync(412, "SequenceNumberConditionNotMet", () => blob.UploadPagesAsync(new MemoryStream(content), 0,
+            new PageBlobUploadPagesOptions { Conditions = new PageBlobRequestConditions { IfSequenceNumberLessThan = 3 } }));
+        BlobSnapshotInfo snapshot = await blob.CreateSnapshotAsync();
+        await blob.ClearPagesAsync(new HttpRange(512, 512));
+        await blob.UploadPagesAsync(new MemoryStream(content), 2048);
+        Assert.Equal([(1024, 512), (2048, 1024)], await RangesAsync(blob.GetAllPageRangesAsync()));
+        var since = new GetPageRangesDiffOptions { PreviousSnapshot = snapshot.Snapshot };
+        var changed = new List<(long, long?, bool)>();
+        await foreach (var item in blob.GetAllPageRangesDiffAsync(since))
+        {
+            changed.Add((item.Range.Offset, item.Range.Length, item.IsClear));
+        }
+        Assert.Equal([(2048, 1024, false), (512, 512, true)], changed.OrderBy(item => item.Item3));
+        BlobDownloadResult read = await blob.DownloadContentAsync();
+        byte[] expected = [.. new byte[1024], .. content[512..], .. new byte[512], .. content, .. new byte[1024]];
+        Assert.Equal(expected, read.Content.ToArray());
+        PageBlobInfo resized = await blob.ResizeAsync(1536);
+        PageBlobInfo numbered = await blob.UpdateSequenceNumberAsync(SequenceNumberAction.Increment);
+        Assert.Equal((3, 4), (resized.BlobSequenceNumber, numbered.BlobSequenceNumber));
+        Assert.Equal([(1024, 512)], await RangesAsync(blob.GetAllPageRangesAsync()));
+        Assert.Equal(content, (await blob.WithSnapshot(snapshot.Snapshot).DownloadContentAsync()).Value.Content.ToArray()[512..1536]);
+    }
+
+    private static async Task<List<(long, long?)>> RangesAsync(AsyncPageable<PageRangeItem> pages)
+    {
+        var ranges = new List<(long, long?)>();
+        await foreach (var item in pages)
+        {
+            ranges.Add((item.Range.Offset, item.Range.Length));
+        }
+        return ranges;
     }
 
     [Fact]
