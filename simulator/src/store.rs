@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use connect::checkpoint::{
-    Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
+    Checkpoint, CheckpointStore, Claimed, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
 };
 
 use crate::world::{Answer, Request, SharedWorld};
@@ -79,11 +79,11 @@ impl CheckpointStore for SimulatedStore {
         })
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+    fn claim_ownership(&self, claims: Vec<Ownership>, _: Duration) -> StoreFuture<Claimed> {
         let call = self.call(Request::Claim(claims));
         Box::pin(async {
             match call.await? {
-                Answer::Ownership(ownership) => Ok(ownership),
+                Answer::Ownership(ownership) => Ok(ownership.into()),
                 other => Err(unexpected(&other)),
             }
         })

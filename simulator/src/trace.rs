@@ -61,6 +61,7 @@ pub(crate) enum What {
     Archived(Events),
     Asking { call: u64, what: &'static str },
     Claimed { call: u64, partition: u32, returned: bool },
+    Requested { call: u64, partition: u32 },
     Writing { call: u64, partition: u32, sequence_number: i64 },
     Written { call: u64, partition: u32, sequence_number: i64 },
     Answered { call: u64, ok: bool },
@@ -163,6 +164,9 @@ impl fmt::Display for What {
             }
             Self::Claimed { call, partition, returned: true } => {
                 write!(f, "call {call}: partition {partition} is given back")
+            }
+            Self::Requested { call, partition } => {
+                write!(f, "call {call}: the owner of partition {partition} is asked to give it back")
             }
             Self::Writing { call, partition, sequence_number } => {
                 write!(f, "call {call}: writes checkpoint {partition}:{sequence_number}")

@@ -4,6 +4,7 @@
 //! credentials need is little: short requests, short replies, connections that stay open, and an end to waiting.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,15 +14,18 @@ use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use rustls::ClientConfig;
+use units::date::parse_http_date;
 
 use crate::certificates;
 use crate::hyper_client::{HyperClient, hyper_client};
+use crate::server_clock::ServerClock;
 
 /// Sends requests over connections that it keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct HyperTransport {
     client: HyperClient<Full<Bytes>>,
     timeout: Duration,
+    clock: Arc<ServerClock>,
 }
 
 impl HyperTransport {
@@ -40,7 +44,12 @@ impl HyperTransport {
 
     /// A transport that trusts these authorities.
     pub(crate) fn trusting(tls: &ClientConfig, timeout: Duration) -> Self {
-        Self { client: hyper_client(tls, timeout), timeout }
+        Self { client: hyper_client(tls, timeout), timeout, clock: Arc::default() }
+    }
+
+    /// Returns the clock of the server, which each reply tells.
+    pub(crate) fn clock(&self) -> Arc<ServerClock> {
+        Arc::clone(&self.clock)
     }
 
     async fn exchange(&self, request: &Request) -> Result<AsyncRawResponse, Error> {
@@ -52,6 +61,10 @@ impl HyperTransport {
             Error::with_error(kind, error, "the request could not be made")
         })?;
         let (head, body) = response.into_parts();
+        let date = head.headers.get(http::header::DATE).and_then(|date| parse_http_date(date.to_str().ok()?));
+        if let Some(date) = date {
+            self.clock.note(date, request.url().host_str().unwrap_or_default());
+        }
         let mut headers = Headers::new();
         for (name, value) in &head.headers {
             // Nothing that a store needs is beyond ASCII.

@@ -29,6 +29,7 @@ pub mod kafka;
 pub mod partition_subset;
 pub mod producer;
 pub mod retry;
+mod server_clock;
 pub mod service;
 pub mod service_bus;
 pub mod sink;

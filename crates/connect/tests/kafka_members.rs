@@ -82,7 +82,8 @@ impl Member {
             if back.is_empty() {
                 return listed;
             }
-            assert_eq!(self.store.claim_ownership(back.clone()).await.unwrap().len(), back.len());
+            let claimed = self.store.claim_ownership(back.clone(), Duration::ZERO).await.unwrap();
+            assert_eq!(claimed.written.len(), back.len());
             self.changes.changed().await.unwrap();
         }
     }
@@ -131,7 +132,8 @@ async fn what_one_gives_back_is_the_others_and_its_late_commits_are_refused() {
             assert!(matches!(late, StoreError::NotOwner { .. }), "{late}");
         }
         let claims = given.clone();
-        assert_eq!(first.store.claim_ownership(claims).await.unwrap(), [], "claims have no say");
+        let claimed = first.store.claim_ownership(claims, Duration::ZERO).await.unwrap();
+        assert_eq!(claimed.written, [], "claims have no say");
         service.stop().await;
     })
     .await;

@@ -4,6 +4,7 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, ConsumerGroup, StoreError, StoreFuture};
 use connect::event::PartitionId;
@@ -108,7 +109,8 @@ mod embedded {
         let refused = store.replace_checkpoint(checkpoint(0, 1)).await.unwrap_err();
         assert!(matches!(refused, StoreError::NoCondition), "{refused}");
         assert!(matches!(store.list_ownership(&group()).await, Err(StoreError::NoCondition)));
-        assert!(matches!(store.claim_ownership(Vec::new()).await, Err(StoreError::NoCondition)));
+        let claimed = store.claim_ownership(Vec::new(), Duration::ZERO).await;
+        assert!(matches!(claimed, Err(StoreError::NoCondition)));
 
         let nowhere = Checkpoint { sequence_number: None, ..checkpoint(0, 0) };
         let other =

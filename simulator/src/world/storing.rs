@@ -193,9 +193,16 @@ impl World {
             }
             Request::Claim(claims) => {
                 let now = self.store_time(None);
-                let claims = claims.into_iter();
-                let won: Vec<_> = claims.filter_map(|claim| self.store.claim(claim, now)).collect();
-                for ownership in &won {
+                let mut won = Vec::with_capacity(claims.len());
+                for claim in claims {
+                    let is_request = self.store.is_request(&claim);
+                    let Some(ownership) = self.store.claim(claim, now) else { continue };
+                    won.push(ownership.clone());
+                    if is_request {
+                        let partition = ownership.partition.0;
+                        self.note(Some(process), What::Requested { call: number, partition });
+                        continue;
+                    }
                     let what = What::Claimed {
                         call: number,
                         partition: ownership.partition.0,
@@ -282,6 +289,12 @@ impl Store {
     /// Whether a call is under way that was made before that number was given.
     pub(super) fn is_slow(&self, number: u64) -> bool {
         self.calls.range(..number).any(|(_, call)| !call.answered)
+    }
+
+    /// Whether a claim is its owner's as before, and asks for the partition.
+    fn is_request(&self, claim: &Ownership) -> bool {
+        let before = self.ownership.get(&claim.partition.0).and_then(|before| before.asked_by.as_ref());
+        claim.asked_by.is_some() && claim.asked_by.as_ref() != before
     }
 
     fn claim(&mut self, claim: Ownership, now: SystemTime) -> Option<Ownership> {

@@ -1,12 +1,16 @@
 //! A checkpoint store in memory that remembers every call, for tests, and for runs that need not survive their process.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
+use super::{
+    Checkpoint, CheckpointStore, Claimed, ConsumerGroup, ETag, FailedClaim, Ownership, StoreError,
+    StoreFuture,
+};
 use crate::event::PartitionId;
 
 /// A store whose clones share their content. Its clock begins at the Unix epoch and goes by tokio's time, which tests
@@ -27,6 +31,10 @@ struct Content {
     failing_updates: u32,
     failing_lists: u32,
     failing_claims: u32,
+    /// Of this many listings of ownership and single claims, one fails.
+    failing_each: Option<NonZeroU32>,
+    /// Those listings and claims so far.
+    ownership_calls: u32,
     writings: u64,
 }
 
@@ -57,9 +65,14 @@ impl MemoryCheckpointStore {
         self.content().failing_lists = count;
     }
 
-    /// Lets the next `count` listings and claims of ownership fail.
+    /// Lets the next `count` listings of ownership, and single claims, fail.
     pub fn fail_claims(&self, count: u32) {
         self.content().failing_claims = count;
+    }
+
+    /// Lets each `n`th listing of ownership, or single claim, fail; none for 0.
+    pub fn fail_each(&self, n: u32) {
+        self.content().failing_each = NonZeroU32::new(n);
     }
 
     /// Every checkpoint that was stored, in order.
@@ -125,14 +138,17 @@ impl CheckpointStore for MemoryCheckpointStore {
         Box::pin(std::future::ready(listed))
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+    fn claim_ownership(&self, claims: Vec<Ownership>, _: Duration) -> StoreFuture<Claimed> {
         let now = self.now();
         let mut content = self.content();
-        let claimed = content.maybe_fail_claim().map(|()| {
-            let claims = claims.into_iter();
-            claims.filter_map(|claim| content.claim(claim, now)).collect()
-        });
-        Box::pin(std::future::ready(claimed))
+        let mut claimed = Claimed::default();
+        for claim in claims {
+            match content.maybe_fail_claim() {
+                Ok(()) => claimed.written.extend(content.claim(claim, now)),
+                Err(error) => claimed.failed.push(FailedClaim { partition: claim.partition, error }),
+            }
+        }
+        Box::pin(std::future::ready(Ok(claimed)))
     }
 
     fn now(&self) -> SystemTime {
@@ -156,6 +172,10 @@ impl Content {
     }
 
     fn maybe_fail_claim(&mut self) -> Result<(), StoreError> {
+        self.ownership_calls = self.ownership_calls.wrapping_add(1);
+        if self.failing_each.is_some_and(|n| self.ownership_calls % n == 0) {
+            self.failing_claims = self.failing_claims.saturating_add(1);
+        }
         fail_some(&mut self.failing_claims, "a claim that was told to fail")
     }
 

@@ -61,11 +61,16 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
     /// The ownership of all partitions of a consumer group that anyone has ever claimed, in the order of the partitions.
     fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>>;
 
-    /// Tries to write each given ownership and answers with those that were written, with their new ETag and time.
+    /// Tries to write each claim, and returns what became of it. Each stands for itself.
     ///
     /// A claim with an ETag is written only if the stored one still has that ETag, a claim without only if none is
-    /// stored. A claim that is lost is simply not in the answer. An empty `owner_id` gives a partition back.
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>>;
+    /// stored. A claim that is lost is in neither list of the answer. An empty `owner_id` gives a partition back.
+    ///
+    /// A store that is too busy is asked again, less and less often, until `within` has passed since the call.
+    ///
+    /// # Errors
+    /// No claim could be tried.
+    fn claim_ownership(&self, claims: Vec<Ownership>, within: Duration) -> StoreFuture<Claimed>;
 
     /// Counts changes of what is owned that the store hears of by itself, so that nobody has to list it to find out; none of a store that
     /// hears of nothing.
@@ -143,6 +148,51 @@ pub struct Ownership {
     pub etag: Option<ETag>,
     /// When the store wrote it; none in a claim. An owner who has not renewed its claim for long has lost it.
     pub last_modified: Option<SystemTime>,
+    /// Whether the owner gives the partition back when it is asked to. The official SDKs never say so, and others steal from them.
+    pub yields: bool,
+    /// The identity of the one who asks the owner to give the partition back.
+    pub asked_by: Option<String>,
+}
+
+impl Ownership {
+    /// Creates a claim of a partition that nobody has claimed before.
+    #[must_use]
+    pub fn new(group: ConsumerGroup, partition: PartitionId, owner_id: impl Into<String>) -> Self {
+        Self {
+            group,
+            partition,
+            owner_id: owner_id.into(),
+            etag: None,
+            last_modified: None,
+            yields: false,
+            asked_by: None,
+        }
+    }
+}
+
+/// What became of claims.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    /// Those that were written, in the order of their partitions, with their new ETag and time.
+    pub written: Vec<Ownership>,
+    /// Those of which it is not known whether they were written. A listing tells.
+    pub failed: Vec<FailedClaim>,
+}
+
+/// A claim whose outcome is not known.
+#[derive(Debug)]
+pub struct FailedClaim {
+    /// The partition.
+    pub partition: PartitionId,
+    /// What the store answered last.
+    pub error: StoreError,
+}
+
+impl From<Vec<Ownership>> for Claimed {
+    /// Claims that were all written, or lost.
+    fn from(written: Vec<Ownership>) -> Self {
+        Self { written, failed: Vec::new() }
+    }
 }
 
 /// A store's opaque mark of one writing, without quotes.

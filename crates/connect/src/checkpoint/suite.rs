@@ -2,8 +2,9 @@
 //! expression makes an empty store and whatever must live as long as it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError};
+use super::{Checkpoint, CheckpointStore, Claimed, ConsumerGroup, ETag, Ownership, StoreError};
 use crate::event::PartitionId;
 
 /// One test per rule, each with a new store.
@@ -26,6 +27,7 @@ macro_rules! of_store {
             a_claim_with_an_etag_of_nothing_is_lost,
             a_lost_claim_does_not_harm_the_others,
             a_partition_can_be_given_back,
+            who_asks_for_a_partition_is_seen_by_its_owner,
             claims_of_many_at_once_are_won_by_one,
         );
     };
@@ -89,18 +91,25 @@ async fn replace(store: &Store, etag: Option<&ETag>, sequence_number: i64) -> Op
 }
 
 fn claim(partition: u32, owner_id: &str, etag: Option<ETag>) -> Ownership {
-    let owner_id = owner_id.to_owned();
-    Ownership { group: group(), partition: PartitionId(partition), owner_id, etag, last_modified: None }
+    Ownership { etag, ..Ownership::new(group(), PartitionId(partition), owner_id) }
+}
+
+/// The claims that are won. None may fail.
+pub(super) async fn win_all(store: &dyn CheckpointStore, claims: Vec<Ownership>) -> Vec<Ownership> {
+    let claimed = store.claim_ownership(claims, Duration::from_secs(5)).await;
+    let Claimed { written, failed } = claimed.expect("the store works");
+    assert!(failed.is_empty(), "{failed:?}");
+    written
 }
 
 async fn win(store: &Store, claim: Ownership) -> Ownership {
-    let mut won = store.claim_ownership(vec![claim]).await.expect("the store works");
+    let mut won = win_all(store.as_ref(), vec![claim]).await;
     assert_eq!(won.len(), 1, "the claim was lost");
     won.remove(0)
 }
 
 async fn loses(store: &Store, claim: Ownership) -> bool {
-    store.claim_ownership(vec![claim]).await.expect("the store works").is_empty()
+    win_all(store.as_ref(), vec![claim]).await.is_empty()
 }
 
 pub(super) async fn an_empty_store_lists_nothing(store: Store) {
@@ -263,7 +272,7 @@ pub(super) async fn a_claim_with_an_etag_of_nothing_is_lost(store: Store) {
 pub(super) async fn a_lost_claim_does_not_harm_the_others(store: Store) {
     win(&store, claim(1, "you", None)).await;
     let claims = (0..3).map(|partition| claim(partition, "me", None)).collect();
-    let won = store.claim_ownership(claims).await.expect("the store works");
+    let won = win_all(store.as_ref(), claims).await;
     let partitions: Vec<u32> = won.iter().map(|ownership| ownership.partition.0).collect();
     assert_eq!(partitions, [0, 2]);
     let owners: Vec<String> = store
@@ -285,6 +294,16 @@ pub(super) async fn a_partition_can_be_given_back(store: Store) {
     win(&store, claim(0, "you", released.etag)).await;
 }
 
+pub(super) async fn who_asks_for_a_partition_is_seen_by_its_owner(store: Store) {
+    let own = win(&store, Ownership { yields: true, ..claim(0, "me", None) }).await;
+    assert_eq!((own.yields, &own.asked_by), (true, &None));
+    let asked = win(&store, Ownership { asked_by: Some("you, too".to_owned()), ..own }).await;
+    let listed = store.list_ownership(&group()).await.expect("the store works");
+    assert_eq!(listed, std::slice::from_ref(&asked));
+    assert_eq!((listed[0].owner_id.as_str(), listed[0].yields), ("me", true));
+    assert_eq!(listed[0].asked_by.as_deref(), Some("you, too"));
+}
+
 pub(super) async fn claims_of_many_at_once_are_won_by_one(store: Store) {
     let claimants: Vec<_> = (0..8)
         .map(|number| {
@@ -292,7 +311,7 @@ pub(super) async fn claims_of_many_at_once_are_won_by_one(store: Store) {
             tokio::spawn(async move {
                 let claims =
                     (0..16).map(|partition| claim(partition, &format!("claimant {number}"), None)).collect();
-                store.claim_ownership(claims).await.expect("the store works")
+                win_all(store.as_ref(), claims).await
             })
         })
         .collect();

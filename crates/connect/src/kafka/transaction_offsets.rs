@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::offsets::GroupOffsetStore;
 use super::options::KafkaOptions;
 use crate::checkpoint::{
-    Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
+    Checkpoint, CheckpointStore, Claimed, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
 };
 
 /// The committed offsets of a consumer group in the cluster of a [sink with transactions](super::connect_transactional_sink). An offset
@@ -42,8 +42,8 @@ impl CheckpointStore for TransactionOffsetStore {
         self.0.list_ownership(group)
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
-        self.0.claim_ownership(claims)
+    fn claim_ownership(&self, claims: Vec<Ownership>, within: Duration) -> StoreFuture<Claimed> {
+        self.0.claim_ownership(claims, within)
     }
 
     fn pace(&self) -> Duration {

@@ -1,8 +1,8 @@
 //! Partitions that are given back in good order: nothing more is taken up, what is under way is finished and written, and then
 //! they are given back. So a graceful stop does with all of them, and a relay with those that are to be another's.
 //!
-//! How long that may take is for the store to say, which asks them back: when it has waited long enough it lists them no more, and
-//! they are lost.
+//! How long that may take is for the one to say who asks them back. A store that has waited long enough lists them no more, a relay
+//! steals them, and they are lost.
 
 use connect::checkpoint::Ownership;
 use connect::event::PartitionId;
@@ -12,18 +12,20 @@ use super::partition::State;
 use crate::metrics::Closing;
 
 impl Relay {
-    /// Takes up nothing more of a partition that is asked back.
-    pub(super) fn begin_release(&mut self, partition: PartitionId) {
+    /// Takes up nothing more of a partition that is asked back, by another relay or by the store.
+    pub(super) fn begin_release(&mut self, partition: PartitionId, asked_by: Option<String>) {
         let Some(sharing) = &mut self.sharing else {
             return;
         };
-        if !sharing.held.contains_key(&partition) || !sharing.releasing.insert(partition) {
+        if !sharing.held.contains_key(&partition) || sharing.releasing.contains_key(&partition) {
             return;
         }
         tracing::info!(
             partition = partition.0,
+            asked_by,
             "another one is to own the partition; what is under way is finished"
         );
+        sharing.releasing.insert(partition, asked_by);
         let index = self.indices[&partition];
         if self.partitions[index].state.takes_batches() {
             self.source.close(partition);
@@ -48,7 +50,7 @@ impl Relay {
         };
         match stopping {
             true => sharing.held.keys().copied().filter(is_finished).collect(),
-            false => sharing.releasing.iter().copied().filter(is_finished).collect(),
+            false => sharing.releasing.keys().copied().filter(is_finished).collect(),
         }
     }
 

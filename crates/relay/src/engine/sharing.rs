@@ -11,13 +11,13 @@
 //! another receiver take the link, when a checkpoint is refused, or when our own clock says that the claim has expired.
 //! Whatever comes first: its intake ends at once, what is under way is abandoned, and nothing of it is written any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use connect::checkpoint::{Ownership, StoreError, StoreFuture};
+use connect::checkpoint::{Claimed, Ownership, StoreError, StoreFuture};
 use connect::event::PartitionId;
 use tokio::sync::watch;
 use units::{Random, mix};
@@ -28,15 +28,15 @@ use crate::health::Place;
 use crate::metrics::{Closing, Loss, Opening, record_duration};
 use crate::options::RelayOptions;
 use crate::ownership::lease::{Lease, LeaseInstant};
-use crate::ownership::{Balancer, Claim, OwnershipOptions};
+use crate::ownership::{Balancer, Claim, OwnershipOptions, Plan};
 
 /// What a relay knows of the partitions that it shares.
 pub(super) struct Sharing {
     options: OwnershipOptions,
     balancer: Balancer,
     pub(super) held: BTreeMap<PartitionId, Lease>,
-    /// Those of them that are asked back.
-    pub(super) releasing: BTreeSet<PartitionId>,
+    /// Those of them that are asked back, with the identity of the relay that asks.
+    pub(super) releasing: BTreeMap<PartitionId, Option<String>>,
     work: Work,
     /// Ready when the store says that others have changed who owns what; none if it never does.
     changes: Option<Changes>,
@@ -64,16 +64,17 @@ enum Work {
     Idle,
     Listing(StoreFuture<Vec<Ownership>>),
     Claiming(Box<Claiming>),
-    Returning(StoreFuture<Vec<Ownership>>),
+    Returning(StoreFuture<Claimed>),
 }
 
 /// Claims on their way.
 struct Claiming {
-    claimed: StoreFuture<Vec<Ownership>>,
+    claimed: StoreFuture<Claimed>,
     /// When the store was asked.
     began: LeaseInstant,
     renewed: Vec<PartitionId>,
     claims: Vec<Claim>,
+    requests: Vec<PartitionId>,
 }
 
 impl Sharing {
@@ -90,7 +91,7 @@ impl Sharing {
             options: options.clone(),
             balancer,
             held: BTreeMap::new(),
-            releasing: BTreeSet::new(),
+            releasing: BTreeMap::new(),
             work: Work::Idle,
             changes: changes.map(next_change),
             next_cycle: now,
@@ -133,7 +134,8 @@ impl Sharing {
     /// The claim that gives a partition back that is held.
     pub(super) fn give_back(&self, partition: PartitionId) -> Option<Ownership> {
         let lease = self.held.get(&partition)?;
-        Some(self.balancer.give_back(partition, &lease.etag))
+        let asked_by = self.releasing.get(&partition).cloned().flatten();
+        Some(self.balancer.give_back(partition, &lease.etag, asked_by))
     }
 
     /// A renewal of everything that is held.
@@ -147,7 +149,7 @@ impl Sharing {
     fn hold(&mut self, ownership: Ownership, renewed_at: LeaseInstant) {
         // A store gives every writing its ETag.
         if let Some(etag) = ownership.etag {
-            let lease = Lease { etag, renewed_at };
+            let lease = Lease { etag, renewed_at, is_unsure: false };
             self.held.insert(ownership.partition, lease);
         }
     }
@@ -162,6 +164,17 @@ impl Sharing {
             self.is_urgent = true;
             self.next_cycle = now;
         }
+    }
+
+    /// How long the store may take for claims, retries included: its share of a cycle.
+    fn claim_time(&self) -> Duration {
+        let OwnershipOptions { renew, expire, .. } = self.options;
+        (renew / 2).max(CLAIM_TIME_MIN.min(expire / 4))
+    }
+
+    /// Whether a claim has not been renewed for half of its time.
+    fn is_at_risk(&self) -> bool {
+        self.held.values().any(|lease| !lease.is_valid(self.options.expire / 2))
     }
 
     pub(super) fn look_at_leases(&mut self) {
@@ -268,7 +281,8 @@ impl Relay {
             return false;
         };
         if !returns.is_empty() {
-            sharing.work = Work::Returning(self.store.claim_ownership(returns));
+            let within = sharing.claim_time();
+            sharing.work = Work::Returning(self.store.claim_ownership(returns, within));
             return true;
         }
         if self.now < sharing.next_cycle {
@@ -283,7 +297,7 @@ impl Relay {
         } else {
             // What is not finished yet is kept.
             let renewals = sharing.renewals();
-            self.begin_claiming(renewals, Vec::new(), Vec::new());
+            self.begin_claiming(Plan { renewals, ..Plan::default() });
         }
         true
     }
@@ -307,11 +321,16 @@ impl Relay {
                 self.fail(error.into());
                 return;
             }
-            Err(error) => {
-                self.metrics.failed_renewals += sharing.held.len() as u64;
+            Err(error) if sharing.held.is_empty() => {
                 self.troubles.outage(Place::Ownership, Some(&error), now);
-                sharing.unsettled = true;
                 sharing.rest(now);
+                return;
+            }
+            // Each claim stands for itself: what is held is renewed although it is not known what others own.
+            Err(error) => {
+                self.troubles.occurs(Place::Ownership, &error, now);
+                let renewals = sharing.renewals();
+                self.begin_claiming(Plan { renewals, ..Plan::default() });
                 return;
             }
         };
@@ -322,63 +341,95 @@ impl Relay {
         }
         let held = sharing.held.iter().map(|(&partition, lease)| (partition, lease.etag.clone())).collect();
         let plan = sharing.balancer.plan(store_now, &held, &listed);
+        // What was asked for is given back at any moment.
+        sharing.unsettled |= plan.awaited > 0 || !plan.requests.is_empty();
         for &partition in &plan.lost {
             self.lose(partition, Loss::Taken, &"another relay has claimed it");
         }
-        for &partition in &plan.asked_back {
-            self.begin_release(partition);
+        for (&partition, asked_by) in &plan.asked_back {
+            self.begin_release(partition, asked_by.clone());
         }
-        self.begin_claiming(plan.renewals, plan.claims, plan.returns);
+        self.begin_claiming(plan);
     }
 
-    fn begin_claiming(&mut self, renewals: Vec<Ownership>, claims: Vec<Claim>, returns: Vec<Ownership>) {
+    fn begin_claiming(&mut self, plan: Plan) {
         let Some(sharing) = &mut self.sharing else {
             return;
         };
+        let Plan { mut renewals, claims, returns, requests, .. } = plan;
+        // Where time is short, those that would expire first come first.
+        renewals.sort_by_key(|renewal| {
+            sharing.held.get(&renewal.partition).map(|lease| lease.renewed_at.monotonic())
+        });
         // Before the store is asked: nobody sees the claims expire earlier than we do.
         let began = LeaseInstant::now();
         let renewed = renewals.iter().map(|renewal| renewal.partition).collect();
         let mut all = renewals;
         all.extend(claims.iter().map(|claim| claim.ownership.clone()));
         all.extend(returns);
+        all.extend_from_slice(&requests);
         sharing.work = Work::Claiming(Box::new(Claiming {
-            claimed: self.store.claim_ownership(all),
+            claimed: self.store.claim_ownership(all, sharing.claim_time()),
             began,
             renewed,
             claims,
+            requests: requests.into_iter().map(|request| request.partition).collect(),
         }));
     }
 
-    fn end_claiming(&mut self, claiming: Claiming, won: Result<Vec<Ownership>, StoreError>) {
+    fn end_claiming(&mut self, claiming: Claiming, claimed: Result<Claimed, StoreError>) {
         let now = self.now;
-        let Claiming { began, renewed, claims, .. } = claiming;
+        let Claiming { began, renewed, claims, requests, .. } = claiming;
+        let stopping = self.stop_by.is_some();
         let Some(sharing) = &mut self.sharing else {
             return;
         };
-        let mut won: BTreeMap<_, _> = match won {
-            Ok(won) => won.into_iter().map(|own| (own.partition, own)).collect(),
+        let Claimed { written, failed } = match claimed {
+            Ok(claimed) => claimed,
             Err(error) => {
                 self.metrics.failed_renewals += renewed.len() as u64;
                 self.troubles.outage(Place::Ownership, Some(&error), now);
-                sharing.unsettled = true;
                 sharing.rest(now);
                 return;
             }
         };
-        self.troubles.outage(Place::Ownership, None, now);
         self.metrics.ownership_cycles += 1;
         record_duration(
             &mut self.metrics.ownership_cycle_us,
             now.saturating_duration_since(sharing.cycle_began),
         );
+        let is_answered = !written.is_empty();
+        let mut won: BTreeMap<_, _> = written.into_iter().map(|own| (own.partition, own)).collect();
+        let failures: BTreeMap<_, _> =
+            failed.into_iter().map(|failed| (failed.partition, failed.error)).collect();
         let mut refused = Vec::new();
         for partition in renewed {
-            match (won.remove(&partition), sharing.held.contains_key(&partition)) {
-                (Some(ownership), true) => sharing.hold(ownership, began),
+            match (won.remove(&partition), sharing.held.get_mut(&partition)) {
+                (Some(ownership), Some(_)) => sharing.hold(ownership, began),
                 // Lost on another way in the meantime; the next cycle finds it in our name.
-                (Some(_), false) | (None, false) => {}
-                (None, true) => refused.push(partition),
+                (Some(_) | None, None) => {}
+                (None, Some(lease)) => {
+                    self.metrics.failed_renewals += 1;
+                    let is_refused = !failures.contains_key(&partition);
+                    // A listing tells whether it was another owner, somebody who asks for the partition, or this relay itself.
+                    sharing.is_urgent |= is_refused && !lease.is_unsure;
+                    sharing.unsettled |= is_refused;
+                    refused.extend((is_refused && stopping).then_some(partition));
+                    lease.is_unsure = true;
+                }
             }
+        }
+        let asked = requests.iter().filter(|partition| won.remove(partition).is_some()).count();
+        self.metrics.asked_partitions += asked as u64;
+        match failures.values().next() {
+            Some(error) if !is_answered || sharing.is_at_risk() => {
+                self.troubles.outage(Place::Ownership, Some(error), now);
+            }
+            Some(error) => {
+                self.troubles.occurs(Place::Ownership, error, now);
+                self.troubles.outage(Place::Ownership, None, now);
+            }
+            None => self.troubles.outage(Place::Ownership, None, now),
         }
         let mut opened = Vec::new();
         let mut missed = false;
@@ -395,7 +446,6 @@ impl Relay {
         sharing.look_at_leases();
         sharing.unsettled |= missed;
         sharing.rest(now);
-        self.metrics.failed_renewals += refused.len() as u64;
         for partition in refused {
             self.lose(partition, Loss::Taken, &"the renewal of its claim was refused");
         }
@@ -408,12 +458,16 @@ impl Relay {
         }
     }
 
-    fn end_returning(&mut self, returned: Result<Vec<Ownership>, StoreError>) {
-        match returned {
-            Ok(returned) => self.metrics.returned_partitions += returned.len() as u64,
-            Err(error) => {
-                tracing::warn!(%error, "partitions can't be released; their claims will expire");
+    fn end_returning(&mut self, returned: Result<Claimed, StoreError>) {
+        let failed = match returned {
+            Ok(Claimed { written, failed }) => {
+                self.metrics.returned_partitions += written.len() as u64;
+                failed.into_iter().next().map(|failed| failed.error)
             }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            tracing::warn!(%error, "partitions can't be released; their claims will expire");
         }
     }
 
@@ -466,6 +520,9 @@ fn next_change(mut changes: watch::Receiver<u64>) -> Changes {
 
 /// Why a partition is lost that nobody has taken.
 const EXPIRED: &str = "a claim was not renewed in time";
+
+/// Claims are given this time for retries although a cycle is shorter, as long as none expires.
+const CLAIM_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// What is to be settled soon is settled in this part of an interval.
 const SOON: u32 = 4;

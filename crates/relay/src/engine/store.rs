@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use connect::checkpoint::{
-    Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
+    Checkpoint, CheckpointStore, Claimed, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
 };
 use connect::event::PartitionId;
 use tokio::sync::{OwnedMutexGuard, watch};
@@ -43,7 +43,13 @@ impl TimedStore {
         &self,
         answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> StoreFuture<T> {
-        let limit = self.limit;
+        Self::within(self.limit, answer)
+    }
+
+    fn within<T: 'static>(
+        limit: Duration,
+        answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> StoreFuture<T> {
         Box::pin(async move {
             let unanswered = |_| StoreError::Unavailable { reason: format!("no answer within {limit:?}") };
             tokio::time::timeout(limit, answer).await.map_err(unanswered)?
@@ -90,7 +96,7 @@ impl CheckpointStore for NoStore {
         Self::refuse()
     }
 
-    fn claim_ownership(&self, _: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+    fn claim_ownership(&self, _: Vec<Ownership>, _: Duration) -> StoreFuture<Claimed> {
         Self::refuse()
     }
 
@@ -148,8 +154,8 @@ impl CheckpointStore for TimedStore {
         self.limited(self.store.list_ownership(group))
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
-        self.limited(self.store.claim_ownership(claims))
+    fn claim_ownership(&self, claims: Vec<Ownership>, within: Duration) -> StoreFuture<Claimed> {
+        Self::within(self.limit + within, self.store.claim_ownership(claims, within))
     }
 
     fn ownership_changes(&self) -> Option<watch::Receiver<u64>> {

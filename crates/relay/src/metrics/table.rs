@@ -145,6 +145,8 @@ metrics! {
         claimed_partitions: "parshall_relay_claimed_partitions" = "Partitions claimed, including stolen ones";
         stolen_partitions: "parshall_relay_stolen_partitions"
             = "Partitions taken from a relay with more than its share";
+        asked_partitions: "parshall_relay_asked_partitions"
+            = "Partitions that another relay was asked to give back";
         lost_partitions: "parshall_relay_lost_partitions"
             = "Partitions lost to another relay, or not renewed in time";
         returned_partitions: "parshall_relay_returned_partitions" = "Partitions released";

@@ -16,6 +16,8 @@ pub struct Lease {
     pub etag: ETag,
     /// When the last successful renewal began.
     pub renewed_at: LeaseInstant,
+    /// Whether a later renewal has failed, or was refused. A listing tells whose the partition is.
+    pub is_unsure: bool,
 }
 
 /// An instant to which the sleep of process and machine counts.
@@ -76,7 +78,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lease_ends_when_its_time_is_over_and_not_before() {
         let expire = Duration::from_secs(60);
-        let mut lease = Lease { etag: ETag("0x1".to_owned()), renewed_at: LeaseInstant::now() };
+        let mut lease =
+            Lease { etag: ETag("0x1".to_owned()), renewed_at: LeaseInstant::now(), is_unsure: false };
         tokio::time::advance(Duration::from_millis(59_900)).await;
         assert!(lease.is_valid(expire));
         lease.renewed_at = LeaseInstant::now();

@@ -37,6 +37,7 @@ use super::shared_key::SharedKeyPolicy;
 use crate::azure_transport::HyperTransport;
 use crate::checkpoint::{ETag, StoreError};
 use crate::hyper_client::causes;
+use crate::server_clock::ServerClock;
 
 /// A container of blobs.
 #[derive(Clone)]
@@ -45,6 +46,7 @@ pub(crate) struct Container {
     name: Arc<str>,
     /// The URL without a signature, for messages.
     place: Arc<str>,
+    clock: Arc<ServerClock>,
 }
 
 /// Under which condition a blob is written.
@@ -107,6 +109,7 @@ impl Container {
             options.request_timeout,
         )
         .map_err(unusable)?;
+        let clock = transport.clock();
         let client_options = ClientOptions {
             per_try_policies: policies,
             // Those who ask know what may be asked again, and until when.
@@ -120,7 +123,17 @@ impl Container {
             Some(BlobContainerClientOptions { client_options, ..BlobContainerClientOptions::default() }),
         )
         .map_err(|error| unusable(error.to_string()))?;
-        Ok(Self { client: Arc::new(client), name: options.container.as_str().into(), place: place.into() })
+        Ok(Self {
+            client: Arc::new(client),
+            name: options.container.as_str().into(),
+            place: place.into(),
+            clock,
+        })
+    }
+
+    /// Returns the time by the service's clock, or before its first reply by this machine's.
+    pub(crate) fn now(&self) -> SystemTime {
+        self.clock.now().unwrap_or_else(SystemTime::now)
     }
 
     /// Makes the container; it may be there already.

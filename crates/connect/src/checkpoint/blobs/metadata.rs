@@ -71,16 +71,25 @@ pub(super) fn sequence_number(metadata: &Metadata) -> Option<i64> {
 }
 
 pub(super) fn of_ownership(ownership: &Ownership) -> Metadata {
-    let value = utf8_percent_encode(&ownership.owner_id, UNFIT).to_string();
-    Metadata::from([(OWNER_ID.to_owned(), value)])
+    let escaped = |identity: &str| utf8_percent_encode(identity, UNFIT).to_string();
+    let mut metadata = Metadata::from([(OWNER_ID.to_owned(), escaped(&ownership.owner_id))]);
+    if ownership.yields {
+        metadata.insert(YIELDS.to_owned(), "true".to_owned());
+    }
+    if let Some(identity) = &ownership.asked_by {
+        metadata.insert(ASKED_BY.to_owned(), escaped(identity));
+    }
+    metadata
 }
 
 pub(super) fn to_ownership(group: ConsumerGroup, partition: PartitionId, blob: ListedBlob) -> Ownership {
-    let owner_id = entry(&blob.metadata, OWNER_ID).unwrap_or_default();
+    let identity = |escaped: &str| percent_decode_str(escaped).decode_utf8_lossy().into_owned();
     Ownership {
         group,
         partition,
-        owner_id: percent_decode_str(owner_id).decode_utf8_lossy().into_owned(),
+        owner_id: entry(&blob.metadata, OWNER_ID).map(identity).unwrap_or_default(),
+        yields: value(&blob.metadata, YIELDS).is_some_and(|yields| yields == "true"),
+        asked_by: value(&blob.metadata, ASKED_BY).map(identity),
         etag: Some(blob.etag),
         last_modified: blob.last_modified,
     }
@@ -103,6 +112,9 @@ fn is_header_value(text: &str) -> bool {
 const SEQUENCE_NUMBER: &str = "sequencenumber";
 const OFFSET: &str = "offset";
 const OWNER_ID: &str = "ownerid";
+/// `true` in the claims of relays, which give a partition back when they are asked to.
+const YIELDS: &str = "yields";
+const ASKED_BY: &str = "askedby";
 const UNREAD: &str = "unread";
 const ESCAPED_OFFSET: &str = "escapedoffset";
 const WRITING: &str = "writing";
@@ -147,6 +159,27 @@ mod tests {
             assert!(metadata.values().all(|value| is_header_value(value)));
             let group = checkpoint.group.clone();
             assert_eq!(to_checkpoint(group, PartitionId(3), blob(metadata)), checkpoint);
+        }
+    }
+
+    #[test]
+    fn a_claim_reads_as_it_was_written() {
+        let group = ConsumerGroup::new("namespace", "hub", "group");
+        for (owner_id, yields, asked_by) in
+            [("me", true, None), ("", false, None), ("a ü%", true, Some("another one")), ("sdk", false, None)]
+        {
+            let claim = Ownership {
+                group: group.clone(),
+                partition: PartitionId(3),
+                owner_id: owner_id.to_owned(),
+                etag: Some(ETag("0x1".to_owned())),
+                last_modified: None,
+                yields,
+                asked_by: asked_by.map(str::to_owned),
+            };
+            let metadata = of_ownership(&claim);
+            assert!(metadata.values().all(|value| is_header_value(value)));
+            assert_eq!(to_ownership(group.clone(), PartitionId(3), blob(metadata)), claim);
         }
     }
 

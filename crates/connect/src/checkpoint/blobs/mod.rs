@@ -14,6 +14,7 @@
 //! | [`options`] | where the container is, and how names are spelled |
 //! | `names`, `metadata` | the layout |
 //! | `unsure` | writings whose answer was lost |
+//! | `claims` | many claims at once, no faster than the account accepts them |
 //! | `container` | the requests, on the official client, and what their errors mean |
 //! | `shared_key`, `transport` | the two parts of that client that are ours: signing by the account's key, HTTP |
 //!
@@ -32,13 +33,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Mutex;
 
-use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
+use super::{Checkpoint, CheckpointStore, Claimed, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
 use crate::event::PartitionId;
+use crate::retry::{RetryMode, RetryPolicy};
 
 mod bearer;
+mod claims;
 mod container;
 mod metadata;
 mod names;
@@ -48,12 +50,13 @@ mod shared_key;
 mod tests;
 mod unsure;
 
+use claims::Throttle;
 pub(crate) use container::{BlobProperties, Condition, Container};
 use container::{ListedBlob, Written};
 use metadata::Metadata;
 use names::{GroupNames, Kind, partition_of_checkpoint};
 pub use options::{BlobStoreOptions, MissingContainer, Spelling};
-use unsure::Unsure;
+use unsure::{Unsure, random_seed};
 
 /// Checkpoints and ownership in the blobs of a container. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -68,6 +71,9 @@ struct Inner {
     /// What has been found out about the groups whose names have capitals.
     found: Mutex<HashMap<ConsumerGroup, GroupNames>>,
     unsure: Unsure,
+    throttle: Throttle,
+    /// What spreads the retries of several relays.
+    seed: u64,
 }
 
 impl BlobCheckpointStore {
@@ -85,7 +91,14 @@ impl BlobCheckpointStore {
         // The one request that needs no right beyond those that the store needs anyway.
         again(|| container.probe()).await?;
         let spelling = options.spelling;
-        let inner = Inner { container, spelling, found: Mutex::default(), unsure: Unsure::new() };
+        let inner = Inner {
+            container,
+            spelling,
+            found: Mutex::default(),
+            unsure: Unsure::new(),
+            throttle: Throttle::new(),
+            seed: random_seed(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -253,34 +266,17 @@ impl CheckpointStore for BlobCheckpointStore {
         })
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+    fn claim_ownership(&self, claims: Vec<Ownership>, within: Duration) -> StoreFuture<Claimed> {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
-            let mut claims = claims.into_iter();
-            let mut under_way = FuturesUnordered::new();
-            let mut won = Vec::new();
-            let mut failed = None;
-            loop {
-                while under_way.len() < CLAIMS_AT_ONCE
-                    && let Some(claim) = claims.next()
-                {
-                    under_way.push(inner.claim(claim));
-                }
-                match under_way.next().await {
-                    None => break,
-                    Some(Ok(claimed)) => won.extend(claimed),
-                    // The others go on: what is written is written, and is found by the next listing.
-                    Some(Err(error)) => failed = Some(error),
-                }
-            }
-            match failed {
-                Some(error) => Err(error),
-                None => {
-                    won.sort_by_key(|ownership| ownership.partition);
-                    Ok(won)
-                }
-            }
+            let Inner { throttle, seed, .. } = &*inner;
+            let write = |claim| inner.claim(claim);
+            Ok(claims::claim_all(claims, within, throttle, *seed, write).await)
         })
+    }
+
+    fn now(&self) -> SystemTime {
+        self.inner.container.now()
     }
 
     fn pace(&self) -> Duration {
@@ -288,33 +284,36 @@ impl CheckpointStore for BlobCheckpointStore {
     }
 }
 
-/// Asks up to [`ATTEMPTS`] times, as long as the service is not to be had. Only for what may be done twice.
+/// Asks as often as [`READ_RETRY`] says, as long as the service is not to be had. Only for what may be done twice.
 async fn again<T, F>(ask: impl Fn() -> F + Send) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>> + Send,
 {
-    let mut delay = FIRST_DELAY;
-    for _ in 1..ATTEMPTS {
-        match ask().await {
-            Err(StoreError::Unavailable { reason }) => {
-                tracing::debug!(reason, "the blobs are asked again");
-                tokio::time::sleep(delay).await;
-                delay *= 2;
-            }
-            answer => return answer,
-        }
+    let mut failures = 0;
+    loop {
+        let answer = ask().await;
+        let Err(StoreError::Unavailable { reason }) = &answer else {
+            return answer;
+        };
+        failures += 1;
+        let Some(delay) = READ_RETRY.delay_after(failures, random_seed()) else {
+            return answer;
+        };
+        tracing::debug!(reason, "the blobs are asked again");
+        tokio::time::sleep(delay).await;
     }
-    ask().await
 }
 
-/// Readings are tried so often: one reply of "busy" is no reason to give up a start, or a cycle of ownership.
-const ATTEMPTS: u32 = 3;
-
-/// How long to wait before the second attempt; twice as long before the third.
-const FIRST_DELAY: Duration = Duration::from_millis(200);
-
-/// Claims are independent requests. More at once than this would be no faster, and each takes a connection.
-const CLAIMS_AT_ONCE: usize = 32;
+/// One reply of "busy" is no reason to give up a start, or a cycle of ownership.
+const READ_RETRY: RetryPolicy = RetryPolicy {
+    attempts: 3,
+    mode: RetryMode::Exponential,
+    delay: Duration::from_millis(200),
+    max_delay: Duration::from_secs(1),
+    try_timeout: Duration::ZERO,
+    jitter: 0.5,
+    seed: 0,
+};
 
 /// A writing is a request of some 100 µs of this process's time, and an account answers some thousands per second. At most
 /// 500 writings per second, of all partitions together, cost a relay a twentieth of its core.

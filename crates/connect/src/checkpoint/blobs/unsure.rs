@@ -25,8 +25,7 @@ struct State {
 
 impl Unsure {
     pub(super) fn new() -> Self {
-        // What the standard library keys its maps with is random in every process, and differs from one to the next.
-        Self { store: RandomState::new().build_hasher().finish(), state: Mutex::default() }
+        Self { store: random_seed(), state: Mutex::default() }
     }
 
     /// A writing begins, and is unsure from now on. Its mark.
@@ -60,6 +59,12 @@ impl Unsure {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns a number that no other process has.
+pub(super) fn random_seed() -> u64 {
+    // The standard library keys its maps with random numbers, which differ from one map to the next.
+    RandomState::new().build_hasher().finish()
 }
 
 /// So many of a blob are remembered: more tries than any policy has before the partition is given up.

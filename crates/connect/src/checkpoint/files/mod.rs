@@ -21,8 +21,9 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
+use super::{Checkpoint, CheckpointStore, Claimed, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
 use crate::event::PartitionId;
 
 mod closing;
@@ -122,7 +123,7 @@ impl CheckpointStore for FileCheckpointStore {
         self.in_background(move |folder| folder.list_ownership(&group))
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+    fn claim_ownership(&self, claims: Vec<Ownership>, _: Duration) -> StoreFuture<Claimed> {
         self.in_background(move |folder| folder.claim_ownership(claims))
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::durability::Sync;
 use super::{Folder, durability, file_error, names, versions};
-use crate::checkpoint::{ConsumerGroup, ETag, Ownership, StoreError};
+use crate::checkpoint::{Claimed, ConsumerGroup, ETag, FailedClaim, Ownership, StoreError};
 use crate::event::PartitionId;
 
 /// The versions in one folder as they were before the claims, or after them.
@@ -32,9 +32,10 @@ impl Folder {
         Ok(listed)
     }
 
-    pub(super) fn claim_ownership(&self, claims: Vec<Ownership>) -> Result<Vec<Ownership>, StoreError> {
+    pub(super) fn claim_ownership(&self, claims: Vec<Ownership>) -> Result<Claimed, StoreError> {
         let mut before = Seen::new();
         let mut written = Vec::with_capacity(claims.len());
+        let mut failed = Vec::new();
         for claim in claims {
             let folder = self.ownership_folder(&claim.group);
             let seen = match before.entry(folder.clone()) {
@@ -44,10 +45,11 @@ impl Folder {
                     entry.insert(versions::of_folder(&folder)?)
                 }
             };
-            written.extend(
-                write(&folder, seen.get(&claim.partition), claim)?
-                    .map(|(version, ownership)| (folder, version, ownership)),
-            );
+            let partition = claim.partition;
+            match write(&folder, seen.get(&partition), claim) {
+                Ok(made) => written.extend(made.map(|(version, ownership)| (folder, version, ownership))),
+                Err(error) => failed.push(FailedClaim { partition, error }),
+            }
         }
         let mut after = Seen::new();
         for folder in before.keys() {
@@ -64,7 +66,7 @@ impl Folder {
             }
             won.push(ownership);
         }
-        Ok(won)
+        Ok(Claimed { written: won, failed })
     }
 
     fn ownership_folder(&self, group: &ConsumerGroup) -> PathBuf {
@@ -96,9 +98,11 @@ fn write(
     let modified_ms = since_epoch.as_millis();
     let etag = next_etag(current.as_ref(), since_epoch);
     let text = format!(
-        "owner_id={}\netag={}\nlast_modified_ms={modified_ms}\n",
+        "owner_id={}\netag={}\nlast_modified_ms={modified_ms}\nyields={}\nasked_by={}\n",
         names::word(&claim.owner_id),
-        names::word(&etag.0)
+        names::word(&etag.0),
+        claim.yields,
+        names::word(claim.asked_by.as_deref().unwrap_or_default()),
     );
     // No claim outlives a power cut: the processes that share the folder do not either.
     let made = versions::make_next(folder, claim.partition, seen, text.as_bytes(), Sync::Later, || Ok(true))?;
@@ -117,13 +121,7 @@ fn read(group: &ConsumerGroup, partition: PartitionId, path: &Path) -> Result<Op
         Err(source) => return Err(file_error("read", path, source)),
     };
     let damaged = |reason| StoreError::Damaged { path: path.to_owned(), reason };
-    let mut ownership = Ownership {
-        group: group.clone(),
-        partition,
-        owner_id: String::new(),
-        etag: None,
-        last_modified: None,
-    };
+    let mut ownership = Ownership::new(group.clone(), partition, String::new());
     if text.is_empty() {
         // A power cut took what the system had not written yet, and its owner with it.
         ownership.etag = Some(ETag(String::new()));
@@ -137,6 +135,8 @@ fn read(group: &ConsumerGroup, partition: PartitionId, path: &Path) -> Result<Op
             "owner_id" => ownership.owner_id = value,
             "etag" => ownership.etag = Some(ETag(value)),
             "last_modified_ms" => ownership.last_modified = value.parse().ok().and_then(at_unix_ms),
+            "yields" => ownership.yields = value == "true",
+            "asked_by" => ownership.asked_by = Some(value).filter(|identity| !identity.is_empty()),
             _ => return Err(damaged("a field is unknown")),
         }
     }

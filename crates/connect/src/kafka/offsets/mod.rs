@@ -25,7 +25,7 @@ use super::options::KafkaOptions;
 use super::properties::PropertyError;
 use super::settings::Settings;
 use crate::checkpoint::{
-    Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
+    Checkpoint, CheckpointStore, Claimed, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
 };
 use crate::event::PartitionId;
 use crate::service::ServiceError;
@@ -217,22 +217,19 @@ impl CheckpointStore for GroupOffsetStore {
                 return Err(StoreError::Membership { group_id, reason: failure.to_string() });
             }
             let own = standing.held_of(&group.hub).filter_map(|(index, held)| {
-                Some(Ownership {
-                    group: group.clone(),
-                    partition: PartitionId(u32::try_from(index).ok()?),
-                    owner_id: match held.is_asked_back {
-                        true => String::new(),
-                        false => standing.member_id.clone(),
-                    },
-                    etag: Some(etag_of(held.having)),
-                    last_modified: None,
-                })
+                let partition = PartitionId(u32::try_from(index).ok()?);
+                let owner_id = match held.is_asked_back {
+                    true => String::new(),
+                    false => standing.member_id.clone(),
+                };
+                let etag = Some(etag_of(held.having));
+                Some(Ownership { etag, ..Ownership::new(group.clone(), partition, owner_id) })
             });
             Ok(own.collect())
         })
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+    fn claim_ownership(&self, claims: Vec<Ownership>, _: Duration) -> StoreFuture<Claimed> {
         let Some(membership) = &self.membership else {
             return unconditional();
         };
@@ -261,7 +258,7 @@ impl CheckpointStore for GroupOffsetStore {
         let release = membership.release(released);
         Box::pin(async move {
             release.await;
-            Ok(written)
+            Ok(written.into())
         })
     }
 

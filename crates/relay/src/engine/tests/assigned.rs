@@ -118,11 +118,8 @@ impl CheckpointStore for AssigningStore {
         let table = self.board.table.lock().expect("no test panics and goes on");
         let own = table.owners.iter().filter(|(_, (owner, ..))| *owner == self.name);
         let own = own.map(|(&partition, (owner, having, is_asked_back))| Ownership {
-            group: group.clone(),
-            partition,
-            owner_id: if *is_asked_back { String::new() } else { owner.clone() },
             etag: Some(ETag(having.to_string())),
-            last_modified: None,
+            ..Ownership::new(group.clone(), partition, if *is_asked_back { "" } else { owner })
         });
         let listed = match table.refuses {
             false => Ok(own.collect()),
@@ -131,7 +128,7 @@ impl CheckpointStore for AssigningStore {
         Box::pin(std::future::ready(listed))
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+    fn claim_ownership(&self, claims: Vec<Ownership>, _: Duration) -> StoreFuture<Claimed> {
         let mut claims = claims;
         claims.retain(|claim| claim.etag.is_some() && claim.etag == self.etag(claim.partition));
         if claims.iter().any(|claim| claim.owner_id.is_empty()) {
@@ -141,7 +138,7 @@ impl CheckpointStore for AssigningStore {
                 }
             });
         }
-        Box::pin(std::future::ready(Ok(claims)))
+        Box::pin(std::future::ready(Ok(claims.into())))
     }
 
     fn ownership_changes(&self) -> Option<watch::Receiver<u64>> {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use connect::checkpoint::{
-    CheckpointStore, ConsumerGroup, ETag, MemoryCheckpointStore, Ownership, StoreFuture,
+    CheckpointStore, Claimed, ConsumerGroup, ETag, MemoryCheckpointStore, Ownership, StoreFuture,
 };
 use connect::fakes::{MemoryLog, MemorySource, Reply, ScriptedSink, SinkScript, Write};
 use connect::retry::{RetryMode, RetryPolicy};
@@ -297,8 +297,8 @@ impl CheckpointStore for AuditedStore {
         self.store.list_ownership(group)
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
-        self.store.claim_ownership(claims)
+    fn claim_ownership(&self, claims: Vec<Ownership>, within: Duration) -> StoreFuture<Claimed> {
+        self.store.claim_ownership(claims, within)
     }
 
     fn now(&self) -> SystemTime {

@@ -210,8 +210,8 @@ impl CheckpointStore for GroupStore {
         self.store.list_ownership(group)
     }
 
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
-        self.store.claim_ownership(claims)
+    fn claim_ownership(&self, claims: Vec<Ownership>, within: Duration) -> StoreFuture<Claimed> {
+        self.store.claim_ownership(claims, within)
     }
 
     fn now(&self) -> SystemTime {
@@ -263,15 +263,51 @@ async fn two_more_have_their_shares_within_two_renewals_and_nothing_is_lost() {
     group.until_done().await;
     group.append(800);
     group.until_done().await;
-    let moved = first.metrics().await.lost_partitions
-        + second.metrics().await.lost_partitions
-        + third.metrics().await.lost_partitions;
+    assert!(first.metrics().await.returned_partitions >= 5, "it is asked, not stolen from");
     for relay in [first, second, third] {
-        assert_eq!(relay.stop().await.ended, Ended::Finished);
+        let metrics = relay.stop().await.metrics;
+        assert_eq!((metrics.stolen_partitions, metrics.lost_partitions), (0, 0));
     }
-    // A partition that moves has one batch of four under way.
-    let duplicates = group.duplicates();
-    assert!(duplicates <= moved * 4, "{duplicates} for {moved} moves");
+    assert_eq!(group.duplicates(), 0, "everything was finished before it moved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_give_back_what_it_is_asked_for_is_stolen_from_when_a_claim_would_have_expired() {
+    let group = Group::new();
+    let first = group.relay_with("a", |options| options.retry.try_timeout = 10 * EXPIRE);
+    group.until_shares_are(&[("a", 8)]).await;
+    // One batch of each partition that is under way for longer than a claim lasts.
+    first.script.reply_by_default(Reply::Accept(5 * EXPIRE));
+    group.append(80);
+    tokio::time::sleep(ms(100)).await;
+    let began = Instant::now();
+    let second = group.relay("b");
+    group.until_shares_are(&[("a", 4), ("b", 4)]).await;
+    assert!(began.elapsed() > EXPIRE && began.elapsed() < EXPIRE + 2 * RENEW, "{:?}", began.elapsed());
+    let metrics = second.metrics().await;
+    assert_eq!((metrics.asked_partitions, metrics.stolen_partitions), (4, 4));
+    first.kill();
+    group.until_done().await;
+    second.stop().await;
+    group.duplicates();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_fails_alone_neither_loses_its_partition_nor_keeps_the_others_from_being_renewed() {
+    let group = Group::new();
+    let relay = group.relay("a");
+    group.until_shares_are(&[("a", 8)]).await;
+    // A cycle lists once and renews eight claims.
+    group.store.fail_each(5);
+    tokio::time::sleep(20 * RENEW).await;
+    let metrics = relay.metrics().await;
+    assert_eq!((metrics.owned_partitions, metrics.lost_partitions), (8, 0));
+    assert!(metrics.failed_renewals >= 20, "{}", metrics.failed_renewals);
+    assert!(metrics.health.is_ready(), "{:?}", metrics.health.reasons);
+    group.append(80);
+    group.until_done().await;
+    relay.stop().await;
+    assert_eq!(group.duplicates(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -383,8 +419,8 @@ async fn a_checkpoint_on_its_way_when_the_partition_is_lost_is_refused() {
     let ownership = group.store.list_ownership(&super::group()).await;
     let ownership = ownership.expect("the store works").into_iter();
     let thief = ownership.map(|own| Ownership { owner_id: "thief".to_owned(), ..own });
-    let stolen = group.store.claim_ownership(thief.collect()).await;
-    assert_eq!(stolen.expect("the store works").len(), 8);
+    let stolen = group.store.claim_ownership(thief.collect(), Duration::ZERO).await;
+    assert_eq!(stolen.expect("the store works").written.len(), 8);
     group.store.delay_updates(Duration::ZERO);
     let found = group.store.list_checkpoints(&super::group()).await;
     for checkpoint in found.expect("the store works") {

@@ -6,6 +6,9 @@
 //! and once no two differ by more than one nothing is stolen any more. An owner with too much gives nothing away by itself:
 //! others cannot be seen until they own something.
 //!
+//! Where the owner is a relay, it is not stolen from but asked: it finishes what is under way and gives the partition back, so that nothing
+//! comes twice. What an owner does not give back within the time of a claim is stolen.
+//!
 //! What nobody has taken although it was there for a while is taken even by those who have their share: whose it would be
 //! is perhaps about to leave. The official SDKs let it lie.
 
@@ -30,6 +33,8 @@ pub struct Balancer {
     patience: Duration,
     /// All partitions that are to be shared, in order.
     partitions: Vec<PartitionId>,
+    /// Those that this relay has asked for, and since when.
+    asked: BTreeMap<PartitionId, SystemTime>,
     random: Random,
 }
 
@@ -45,8 +50,13 @@ pub struct Plan {
     pub returns: Vec<Ownership>,
     /// Partitions that the relay believed to own, and that have been written by somebody else since.
     pub lost: Vec<PartitionId>,
-    /// Partitions of those that are renewed which are asked back: to be given back once what is under way of them is finished.
-    pub asked_back: Vec<PartitionId>,
+    /// Partitions of those that are renewed which are asked back, with the identity of the one who asks, where it is another relay: to be given
+    /// back once what is under way of them is finished.
+    pub asked_back: BTreeMap<PartitionId, Option<String>>,
+    /// Claims of others to be written as they are, with the request to give the partition back.
+    pub requests: Vec<Ownership>,
+    /// Partitions that this relay has asked for before, and that are not given back yet.
+    pub awaited: usize,
     /// How many owners there are, this relay included.
     pub owners: usize,
 }
@@ -90,12 +100,45 @@ impl fmt::Display for ClaimKind {
 /// Everything that the list of claims says, by what it means to one relay.
 #[derive(Debug, Default)]
 struct Survey<'a> {
-    /// Claims of others that are valid, by owner.
-    others: BTreeMap<&'a str, Vec<&'a Ownership>>,
-    /// Claims in this relay's name that it does not hold.
+    /// Others that have valid claims, or have asked for partitions.
+    others: BTreeMap<&'a str, Other<'a>>,
+    /// Partitions that this relay claims whatever its share is: those in its name that it does not hold, that were given back because it has
+    /// asked for them, and that should have been.
     own: Vec<Claim>,
-    /// What nobody owns, and whether it has been so for a while.
-    free: Vec<(Claim, bool)>,
+    /// What nobody owns.
+    free: Vec<Free>,
+}
+
+/// What another relay or processor has.
+#[derive(Debug, Default)]
+struct Other<'a> {
+    /// Number of partitions that it owns or has asked for, without those that others have asked it for.
+    share: usize,
+    /// Claims that can be taken from it.
+    claims: Vec<&'a Ownership>,
+}
+
+/// A partition that nobody owns.
+#[derive(Debug)]
+struct Free {
+    claim: Claim,
+    since: FreeSince,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FreeSince {
+    /// Nobody has ever claimed it.
+    Ever,
+    /// Its owner gave it back, or expired, a short while ago.
+    Recently,
+    /// Those who lack it have had the time to take it.
+    Long,
+}
+
+/// How a partition is taken from its owner.
+enum Taking {
+    Ask(Ownership),
+    Steal(Claim),
 }
 
 impl Balancer {
@@ -124,6 +167,7 @@ impl Balancer {
                 OwnershipMode::Assigned => Duration::MAX,
             },
             partitions,
+            asked: BTreeMap::new(),
             random: Random::from_seed(mix(seed, name, CLAIMS)),
         }
     }
@@ -142,30 +186,46 @@ impl Balancer {
         }
         let mut plan = Plan::default();
         let mut survey = self.survey(now, held, listed, &mut plan);
-        let owners = survey.others.len() + 1;
-        let most = self.partitions.len().div_ceil(owners);
-        plan.owners = owners;
-        let mut mine = plan.renewals.len() + survey.own.len();
+        plan.owners = survey.others.len() + 1;
+        let most = self.partitions.len().div_ceil(plan.owners);
+        let mut mine = plan.renewals.len() - plan.asked_back.len() + survey.own.len() + plan.awaited;
         plan.claims.append(&mut survey.own);
-        let missing = most.saturating_sub(mine);
-        let mut allowed = match self.mode {
-            OwnershipMode::Balanced => missing.min(1),
-            OwnershipMode::Greedy | OwnershipMode::Assigned => missing,
-        };
-        while allowed > 0
-            && let Some(claim) = self.draw(&mut survey.free).or_else(|| self.steal(&mut survey.others, mine))
-        {
-            plan.claims.push(claim);
-            mine += 1;
-            allowed -= 1;
-        }
-        let allowed = match self.mode {
-            OwnershipMode::Balanced => usize::from(missing == 0),
+        let has_share = mine >= most;
+        // What others have just left is taken at once. Beyond that, the slow mode takes one at a time.
+        let (mut recent, mut older): (Vec<_>, Vec<_>) =
+            survey.free.into_iter().partition(|free| free.since == FreeSince::Recently);
+        let mut steps = match self.mode {
+            OwnershipMode::Balanced => 1,
             OwnershipMode::Greedy | OwnershipMode::Assigned => usize::MAX,
         };
-        let left_over = survey.free.into_iter().filter(|&(_, left_over)| left_over);
-        let left_over = left_over.map(|(claim, _)| claim).take(allowed);
-        plan.claims.extend(left_over);
+        while mine < most {
+            if let Some(free) = self.draw(&mut recent) {
+                plan.claims.push(free.claim);
+            } else if steps == 0 {
+                break;
+            } else if let Some(free) = self.draw(&mut older) {
+                steps -= 1;
+                plan.claims.push(free.claim);
+            } else if let Some(taking) = self.take(&mut survey.others, mine) {
+                steps -= 1;
+                match taking {
+                    Taking::Ask(request) => {
+                        self.asked.insert(request.partition, now);
+                        plan.requests.push(request);
+                    }
+                    Taking::Steal(claim) => plan.claims.push(claim),
+                }
+            } else {
+                break;
+            }
+            mine += 1;
+        }
+        let allowed = match self.mode {
+            OwnershipMode::Balanced => usize::from(has_share),
+            OwnershipMode::Greedy | OwnershipMode::Assigned => usize::MAX,
+        };
+        let left_over = older.into_iter().filter(|free| free.since == FreeSince::Long);
+        plan.claims.extend(left_over.map(|free| free.claim).take(allowed));
         plan
     }
 
@@ -181,7 +241,7 @@ impl Balancer {
             match held.get(&partition) {
                 Some(own) if etag == Some(own) => {
                     plan.renewals.push(self.claim(partition, etag));
-                    plan.asked_back.extend(is_asked_back.then_some(partition));
+                    plan.asked_back.extend(is_asked_back.then_some((partition, None)));
                 }
                 // It may be this relay's again, but was another's in between.
                 Some(_) => plan.lost.push(partition),
@@ -197,7 +257,7 @@ impl Balancer {
 
     /// Sorts the claims by what they mean; what needs no decision goes into the plan.
     fn survey<'a>(
-        &self,
+        &mut self,
         now: SystemTime,
         held: &BTreeMap<PartitionId, ETag>,
         listed: &'a [Ownership],
@@ -206,88 +266,136 @@ impl Balancer {
         let mut listed: BTreeMap<_, _> =
             listed.iter().map(|ownership| (ownership.partition, ownership)).collect();
         let mut survey = Survey::default();
+        let asked = std::mem::take(&mut self.asked);
         for &partition in &self.partitions {
             let found = listed.remove(&partition);
             let etag = found.and_then(|found| found.etag.as_ref());
             let holds = held.get(&partition);
-            // In our name under another ETag it is a renewal of ours whose answer was lost: claims are written one upon the
-            // other, so nobody can have been between.
+            // In our name under another ETag it is a renewal of ours whose answer was lost, or somebody asks for it: claims are
+            // written one upon the other, so nobody else can have been between.
             let is_ours = |found: &Ownership| found.owner_id == self.identity;
             if holds.is_some() && (holds == etag || found.is_some_and(is_ours)) {
-                plan.renewals.push(self.claim(partition, etag));
+                let mut renewal = self.claim(partition, etag);
+                if let Some(asker) = found.and_then(|found| self.other_asker(found)) {
+                    renewal.asked_by = Some(asker.to_owned());
+                    plan.asked_back.insert(partition, renewal.asked_by.clone());
+                    survey.others.entry(asker).or_default().share += 1;
+                }
+                plan.renewals.push(renewal);
                 continue;
             }
             if holds.is_some() {
                 plan.lost.push(partition);
             }
             let claim = |kind| Claim { ownership: self.claim(partition, etag), kind };
-            let older_than = |age| found.is_some_and(|found| is_older(found, now, age));
-            match found {
-                None => survey.free.push((claim(ClaimKind::Free), false)),
-                Some(found) if found.owner_id.is_empty() => {
-                    let left_over = older_than(self.patience);
-                    survey.free.push((claim(ClaimKind::Free), left_over));
+            let Some(found) = found else {
+                survey.free.push(Free { claim: claim(ClaimKind::Free), since: FreeSince::Ever });
+                continue;
+            };
+            let older_than = |age| is_older(found, now, age);
+            let since = |end: Duration| match older_than(end) {
+                true => FreeSince::Long,
+                false => FreeSince::Recently,
+            };
+            let is_asked_for = found.asked_by.as_ref() == Some(&self.identity);
+            if found.owner_id.is_empty() {
+                match self.other_asker(found) {
+                    Some(asker) if !older_than(self.patience) => {
+                        survey.others.entry(asker).or_default().share += 1;
+                    }
+                    _ if is_asked_for => survey.own.push(claim(ClaimKind::Free)),
+                    _ => {
+                        survey.free.push(Free { claim: claim(ClaimKind::Free), since: since(self.patience) })
+                    }
                 }
-                Some(found) if found.owner_id == self.identity => {
-                    survey.own.push(claim(ClaimKind::Own));
+            } else if found.owner_id == self.identity {
+                survey.own.push(claim(ClaimKind::Own));
+            } else if older_than(self.expire) {
+                let since = since(self.expire + self.patience);
+                survey.free.push(Free { claim: claim(ClaimKind::Expired), since });
+            } else if is_asked_for {
+                let asked_at = asked.get(&partition).copied().unwrap_or(now);
+                let is_overdue = now.duration_since(asked_at).is_ok_and(|waited| waited > self.expire);
+                match is_overdue || !found.yields {
+                    true => survey.own.push(claim(ClaimKind::Stolen(found.owner_id.clone()))),
+                    false => {
+                        plan.awaited += 1;
+                        self.asked.insert(partition, asked_at);
+                    }
                 }
-                Some(_) if older_than(self.expire) => {
-                    let left_over = older_than(self.expire + self.patience);
-                    survey.free.push((claim(ClaimKind::Expired), left_over));
-                }
-                Some(found) => {
-                    let owned = survey.others.entry(found.owner_id.as_str()).or_default();
-                    owned.push(found);
+                survey.others.entry(found.owner_id.as_str()).or_default();
+            } else {
+                let owner = survey.others.entry(found.owner_id.as_str()).or_default();
+                match self.other_asker(found) {
+                    None => {
+                        owner.share += 1;
+                        owner.claims.push(found);
+                    }
+                    Some(asker) => survey.others.entry(asker).or_default().share += 1,
                 }
             }
         }
         let strangers = listed.into_values();
         plan.returns = strangers
             .filter(|found| found.owner_id == self.identity)
-            .filter_map(|found| Some(self.give_back(found.partition, found.etag.as_ref()?)))
+            .filter_map(|found| Some(self.give_back(found.partition, found.etag.as_ref()?, None)))
             .collect();
         survey
     }
 
+    /// Returns who has asked for a partition, unless it is this relay.
+    fn other_asker<'a>(&self, found: &'a Ownership) -> Option<&'a str> {
+        found.asked_by.as_deref().filter(|asker| *asker != self.identity)
+    }
+
     /// Takes any one.
-    fn draw(&mut self, free: &mut Vec<(Claim, bool)>) -> Option<Claim> {
+    fn draw(&mut self, free: &mut Vec<Free>) -> Option<Free> {
         let index = self.random.below(free.len() as u64);
         // An index below a length.
-        (!free.is_empty()).then(|| free.swap_remove(index as usize).0)
+        (!free.is_empty()).then(|| free.swap_remove(index as usize))
     }
 
     /// Takes any one from any of those who have most, if that makes shares more equal.
-    fn steal(&mut self, others: &mut BTreeMap<&str, Vec<&Ownership>>, mine: usize) -> Option<Claim> {
-        let most = others.values().map(Vec::len).max()?;
+    fn take(&mut self, others: &mut BTreeMap<&str, Other<'_>>, mine: usize) -> Option<Taking> {
+        let takeable = |other: &Other<'_>| !other.claims.is_empty();
+        let most = others.values().filter(|other| takeable(other)).map(|other| other.share).max()?;
         if most < mine + 2 {
             return None;
         }
-        let richest = others.iter().filter(|(_, owned)| owned.len() == most);
+        let richest = others.iter().filter(|(_, other)| other.share == most && takeable(other));
         let victim = self.random.below(richest.clone().count() as u64);
         let victim = *richest.map(|(owner, _)| owner).nth(victim as usize)?;
-        let index = self.random.below(most as u64);
-        let taken = others.get_mut(victim)?.swap_remove(index as usize);
-        Some(Claim {
-            ownership: self.claim(taken.partition, taken.etag.as_ref()),
-            kind: ClaimKind::Stolen(victim.to_owned()),
+        let other = others.get_mut(victim)?;
+        let index = self.random.below(other.claims.len() as u64);
+        let taken = other.claims.swap_remove(index as usize);
+        other.share -= 1;
+        Some(match taken.yields {
+            true => Taking::Ask(Ownership {
+                asked_by: Some(self.identity.clone()),
+                last_modified: None,
+                ..taken.clone()
+            }),
+            false => Taking::Steal(Claim {
+                ownership: self.claim(taken.partition, taken.etag.as_ref()),
+                kind: ClaimKind::Stolen(victim.to_owned()),
+            }),
         })
     }
 
-    /// The claim that gives a partition back.
+    /// Returns the claim that gives a partition back: to the one who has asked for it, if anyone has.
     #[must_use]
-    pub fn give_back(&self, partition: PartitionId, etag: &ETag) -> Ownership {
-        Ownership { owner_id: String::new(), ..self.claim(partition, Some(etag)) }
+    pub fn give_back(&self, partition: PartitionId, etag: &ETag, asked_by: Option<String>) -> Ownership {
+        let claim = self.claim(partition, Some(etag));
+        Ownership { owner_id: String::new(), yields: false, asked_by, ..claim }
     }
 
     /// The claim of a partition whose newest writing has this ETag, or that nobody has claimed before.
     #[must_use]
     pub fn claim(&self, partition: PartitionId, etag: Option<&ETag>) -> Ownership {
         Ownership {
-            group: self.group.clone(),
-            partition,
-            owner_id: self.identity.clone(),
             etag: etag.cloned(),
-            last_modified: None,
+            yields: true,
+            ..Ownership::new(self.group.clone(), partition, self.identity.clone())
         }
     }
 }

@@ -25,12 +25,15 @@ fn balancer(identity: &str, mode: OwnershipMode, partitions: u32, seed: u64) -> 
 
 fn owned(partition: u32, owner: &str, etag: &str, modified: u64) -> Ownership {
     Ownership {
-        group: group(),
-        partition: PartitionId(partition),
-        owner_id: owner.to_owned(),
         etag: Some(ETag(etag.to_owned())),
         last_modified: Some(at(modified)),
+        ..Ownership::new(group(), PartitionId(partition), owner)
     }
+}
+
+/// The claim of a relay, which gives the partition back when it is asked to.
+fn yielding(partition: u32, owner: &str, asked_by: Option<&str>) -> Ownership {
+    Ownership { yields: true, asked_by: asked_by.map(str::to_owned), ..owned(partition, owner, "a", 0) }
 }
 
 fn held(claims: &[(u32, &str)]) -> BTreeMap<PartitionId, ETag> {
@@ -96,6 +99,85 @@ fn a_newcomer_steals_its_share_from_who_has_most() {
     assert_eq!(plan.claims.len(), 2);
     let stolen = ClaimKind::Stolen("rich".to_owned());
     assert!(kinds(&plan).values().all(|kind| *kind == stolen));
+}
+
+#[test]
+fn a_relay_is_asked_for_a_share_and_a_processor_is_stolen_from() {
+    let listed: Vec<_> = (0..4)
+        .map(|id| yielding(id, "relay", None))
+        .chain((4..8).map(|id| owned(id, "processor", "a", 0)))
+        .collect();
+    let mut me = balancer("me", OwnershipMode::Greedy, 8, 9);
+    let plan = me.plan(at(1), &held(&[]), &listed);
+    // A third of eight, rounded up.
+    assert_eq!(plan.claims.len() + plan.requests.len(), 2, "both have four, so one of each");
+    let [request] = &plan.requests[..] else { panic!("{plan:?}") };
+    assert_eq!((request.owner_id.as_str(), request.asked_by.as_deref()), ("relay", Some("me")));
+    assert_eq!(kinds(&plan).into_values().collect::<Vec<_>>(), [ClaimKind::Stolen("processor".to_owned())]);
+    assert!(plan.claims[0].ownership.yields);
+}
+
+#[test]
+fn what_was_asked_for_counts_as_who_asked_has_it_and_is_claimed_when_it_is_given_back() {
+    let mut listed: Vec<_> = (0..4).map(|id| yielding(id, "you", None)).collect();
+    let mut me = balancer("me", OwnershipMode::Greedy, 4, 9);
+    for request in me.plan(at(1), &held(&[]), &listed).requests {
+        listed[request.partition.0 as usize] = Ownership { last_modified: Some(at(1)), ..request };
+    }
+    let asked: Vec<_> = (0..4).filter(|id| listed[*id].asked_by.is_some()).collect();
+    assert_eq!(asked.len(), 2);
+    // Nobody asks again, neither the same relay nor a third one.
+    let plan = me.plan(at(2), &held(&[]), &listed);
+    assert_eq!((plan.requests.len(), plan.claims.len(), plan.awaited), (0, 0, 2));
+    let third = balancer("third", OwnershipMode::Greedy, 4, 9).plan(at(2), &held(&[]), &listed);
+    assert_eq!((third.requests.len(), third.claims.len(), third.owners), (1, 0, 3), "two, one and one");
+    assert!(!asked.contains(&(third.requests[0].partition.0 as usize)));
+    // The owner gives it back to who has asked, and leaves it to that one for a while.
+    let holds = held(&[(0, "a"), (1, "a"), (2, "a"), (3, "a")]);
+    let mut you = balancer("you", OwnershipMode::Greedy, 4, 9);
+    let plan = you.plan(at(2), &holds, &listed);
+    assert_eq!((plan.renewals.len(), plan.asked_back.len()), (4, 2));
+    assert!(plan.asked_back.values().all(|asker| asker.as_deref() == Some("me")));
+    for (partition, asker) in plan.asked_back {
+        let back = you.give_back(partition, &ETag("a".to_owned()), asker);
+        listed[partition.0 as usize] = Ownership { last_modified: Some(at(2)), ..back };
+    }
+    let holds = holds.into_iter().filter(|(partition, _)| !asked.contains(&(partition.0 as usize))).collect();
+    assert_eq!(you.plan(at(3), &holds, &listed).claims, []);
+    let plan = me.plan(at(3), &held(&[]), &listed);
+    assert_eq!(kinds(&plan).into_values().collect::<Vec<_>>(), [ClaimKind::Free, ClaimKind::Free]);
+    // Who asked has died: the others take it in the end.
+    assert_eq!(you.plan(at(60), &holds, &listed).claims.len(), 2);
+}
+
+#[test]
+fn what_is_not_given_back_within_the_time_of_a_claim_is_stolen() {
+    let listed = |now: u64| {
+        let own = (0..4).map(|id| yielding(id, "you", (id < 2).then_some("me")));
+        own.map(|own| Ownership { last_modified: Some(at(now)), ..own }).collect::<Vec<_>>()
+    };
+    let mut me = balancer("me", OwnershipMode::Greedy, 4, 9);
+    for now in (0..=60).step_by(10) {
+        assert_eq!(me.plan(at(now), &held(&[]), &listed(now)).claims, [], "at {now} s");
+    }
+    let plan = me.plan(at(61), &held(&[]), &listed(61));
+    let stolen = ClaimKind::Stolen("you".to_owned());
+    assert_eq!(kinds(&plan), [(0, stolen.clone()), (1, stolen)].into());
+}
+
+#[test]
+fn what_others_have_just_left_is_taken_at_once_even_in_the_slow_mode() {
+    let listed = [
+        owned(0, "", "a", 95),
+        owned(1, "", "a", 95),
+        owned(2, "gone", "a", 39),
+        owned(3, "", "a", 20),
+        owned(4, "you", "a", 95),
+    ];
+    let plan = balancer("me", OwnershipMode::Balanced, 9, 1).plan(at(100), &held(&[]), &listed);
+    let claimed: BTreeSet<_> = kinds(&plan).into_keys().collect();
+    assert!(claimed.is_superset(&BTreeSet::from([0, 1, 2])), "{claimed:?}");
+    assert_eq!(claimed.len(), 4, "and one of those that have lain there for long, or were never claimed");
 }
 
 #[test]
@@ -198,6 +280,17 @@ impl Society {
             };
         }
         let mut won = 0;
+        for request in plan.requests {
+            won += usize::from(self.write(request).is_some());
+        }
+        for (partition, asker) in plan.asked_back {
+            let relay = &mut self.relays[number];
+            // What is under way is finished at once.
+            if let Some(etag) = relay.held.remove(&partition) {
+                let back = relay.balancer.give_back(partition, &etag, asker);
+                won += usize::from(self.write(back).is_some());
+            }
+        }
         for claim in plan.claims {
             let partition = claim.ownership.partition;
             if let Some(etag) = self.write(claim.ownership) {

@@ -71,20 +71,23 @@ async fn what_may_pass_is_unavailable_and_what_others_won_is_lost() {
             let replaced = store.replace_checkpoint(checkpoint(etag.clone())).await;
             let error = replaced.expect_err("it fails");
             assert_eq!(is(&error), meaning, "{status} {code}: {error}");
-            let claim = Ownership {
-                group: error_group(),
-                partition: PartitionId(0),
-                owner_id: "me".to_owned(),
-                etag,
-                last_modified: None,
-            };
-            match (store.claim_ownership(vec![claim]).await, meaning) {
-                (Ok(won), "lost") => assert!(won.is_empty()),
-                (Err(error), _) => assert_eq!(is(&error), meaning, "{status} {code}: {error}"),
-                (Ok(won), _) => panic!("{status} {code}: won {won:?}"),
-            }
+            let claim = Ownership { etag, ..Ownership::new(error_group(), PartitionId(0), "me") };
+            let claimed = store.claim_ownership(vec![claim], Duration::ZERO).await.expect("it was tried");
+            assert_eq!(claimed.written, []);
+            let found = claimed.failed.first().map_or("lost", |failed| is(&failed.error));
+            assert_eq!(found, meaning, "{status} {code}: {claimed:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn claims_expire_by_the_clock_of_the_service_whatever_that_of_this_machine_says() {
+    let ahead = SystemTime::now() + Duration::from_secs(600);
+    let date = format!("Date: {}\r\n", units::date::http_date(ahead));
+    let script = Script::start(move |_| Some(("200 OK", date.clone(), EMPTY_PAGE.to_owned()))).await;
+    let store = BlobCheckpointStore::open(script.options()).await.expect("it answers");
+    let difference = store.now().duration_since(SystemTime::now()).expect("it is ahead");
+    assert!(difference > Duration::from_secs(590), "{difference:?}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use hub::namespace::NamespaceConfig;
 use hub::service::{Protocol, Service, ServiceConfig};
 
 use super::*;
-use crate::checkpoint::suite;
+use crate::checkpoint::suite::{self, win_all};
 
 suite::of_store!(a_store().await);
 
@@ -19,31 +19,25 @@ suite::of_store!(a_store().await);
 async fn names_are_spelled_as_those_that_were_written_last() {
     let (store, keep) = a_store().await;
     let shared = |group: &str| ConsumerGroup::new("example.net", "orders", group);
-    let claim = |group: &ConsumerGroup, owner: &str| Ownership {
-        group: group.clone(),
-        partition: PartitionId(0),
-        owner_id: owner.to_owned(),
-        etag: None,
-        last_modified: None,
-    };
+    let claim = |group: &ConsumerGroup, owner: &str| Ownership::new(group.clone(), PartitionId(0), owner);
     // As a processor in Python writes it, and then a relay that is told `$Default`.
     let python = reopened(&keep, Spelling::LowerCase).await;
-    let won = python.claim_ownership(vec![claim(&shared("$Default"), "python")]).await;
-    assert_eq!(won.expect("it answers").len(), 1);
+    let won = win_all(&python, vec![claim(&shared("$Default"), "python")]).await;
+    assert_eq!(won.len(), 1);
     let found = store.list_ownership(&shared("$Default")).await.expect("it answers");
     assert_eq!(found[0].owner_id, "python");
-    let lost = store.claim_ownership(vec![claim(&shared("$Default"), "relay")]).await;
-    assert!(lost.expect("it answers").is_empty());
+    let lost = win_all(&store, vec![claim(&shared("$Default"), "relay")]).await;
+    assert!(lost.is_empty());
     // As a processor in Go writes it.
     let go = reopened(&keep, Spelling::AsGiven).await;
-    let won = go.claim_ownership(vec![claim(&shared("Billing"), "go")]).await;
-    assert_eq!(won.expect("it answers").len(), 1);
+    let won = win_all(&go, vec![claim(&shared("Billing"), "go")]).await;
+    assert_eq!(won.len(), 1);
     let found = store.list_ownership(&shared("Billing")).await.expect("it answers");
     assert_eq!(found[0].owner_id, "go");
     assert!(python.list_ownership(&shared("Billing")).await.expect("it answers").is_empty());
     // Where nothing is yet, in lower case.
-    let won = store.claim_ownership(vec![claim(&shared("New"), "relay")]).await;
-    assert_eq!(won.expect("it answers").len(), 1);
+    let won = win_all(&store, vec![claim(&shared("New"), "relay")]).await;
+    assert_eq!(won.len(), 1);
     assert_eq!(python.list_ownership(&shared("New")).await.expect("it answers").len(), 1);
 }
 
@@ -69,14 +63,8 @@ async fn progress_is_found_in_whatever_namespace_and_spelling_it_was_written() {
     ] {
         store.update_checkpoint(checkpoint).await.expect("it answers");
     }
-    let claim = Ownership {
-        group: ConsumerGroup::new("localhost", "Orders", "$Default"),
-        partition: PartitionId(5),
-        owner_id: "one".to_owned(),
-        etag: None,
-        last_modified: None,
-    };
-    given.claim_ownership(vec![claim]).await.expect("it answers");
+    let claim = Ownership::new(ConsumerGroup::new("localhost", "Orders", "$Default"), PartitionId(5), "one");
+    win_all(&given, vec![claim]).await;
     let mut progress = given.progress_of("Orders", "$Default").await.expect("it answers");
     progress.sort_unstable();
     assert_eq!(progress, [(PartitionId(0), 7), (PartitionId(3), 9)]);
