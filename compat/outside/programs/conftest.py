@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -173,9 +174,23 @@ class Cluster:
         with open(self.data / "postgresql.auto.conf", "a") as file:
             file.write(f"unix_socket_directories = '{self.sockets}'\nlisten_addresses = ''\nport = 5432\n{settings}\n")
         self.run([self.programs / "pg_ctl", "-D", self.data, "-l", self.folder / "log", "-w", "start"], environment)
+        # It answers before it has read all of its log again.
+        self.until("SELECT NOT pg_is_in_recovery()")
 
     def query(self, text):
         return self.run([self.programs / "psql", "-h", self.sockets, "-U", "postgres", "-XAtc", text]).strip()
+
+    def until(self, condition):
+        for _ in range(600):
+            if self.query(condition) == "t":
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"not within a minute: {condition}\n{(self.folder / 'log').read_text()}")
+
+    def archive(self):
+        """Ends the present file of the log, and waits until it is archived."""
+        name = self.query("SELECT pg_walfile_name(pg_switch_wal())")
+        self.until(f"SELECT last_archived_wal >= '{name}' FROM pg_stat_archiver")
 
     def stop(self, mode="fast"):
         subprocess.run(self.command([self.programs / "pg_ctl", "-D", self.data, "-m", mode, "-w", "stop"]), capture_output=True)

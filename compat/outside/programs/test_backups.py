@@ -75,7 +75,7 @@ pg1-user=postgres
     cluster.query("INSERT INTO kept SELECT generate_series(100001, 200000)")
     pgbackrest("--type=incr", "backup")
     cluster.query("INSERT INTO kept SELECT generate_series(200001, 300000)")
-    cluster.query("SELECT pg_switch_wal()")
+    cluster.archive()
     pgbackrest("check")
     pgbackrest("--type=full", "backup")
     # The first of the full backups has expired with what belongs to it.
@@ -102,13 +102,12 @@ def test_barman_keeps_restores_and_deletes_backups(account, cloud, cluster, cont
     for _ in range(2):
         barman("cloud_backup", "--immediate-checkpoint", "-h", str(cluster.sockets), "-U", "postgres", target, "main")
     cluster.query("INSERT INTO kept SELECT generate_series(100001, 200000)")
-    cluster.query("SELECT pg_switch_wal()")
+    cluster.archive()
     listed = [line.split()[0] for line in barman("cloud_backup_list", target, "main").splitlines()[1:] if line.strip()]
     assert len(listed) == 2
     barman("cloud_backup_delete", "--backup-id", listed[0], target, "main")
     assert listed[0] not in barman("cloud_backup_list", target, "main")
-    # What was written last is archived when the cluster ends.
-    cluster.stop()
+    cluster.stop("immediate")
     shutil.rmtree(cluster.data)
     barman("cloud_restore", target, "main", listed[1], str(cluster.data))
     restore = f"{python} -m barman.clients.cloud_walrestore --cloud-provider=azure-blob-storage {target} main %f %p"
