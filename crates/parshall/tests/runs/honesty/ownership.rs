@@ -45,7 +45,8 @@ fn an_instance_that_was_stopped_loses_its_partitions_and_no_event() {
     assert!(trial("closed/loss") >= 4, "{case}");
     assert!(trial("checkpoints/written") > 0, "{case}");
     assert!(figure("/stages/checkpoint/min") >= 60_000, "each is a blob");
-    assert!(figure("/stages/ownership/min") >= 120_000, "a round is two");
+    // A round that renews is two in a row, but who waits for what it has asked for only lists.
+    assert!(figure("/stages/ownership/min") >= 60_000, "a round is one at least");
 
     for kind in ["slow-checkpoints", "duplicates-after-loss"] {
         let findings = finished.findings(kind);
