@@ -1,7 +1,8 @@
 //! The partitions of a hub or topic, from where it is asked for, to their present ends or on and on.
 //!
 //! Where the log ends is asked at the beginning. Whatever breaks later, a partition is opened again behind the last event that came
-//! of it, so that none is left out or printed twice.
+//! of it, so that none is left out or printed twice. The log tells why a partition is waited for. Without `--follow` the command ends
+//! where nothing more can come.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -149,6 +150,10 @@ struct Tail {
     last: BTreeMap<PartitionId, i64>,
     /// Partitions whose end, as it was at the beginning, has not come yet, and that end.
     unfinished: BTreeMap<PartitionId, i64>,
+    /// How often each partition was closed since its last event.
+    closings: BTreeMap<PartitionId, u32>,
+    consumer_group: String,
+    follow: bool,
 }
 
 impl Tail {
@@ -170,8 +175,15 @@ impl Tail {
                 Box::new(EventHubsSource::connect(hub, reading.consumer_group, options).await?)
             }
         };
-        let mut tail =
-            Self { source, starts: BTreeMap::new(), last: BTreeMap::new(), unfinished: BTreeMap::new() };
+        let mut tail = Self {
+            source,
+            starts: BTreeMap::new(),
+            last: BTreeMap::new(),
+            unfinished: BTreeMap::new(),
+            closings: BTreeMap::new(),
+            consumer_group: reading.consumer_group.to_owned(),
+            follow: reading.follow,
+        };
         for extent in extents {
             let (start, has_more) = extent.start(reading.start);
             if has_more {
@@ -198,6 +210,9 @@ impl Tail {
             };
             match polled.map_err(of_source)? {
                 SourceEvent::Batch(batch) => {
+                    if self.closings.remove(&batch.partition()).is_some() {
+                        tracing::info!(partition = %batch.partition(), "the partition is read again");
+                    }
                     if let Some(last) = batch.last_sequence_number() {
                         self.last.insert(batch.partition(), last);
                         if self.unfinished.get(&batch.partition()).is_some_and(|end| last >= *end) {
@@ -220,24 +235,56 @@ impl Tail {
         }
     }
 
+    /// Opens a partition again that the service has closed, unless nothing more can come.
+    ///
+    /// # Errors
+    /// It can't be read, or without `--follow` is not going to be.
     async fn reopen(&mut self, partition: PartitionId, error: SourceError) -> Result<(), ServiceError> {
-        tracing::debug!(%partition, %error, "the partition is opened again");
-        let last = self.last.get(&partition).copied();
-        if error.is_position_refused() && last.is_none() {
-            // Retention has been there since the ends were asked for.
+        let error = self.explained(partition, error);
+        if error.is_position_refused() {
             self.starts.insert(partition, StartPosition::Earliest);
-        } else if error.class == ErrorClass::Fatal {
+            if let Some(last) = self.last.remove(&partition) {
+                tracing::warn!(%partition, last, "the partition was created again: its numbers begin anew");
+                self.unfinished.remove(&partition);
+                if !self.follow {
+                    return Ok(());
+                }
+            }
+            // Else retention has been there since the ends were asked for.
+        } else if error.class == ErrorClass::Fatal || (error.is_stolen() && !self.follow) {
             return Err(of_source(error));
+        }
+        let closings = self.closings.entry(partition).or_default();
+        *closings += 1;
+        match *closings {
+            1 => tracing::warn!(%partition, %error, "the partition is closed, and opened again"),
+            CLOSINGS_MAX.. if !self.follow => return Err(of_source(error)),
+            _ => tracing::debug!(%partition, %error, "the partition is opened again"),
         }
         // The source waits for its connection. A link that is refused again and again must not make a busy loop of it.
         tokio::time::sleep(PAUSE).await;
-        let start = match (last, self.starts.get(&partition)) {
+        let start = match (self.last.get(&partition).copied(), self.starts.get(&partition)) {
             (Some(last), _) => StartPosition::AfterSequenceNumber(last),
             (None, Some(start)) => start.clone(),
             (None, None) => StartPosition::Earliest,
         };
         self.source.open(partition, start);
         Ok(())
+    }
+
+    /// Adds to an error what its receiver can't know.
+    fn explained(&self, partition: PartitionId, error: SourceError) -> SourceError {
+        match error.is_stolen() {
+            true => SourceError {
+                description: format!(
+                    "another reader owns partition {partition} in the consumer group {} ({}); name another group with --group, or stop that \
+                     reader",
+                    self.consumer_group, error.condition
+                ),
+                ..error
+            },
+            false => error,
+        }
     }
 
     fn release(&mut self, batch: EventBatch) {
@@ -338,6 +385,9 @@ fn of_source(error: SourceError) -> ServiceError {
 
 /// How often it is looked whether partitions have ended, while nothing comes.
 const LOOKED_EVERY: Duration = Duration::from_millis(250);
+
+/// A partition that was closed so often without an event in between is given up, where nothing new is waited for.
+const CLOSINGS_MAX: u32 = 20;
 
 /// Between the end of a partition and its next beginning.
 const PAUSE: Duration = Duration::from_millis(100);

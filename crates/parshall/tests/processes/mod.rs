@@ -21,5 +21,6 @@ mod serve_data;
 mod serve_queues;
 mod serve_standard_input;
 mod serve_time;
+mod tailing;
 mod transforms;
 mod vanishing;
