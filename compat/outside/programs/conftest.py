@@ -160,15 +160,10 @@ class Cluster:
 
     def command(self, command):
         """A command that does not see that it runs as root, if it does: PostgreSQL refuses to."""
-        own = [str(word) for word in command]
-        return ["unshare", "--user", "--map-user=1000", "--map-group=1000", *own] if os.geteuid() == 0 else own
+        return ["unshare", "--user", "--map-user=1000", "--map-group=1000", *command] if os.geteuid() == 0 else command
 
     def run(self, command, environment=None):
-        done = subprocess.run(
-            self.command(command), env=environment or os.environ, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        return output(self.command(command), environment or os.environ, self.folder)
 
     def start(self, settings, environment=None):
         with open(self.data / "postgresql.auto.conf", "a") as file:
@@ -194,6 +189,14 @@ class Cluster:
 
     def stop(self, mode="fast"):
         subprocess.run(self.command([self.programs / "pg_ctl", "-D", self.data, "-m", mode, "-w", "stop"]), capture_output=True)
+
+
+def output(command, environment, folder=None):
+    """What a program prints, which must succeed."""
+    command = [str(word) for word in command]
+    done = subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def same(first, second):

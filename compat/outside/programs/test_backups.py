@@ -1,9 +1,8 @@
 """Backups: restic, pgBackRest and Barman, with a PostgreSQL cluster that is thrown away and comes back."""
 
 import shutil
-import subprocess
 
-from conftest import same
+from conftest import output, same
 
 
 def test_restic_keeps_forgets_prunes_and_restores(account, cloud, container, files, tmp_path):
@@ -16,10 +15,7 @@ def test_restic_keeps_forgets_prunes_and_restores(account, cloud, container, fil
     }
 
     def restic(*arguments):
-        command = ["restic", *map(str, arguments)]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        return output(["restic", *arguments], environment)
 
     restic("init")
     restic("backup", files)

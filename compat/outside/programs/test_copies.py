@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
-from conftest import same
+from conftest import output, same
 
 
 @pytest.fixture
@@ -18,10 +17,7 @@ def azcopy(cloud, tmp_path):
     home.mkdir()
 
     def run(*arguments):
-        command = [os.environ["AZCOPY"], *map(str, arguments), "--output-level=essential"]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        return output([os.environ["AZCOPY"], *arguments, "--output-level=essential"], environment)
 
     return run
 
@@ -62,10 +58,7 @@ def test_rclone_copies_checks_moves_and_purges(account, cloud, container, files,
     config.write_text(f"[blobs]\ntype = azureblob\naccount = {account.name}\nkey = {account.key}\n")
 
     def rclone(*arguments):
-        command = ["rclone", "--config", config, "--retries=1", "--low-level-retries=1", *map(str, arguments)]
-        done = subprocess.run(command, env=cloud, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        return output(["rclone", "--config", config, "--retries=1", "--low-level-retries=1", *arguments], cloud)
 
     remote = f"blobs:{container}"
     rclone("copy", files, f"{remote}/a", "--azureblob-chunk-size=4M")

@@ -12,6 +12,7 @@ use azure_core::error::{Error, ErrorKind};
 use azure_core::http::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode};
 use bytes::Bytes;
+use http::header::DATE;
 use http_body_util::{BodyExt as _, Full, Limited};
 use rustls::ClientConfig;
 use units::date::parse_http_date;
@@ -25,7 +26,8 @@ use crate::server_clock::ServerClock;
 pub(crate) struct HyperTransport {
     client: HyperClient<Full<Bytes>>,
     timeout: Duration,
-    clock: Arc<ServerClock>,
+    /// Learns the server's time from each reply.
+    clock: Option<Arc<ServerClock>>,
 }
 
 impl HyperTransport {
@@ -44,12 +46,12 @@ impl HyperTransport {
 
     /// A transport that trusts these authorities.
     pub(crate) fn trusting(tls: &ClientConfig, timeout: Duration) -> Self {
-        Self { client: hyper_client(tls, timeout), timeout, clock: Arc::default() }
+        Self { client: hyper_client(tls, timeout), timeout, clock: None }
     }
 
-    /// Returns the clock of the server, which each reply tells.
-    pub(crate) fn clock(&self) -> Arc<ServerClock> {
-        Arc::clone(&self.clock)
+    /// Returns the transport that also tells `clock` the date of each reply.
+    pub(crate) fn with_clock(self, clock: Arc<ServerClock>) -> Self {
+        Self { clock: Some(clock), ..self }
     }
 
     async fn exchange(&self, request: &Request) -> Result<AsyncRawResponse, Error> {
@@ -61,9 +63,10 @@ impl HyperTransport {
             Error::with_error(kind, error, "the request could not be made")
         })?;
         let (head, body) = response.into_parts();
-        let date = head.headers.get(http::header::DATE).and_then(|date| parse_http_date(date.to_str().ok()?));
-        if let Some(date) = date {
-            self.clock.note(date, request.url().host_str().unwrap_or_default());
+        if let Some(clock) = &self.clock
+            && let Some(date) = head.headers.get(DATE).and_then(|date| parse_http_date(date.to_str().ok()?))
+        {
+            clock.note(date, request.url().host_str().unwrap_or_default());
         }
         let mut headers = Headers::new();
         for (name, value) in &head.headers {

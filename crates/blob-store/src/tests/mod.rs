@@ -30,7 +30,7 @@ const MEMORY: ByteSize = ByteSize::from_mebibytes(4);
 /// Few enough that tests come to them.
 const LIMITS: BlobLimits = BlobLimits { blocks: 4, uncommitted_blocks: 3, extents: 5 };
 
-/// One page of all blobs.
+/// The first page of all blobs, as large as the service's.
 const EVERYTHING: ListRequest<'static> = ListRequest {
     prefix: "",
     delimiter: None,
@@ -38,7 +38,7 @@ const EVERYTHING: ListRequest<'static> = ListRequest {
     before: None,
     with_snapshots: false,
     with_uncommitted: false,
-    maximum: usize::MAX,
+    maximum: 5_000,
     maximum_bytes: u64::MAX,
 };
 

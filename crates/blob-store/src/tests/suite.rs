@@ -84,8 +84,8 @@ fn blocks_become_a_blob_in_the_order_of_their_list() {
         }
         // Nothing is to be seen before it is committed, unless it is asked for.
         assert_eq!(container.blob("blob").unwrap_err(), BlobError::BlobNotFound);
-        assert_eq!(container.list(&everything()).entries.len(), 0);
-        let uncommitted = ListRequest { with_uncommitted: true, ..everything() };
+        assert_eq!(container.list(&EVERYTHING).entries.len(), 0);
+        let uncommitted = ListRequest { with_uncommitted: true, ..EVERYTHING };
         let listed = container.list(&uncommitted).entries;
         assert!(matches!(&listed[..], [Listed::Uncommitted { name, .. }] if name == "blob"), "{listed:?}");
         let fourth = container.put_block("blob", "QUQ=", Bytes::new(), None, now());
@@ -167,19 +167,6 @@ fn memory_is_bounded_and_given_back() {
     assert!(refused.is_some(), "empty blobs take memory too");
 }
 
-fn everything() -> ListRequest<'static> {
-    ListRequest {
-        prefix: "",
-        delimiter: None,
-        from: None,
-        before: None,
-        with_snapshots: false,
-        with_uncommitted: false,
-        maximum: 5000,
-        maximum_bytes: u64::MAX,
-    }
-}
-
 #[test]
 fn of_many_writers_with_one_tag_one_wins() {
     everywhere(|store| {
@@ -252,7 +239,7 @@ fn listings_are_cut_at_delimiters() {
         }
         let listed = |prefix, from: Option<&(String, crate::ListStart)>| {
             let from = from.map(|(name, start)| (name.as_str(), *start));
-            let request = ListRequest { prefix, delimiter: Some("/"), from, maximum: 2, ..everything() };
+            let request = ListRequest { prefix, delimiter: Some("/"), from, maximum: 2, ..EVERYTHING };
             let listing = container.list(&request);
             let names: Vec<String> = listing
                 .entries

@@ -33,7 +33,7 @@ struct Content {
     failing_claims: u32,
     /// Of this many listings of ownership and single claims, one fails.
     failing_each: Option<NonZeroU32>,
-    /// Those listings and claims so far.
+    /// Number of those listings and claims so far.
     ownership_calls: u32,
     writings: u64,
 }

@@ -170,12 +170,12 @@ impl Ownership {
     }
 }
 
-/// What became of claims.
+/// The outcome of claims.
 #[derive(Debug, Default)]
 pub struct Claimed {
-    /// Those that were written, in the order of their partitions, with their new ETag and time.
+    /// Claims that were written, in the order of their partitions, with their new ETag and time.
     pub written: Vec<Ownership>,
-    /// Those of which it is not known whether they were written. A listing tells.
+    /// Claims that may or may not have been written. A listing tells.
     pub failed: Vec<FailedClaim>,
 }
 
@@ -184,7 +184,7 @@ pub struct Claimed {
 pub struct FailedClaim {
     /// The partition.
     pub partition: PartitionId,
-    /// What the store answered last.
+    /// The last answer of the store.
     pub error: StoreError,
 }
 

@@ -150,7 +150,7 @@ struct Tail {
     last: BTreeMap<PartitionId, i64>,
     /// Partitions whose end, as it was at the beginning, has not come yet, and that end.
     unfinished: BTreeMap<PartitionId, i64>,
-    /// How often each partition was closed since its last event.
+    /// Number of times that each partition was closed since its last event.
     closings: BTreeMap<PartitionId, u32>,
     consumer_group: String,
     follow: bool,

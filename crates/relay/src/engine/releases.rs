@@ -1,7 +1,7 @@
 //! Partitions that are given back in good order: nothing more is taken up, what is under way is finished and written, and then
 //! they are given back. So a graceful stop does with all of them, and a relay with those that are to be another's.
 //!
-//! How long that may take is for the one to say who asks them back. A store that has waited long enough lists them no more, a relay
+//! The one who asks them back decides how long that may take. A store that has waited long enough lists them no more, a relay
 //! steals them, and they are lost.
 
 use connect::checkpoint::Ownership;

@@ -35,7 +35,7 @@ pub(super) struct Sharing {
     options: OwnershipOptions,
     balancer: Balancer,
     pub(super) held: BTreeMap<PartitionId, Lease>,
-    /// Those of them that are asked back, with the identity of the relay that asks.
+    /// Held partitions that are asked back, with the identity of the relay that asks.
     pub(super) releasing: BTreeMap<PartitionId, Option<String>>,
     work: Work,
     /// Ready when the store says that others have changed who owns what; none if it never does.
@@ -166,7 +166,7 @@ impl Sharing {
         }
     }
 
-    /// How long the store may take for claims, retries included: its share of a cycle.
+    /// Returns the time that the store may take for claims, retries included: its share of a cycle.
     fn claim_time(&self) -> Duration {
         let OwnershipOptions { renew, expire, .. } = self.options;
         (renew / 2).max(CLAIM_TIME_MIN.min(expire / 4))

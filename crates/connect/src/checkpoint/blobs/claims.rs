@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -15,47 +15,43 @@ use tokio::time::{Instant, sleep_until};
 use crate::checkpoint::{Claimed, FailedClaim, Ownership, StoreError};
 use crate::retry::{RetryMode, RetryPolicy};
 
-/// The number of requests that an account has accepted at once of late.
-#[derive(Debug)]
-pub(super) struct Throttle(Mutex<usize>);
-
-impl Throttle {
-    pub(super) const fn new() -> Self {
-        Self(Mutex::new(AT_ONCE_MAX))
-    }
-
-    fn load(&self) -> usize {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn store(&self, at_once: usize) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = at_once;
-    }
-}
-
 /// A claim that is not decided.
 struct Attempt {
     claim: Ownership,
     /// Requests that have failed.
     failures: u32,
     error: Option<StoreError>,
-    /// When it may be sent.
+    /// Instant from which it may be sent.
     due: Instant,
 }
 
 /// The pace of one call.
 struct Pace {
     at_once: usize,
-    /// How long all wait after a refusal; none while the account answers.
+    /// Wait of all claims after a refusal; none while the account answers.
     pause: Duration,
     resume: Instant,
 }
 
-/// Writes claims with `write`, which returns `None` for one that is lost. After `within` nothing is sent again.
+/// Claims on their way to a decision.
+struct Claims {
+    /// Claims that were not sent yet.
+    fresh: VecDeque<Attempt>,
+    /// Claims to be sent again.
+    repeated: Vec<Attempt>,
+    pace: Pace,
+    retry: RetryPolicy,
+    /// The reason of the last refusal.
+    last_reason: Option<String>,
+    claimed: Claimed,
+}
+
+/// Writes claims with `write`, which returns `None` for one that is lost. After `within` none is sent again. `at_once` is the number of
+/// requests to begin with, and then the number that the account accepted in the end. Delays differ by `seed`.
 pub(super) async fn claim_all<F>(
     claims: Vec<Ownership>,
     within: Duration,
-    throttle: &Throttle,
+    at_once: &AtomicUsize,
     seed: u64,
     write: impl Fn(Ownership) -> F,
 ) -> Claimed
@@ -64,78 +60,105 @@ where
 {
     let start = Instant::now();
     let deadline = start + within;
-    let retry = RetryPolicy { seed, ..RETRY };
-    let mut pace = Pace { at_once: throttle.load(), pause: Duration::ZERO, resume: start };
-    let attempt = |claim| Attempt { claim, failures: 0, error: None, due: start };
-    let mut fresh: VecDeque<_> = claims.into_iter().map(attempt).collect();
-    let mut repeated: Vec<Attempt> = Vec::new();
+    let mut claims = Claims::new(claims, at_once.load(Ordering::Relaxed), seed, start);
     let mut under_way = FuturesUnordered::new();
-    let mut claimed = Claimed::default();
-    let mut last_reason = None;
     loop {
         let now = Instant::now();
         if now >= deadline {
-            claimed
-                .failed
-                .extend(repeated.drain(..).map(|attempt| given_up(attempt, last_reason.as_deref())));
-            if !pace.pause.is_zero() {
-                claimed
-                    .failed
-                    .extend(fresh.drain(..).map(|attempt| given_up(attempt, last_reason.as_deref())));
-            }
+            claims.give_up_late();
         }
-        while under_way.len() < pace.at_once && pace.resume <= now {
-            let due = repeated.iter().position(|attempt| attempt.due <= now);
-            let Some(attempt) = fresh.pop_front().or_else(|| Some(repeated.swap_remove(due?))) else {
-                break;
-            };
+        while under_way.len() < claims.pace.at_once
+            && let Some(attempt) = claims.next(now)
+        {
             under_way.push(sent(attempt, &write));
         }
-        if under_way.is_empty() && fresh.is_empty() && repeated.is_empty() {
-            break;
+        let wake = match under_way.len() < claims.pace.at_once {
+            true => claims.next_due().map(|due| due.min(deadline.max(now))),
+            false => None,
+        };
+        tokio::select! {
+            Some((attempt, outcome)) = under_way.next() => claims.decide(attempt, outcome),
+            () = sleep_until(wake.unwrap_or(now)), if wake.is_some() => {}
+            else => break,
         }
-        // What is to be sent next, if an outcome does not change that.
-        let has_room = under_way.len() < pace.at_once;
-        let next = match fresh.is_empty() {
-            false => Some(pace.resume),
-            true => repeated.iter().map(|attempt| attempt.due.max(pace.resume)).min(),
-        };
-        let wake = next.filter(|_| has_room).map(|next| next.min(deadline.max(now)));
-        let (mut attempt, outcome) = tokio::select! {
-            Some(decided) = under_way.next() => decided,
-            () = sleep_until(wake.unwrap_or(now)), if wake.is_some() => continue,
-        };
+    }
+    at_once.store(claims.pace.at_once, Ordering::Relaxed);
+    let mut claimed = claims.claimed;
+    claimed.written.sort_by_key(|ownership| ownership.partition);
+    claimed
+}
+
+impl Claims {
+    fn new(claims: Vec<Ownership>, at_once: usize, seed: u64, start: Instant) -> Self {
+        let attempt = |claim| Attempt { claim, failures: 0, error: None, due: start };
+        Self {
+            fresh: claims.into_iter().map(attempt).collect(),
+            repeated: Vec::new(),
+            pace: Pace { at_once, pause: Duration::ZERO, resume: start },
+            retry: RetryPolicy { seed, ..RETRY },
+            last_reason: None,
+            claimed: Claimed::default(),
+        }
+    }
+
+    /// Gives up what would be sent again, and also the rest while the account answers nothing.
+    fn give_up_late(&mut self) {
+        let is_refusing = !self.pace.pause.is_zero();
+        let fresh = self.fresh.drain(..if is_refusing { self.fresh.len() } else { 0 });
+        let reason = self.last_reason.as_deref().unwrap_or("no time was left");
+        let failed = self.repeated.drain(..).chain(fresh).map(|attempt| FailedClaim {
+            partition: attempt.claim.partition,
+            error: attempt.error.unwrap_or_else(|| StoreError::Unavailable { reason: reason.to_owned() }),
+        });
+        self.claimed.failed.extend(failed);
+    }
+
+    /// Takes a claim that can be sent now.
+    fn next(&mut self, now: Instant) -> Option<Attempt> {
+        if self.pace.resume > now {
+            return None;
+        }
+        self.fresh.pop_front().or_else(|| {
+            let due = self.repeated.iter().position(|attempt| attempt.due <= now)?;
+            Some(self.repeated.swap_remove(due))
+        })
+    }
+
+    /// Returns the instant from which a claim can be sent, if one is left.
+    fn next_due(&self) -> Option<Instant> {
+        let fresh = self.fresh.front();
+        fresh.into_iter().chain(&self.repeated).map(|attempt| attempt.due.max(self.pace.resume)).min()
+    }
+
+    /// Takes note of the outcome of a request.
+    fn decide(&mut self, mut attempt: Attempt, outcome: Result<Option<Ownership>, StoreError>) {
+        let partition = attempt.claim.partition;
         match outcome {
             Ok(written) => {
-                pace.accepted();
-                match (written, attempt.error.take()) {
-                    (Some(written), _) => claimed.written.push(written),
+                self.pace.accepted();
+                match (written, attempt.error) {
+                    (Some(written), _) => self.claimed.written.push(written),
                     // An earlier request may be what it is lost to.
-                    (None, Some(error)) => {
-                        claimed.failed.push(FailedClaim { partition: attempt.claim.partition, error });
-                    }
+                    (None, Some(error)) => self.claimed.failed.push(FailedClaim { partition, error }),
                     (None, None) => {}
                 }
             }
             Err(StoreError::Unavailable { reason }) => {
                 let now = Instant::now();
-                pace.refused(now);
-                last_reason = Some(reason.clone());
+                self.pace.refused(now);
+                self.last_reason = Some(reason.clone());
                 attempt.failures += 1;
                 attempt.error = Some(StoreError::Unavailable { reason });
-                let number = u64::from(attempt.claim.partition.0);
-                attempt.due = now + retry.delay_after(attempt.failures, number).unwrap_or(retry.max_delay);
-                repeated.push(attempt);
+                let delay = self.retry.delay_after(attempt.failures, u64::from(partition.0));
+                attempt.due = now + delay.unwrap_or(self.retry.max_delay);
+                self.repeated.push(attempt);
             }
             Err(error) => {
-                pace.accepted();
-                claimed.failed.push(FailedClaim { partition: attempt.claim.partition, error });
+                self.pace.accepted();
+                self.claimed.failed.push(FailedClaim { partition, error });
             }
         }
     }
-    throttle.store(pace.at_once);
-    claimed.written.sort_by_key(|ownership| ownership.partition);
-    claimed
 }
 
 async fn sent<F>(
@@ -147,13 +170,6 @@ where
 {
     let outcome = write(attempt.claim.clone()).await;
     (attempt, outcome)
-}
-
-fn given_up(attempt: Attempt, last_reason: Option<&str>) -> FailedClaim {
-    let partition = attempt.claim.partition;
-    let reason = || last_reason.unwrap_or("no time was left").to_owned();
-    let error = attempt.error.unwrap_or_else(|| StoreError::Unavailable { reason: reason() });
-    FailedClaim { partition, error }
 }
 
 impl Pace {
@@ -173,7 +189,7 @@ impl Pace {
 }
 
 /// More at once than this would be no faster, and each takes a connection.
-const AT_ONCE_MAX: usize = 32;
+pub(super) const AT_ONCE_MAX: usize = 32;
 
 /// The first pause of an account that answers nothing.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -181,7 +197,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How a claim is sent again, until there is no time left.
+/// Delays of claims that are sent again, until there is no time left.
 const RETRY: RetryPolicy = RetryPolicy {
     attempts: u32::MAX,
     mode: RetryMode::Exponential,
@@ -224,7 +240,8 @@ mod tests {
                 if random.borrow_mut().chance(0.1) { Err(busy()) } else { Ok(Some(claim)) }
             };
             let claimed =
-                claim_all(claims(1_000), Duration::from_secs(5), &Throttle::new(), seed, write).await;
+                claim_all(claims(1_000), Duration::from_secs(5), &AtomicUsize::new(AT_ONCE_MAX), seed, write)
+                    .await;
             assert_eq!((claimed.written.len(), claimed.failed.len()), (1_000, 0), "seed {seed}");
             assert!(requests.get() < 1_250, "{}", requests.get());
         }
@@ -238,16 +255,16 @@ mod tests {
             requests.set(requests.get() + 1);
             Err(busy())
         };
-        let throttle = Throttle::new();
+        let at_once = AtomicUsize::new(AT_ONCE_MAX);
         let start = Instant::now();
-        let claimed = claim_all(claims(1_000), Duration::from_secs(5), &throttle, 1, &write).await;
+        let claimed = claim_all(claims(1_000), Duration::from_secs(5), &at_once, 1, &write).await;
         assert_eq!((claimed.written.len(), claimed.failed.len()), (0, 1_000));
         assert!(claimed.failed.iter().all(|claim| matches!(claim.error, StoreError::Unavailable { .. })));
         assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
         assert!(requests.get() < 100, "{}", requests.get());
         // The next call begins as the last one ended.
         requests.set(0);
-        claim_all(claims(1_000), Duration::from_secs(5), &throttle, 1, write).await;
+        claim_all(claims(1_000), Duration::from_secs(5), &at_once, 1, write).await;
         assert!(requests.get() < 12, "{}", requests.get());
     }
 
@@ -265,7 +282,8 @@ mod tests {
                 (_, _) => Ok(Some(claim)),
             }
         };
-        let claimed = claim_all(claims(4), Duration::from_secs(5), &Throttle::new(), 1, write).await;
+        let claimed =
+            claim_all(claims(4), Duration::from_secs(5), &AtomicUsize::new(AT_ONCE_MAX), 1, write).await;
         let written: Vec<_> = claimed.written.iter().map(|claim| claim.partition.0).collect();
         let mut failed: Vec<_> = claimed.failed.iter().map(|claim| claim.partition.0).collect();
         failed.sort_unstable();
@@ -278,7 +296,8 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(80)).await;
             Ok(Some(claim))
         };
-        let claimed = claim_all(claims(1_000), Duration::from_secs(1), &Throttle::new(), 1, write).await;
+        let claimed =
+            claim_all(claims(1_000), Duration::from_secs(1), &AtomicUsize::new(AT_ONCE_MAX), 1, write).await;
         assert_eq!((claimed.written.len(), claimed.failed.len()), (1_000, 0));
     }
 }

@@ -109,7 +109,8 @@ impl Container {
             options.request_timeout,
         )
         .map_err(unusable)?;
-        let clock = transport.clock();
+        let clock = Arc::<ServerClock>::default();
+        let transport = transport.with_clock(Arc::clone(&clock));
         let client_options = ClientOptions {
             per_try_policies: policies,
             // Those who ask know what may be asked again, and until when.

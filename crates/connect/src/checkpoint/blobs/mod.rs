@@ -31,6 +31,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Mutex;
@@ -50,7 +51,6 @@ mod shared_key;
 mod tests;
 mod unsure;
 
-use claims::Throttle;
 pub(crate) use container::{BlobProperties, Condition, Container};
 use container::{ListedBlob, Written};
 use metadata::Metadata;
@@ -71,9 +71,8 @@ struct Inner {
     /// What has been found out about the groups whose names have capitals.
     found: Mutex<HashMap<ConsumerGroup, GroupNames>>,
     unsure: Unsure,
-    throttle: Throttle,
-    /// What spreads the retries of several relays.
-    seed: u64,
+    /// Number of claims that the account has accepted at once of late.
+    claims_at_once: AtomicUsize,
 }
 
 impl BlobCheckpointStore {
@@ -96,8 +95,7 @@ impl BlobCheckpointStore {
             spelling,
             found: Mutex::default(),
             unsure: Unsure::new(),
-            throttle: Throttle::new(),
-            seed: random_seed(),
+            claims_at_once: AtomicUsize::new(claims::AT_ONCE_MAX),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -269,9 +267,8 @@ impl CheckpointStore for BlobCheckpointStore {
     fn claim_ownership(&self, claims: Vec<Ownership>, within: Duration) -> StoreFuture<Claimed> {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
-            let Inner { throttle, seed, .. } = &*inner;
             let write = |claim| inner.claim(claim);
-            Ok(claims::claim_all(claims, within, throttle, *seed, write).await)
+            Ok(claims::claim_all(claims, within, &inner.claims_at_once, random_seed(), write).await)
         })
     }
 

@@ -33,7 +33,7 @@ pub struct Balancer {
     patience: Duration,
     /// All partitions that are to be shared, in order.
     partitions: Vec<PartitionId>,
-    /// Those that this relay has asked for, and since when.
+    /// Partitions that this relay has asked for, with the instant of the request.
     asked: BTreeMap<PartitionId, SystemTime>,
     random: Random,
 }
@@ -105,11 +105,11 @@ struct Survey<'a> {
     /// Partitions that this relay claims whatever its share is: those in its name that it does not hold, that were given back because it has
     /// asked for them, and that should have been.
     own: Vec<Claim>,
-    /// What nobody owns.
+    /// Partitions without an owner.
     free: Vec<Free>,
 }
 
-/// What another relay or processor has.
+/// The partitions of another relay or processor.
 #[derive(Debug, Default)]
 struct Other<'a> {
     /// Number of partitions that it owns or has asked for, without those that others have asked it for.
@@ -118,7 +118,7 @@ struct Other<'a> {
     claims: Vec<&'a Ownership>,
 }
 
-/// A partition that nobody owns.
+/// A partition without an owner.
 #[derive(Debug)]
 struct Free {
     claim: Claim,
@@ -131,11 +131,11 @@ enum FreeSince {
     Ever,
     /// Its owner gave it back, or expired, a short while ago.
     Recently,
-    /// Those who lack it have had the time to take it.
+    /// For so long that relays with too few partitions could have taken it.
     Long,
 }
 
-/// How a partition is taken from its owner.
+/// A way to take a partition from its owner.
 enum Taking {
     Ask(Ownership),
     Steal(Claim),
