@@ -123,7 +123,8 @@ fn new_path(path: &Path) -> PathBuf {
 }
 
 impl ReplaceError {
-    fn at(step: ReplaceStep, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    /// The error of a step that was done to `path`.
+    pub fn at(step: ReplaceStep, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { step, path: path.to_owned(), source }
     }
 }

@@ -4,6 +4,7 @@
 //! * `files` is what is done with them, so that tests can let it fail.
 //! * `recover` finds out what is there at the start.
 //! * `piece` is the file of one content, which is compared with its checksum before anything of it is read.
+//! * `spares` are files that are written again instead of removed.
 //!
 //! Nothing is acknowledged before its files have their names. A content is written before the description that names it, and
 //! what a description does not name any longer is removed after it; so whatever instant the process is killed at, each
@@ -13,6 +14,7 @@ mod files;
 mod form;
 mod piece;
 mod recover;
+mod spares;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +27,7 @@ pub(super) use form::{KeptBlob, KeptBlock, KeptContainer, KeptPlace, PieceHead, 
 use partition_log::durable_file::{self, Safety};
 pub(super) use piece::{Health, PieceFile, PieceName};
 pub(super) use recover::{FoundContainer, RecoveredBlob, Suspicion, read_account, recover};
+use spares::{Place, Spares};
 
 /// What all containers share.
 #[derive(Debug)]
@@ -43,6 +46,7 @@ pub(super) struct Disk {
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     disk: Arc<Disk>,
+    spares: Arc<Spares>,
 }
 
 impl Disk {
@@ -122,7 +126,8 @@ impl Disk {
 
 impl Folder {
     pub(super) fn new(path: PathBuf, disk: Arc<Disk>) -> Self {
-        Self { path, disk }
+        let spares = Spares::new(path.clone(), Arc::clone(&disk));
+        Self { path, disk, spares }
     }
 
     pub(super) const fn disk(&self) -> &Arc<Disk> {
@@ -134,9 +139,9 @@ impl Folder {
         let number = self.disk.next_number();
         let path = self.piece_path(PieceName::own(number));
         let line = form::line(head)?;
-        self.disk.replace(&path, &[&line, content])?;
+        self.disk.counted(self.spares.write(&path, &[&line, content], Place::Free))?;
         let content_at = line.len() as u64;
-        let piece = PieceFile::new(PieceName::own(number), path, content_at, Health::Sound, &self.disk);
+        let piece = PieceFile::new(PieceName::own(number), path, content_at, Health::Sound, &self.spares);
         if head.block.is_some()
             && let Err(error) = self.sync_names()
         {
@@ -154,19 +159,19 @@ impl Folder {
         self.disk.set_unsynced();
         let linked = self.disk.files.link(piece.path(), &path);
         self.disk.counted(linked)?;
-        Ok(PieceFile::new(name, path, piece.content_at(), piece.health(), &self.disk))
+        Ok(PieceFile::new(name, path, piece.content_at(), piece.health(), &self.spares))
     }
 
     /// Puts a description in the place of the one that is there. [`sync_names`](Self::sync_names) is to follow.
     pub(super) fn write_blob(&self, number: u64, blob: &KeptBlob) -> io::Result<()> {
         let line = form::line(blob)?;
-        self.disk.replace(&self.blob_path(number), &[&line])
+        self.disk.counted(self.spares.write(&self.blob_path(number), &[&line], Place::Taken))
     }
 
     /// Removes a description, and with it the blob. [`sync_names`](Self::sync_names) is to follow.
     pub(super) fn remove_blob(&self, number: u64) -> io::Result<()> {
         self.disk.set_unsynced();
-        let removed = self.disk.files.remove(&self.blob_path(number));
+        let removed = self.spares.remove(&self.blob_path(number));
         self.disk.counted(removed)
     }
 

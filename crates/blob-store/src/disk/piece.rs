@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::Disk;
+use super::{Disk, Spares};
 use crate::error::BlobError;
 
 /// A file with the bytes of a blob or block. It is removed when it is condemned and no reader has it any longer.
@@ -23,7 +23,7 @@ pub(crate) struct PieceFile {
     condemned: AtomicBool,
     /// Locked while the content is compared with its checksum, so that this happens once.
     health: Mutex<Health>,
-    disk: Arc<Disk>,
+    spares: Arc<Spares>,
 }
 
 /// The name of the file of one content, unique in the account.
@@ -53,12 +53,12 @@ pub(crate) enum Health {
 }
 
 impl PieceFile {
-    pub(crate) fn new(
+    pub(super) fn new(
         name: PieceName,
         path: PathBuf,
         content_at: u64,
         health: Health,
-        disk: &Arc<Disk>,
+        spares: &Arc<Spares>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name,
@@ -66,7 +66,7 @@ impl PieceFile {
             content_at,
             condemned: AtomicBool::new(false),
             health: Mutex::new(health),
-            disk: Arc::clone(disk),
+            spares: Arc::clone(spares),
         })
     }
 
@@ -111,7 +111,7 @@ impl PieceFile {
                     }
                     // A disk that does not answer now may do so later.
                     Err(error) => {
-                        self.disk.failures.fetch_add(1, Ordering::Relaxed);
+                        self.disk().failures.fetch_add(1, Ordering::Relaxed);
                         Err(error.into())
                     }
                 }
@@ -131,15 +131,15 @@ impl PieceFile {
     fn report(&self, reason: &dyn std::fmt::Display) {
         let file = self.path.display();
         tracing::error!(%file, %reason, "the content of a blob is damaged; reading it is refused");
-        self.disk.damaged.fetch_add(1, Ordering::Relaxed);
+        self.disk().damaged.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Writes at `position` of the content. What was there before it stays as it was.
     pub(crate) fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        self.disk.set_unsynced();
+        self.disk().set_unsynced();
         let position = self.content_at + position;
-        let written = self.disk.files.write_at(&self.path, position, bytes, self.disk.safety);
-        self.disk.counted(written)
+        let written = self.disk().files.write_at(&self.path, position, bytes, self.disk().safety);
+        self.disk().counted(written)
     }
 
     /// Reads a part of the content that must be there.
@@ -149,7 +149,11 @@ impl PieceFile {
             File::open(&self.path)?.read_exact_at(&mut bytes, self.content_at + range.start)?;
             Ok(Bytes::from(bytes))
         };
-        self.disk.counted(read())
+        self.disk().counted(read())
+    }
+
+    fn disk(&self) -> &Disk {
+        &self.spares.disk
     }
 
     /// It is not part of any blob any longer.
@@ -162,7 +166,7 @@ impl Drop for PieceFile {
     fn drop(&mut self) {
         if *self.condemned.get_mut() {
             // What stays goes at the next start.
-            let _ = self.disk.files.remove(&self.path);
+            let _ = self.spares.remove(&self.path);
         }
     }
 }

@@ -294,7 +294,7 @@ impl Scan {
             Suspicion::Lengths => Health::Unknown,
             Suspicion::Contents => Health::Sound,
         };
-        PieceFile::new(name, path, content_at, health, &self.folder.disk)
+        PieceFile::new(name, path, content_at, health, &self.folder.spares)
     }
 
     fn set_aside(&self, path: &Path, reason: &dyn std::fmt::Display) {

@@ -1,5 +1,7 @@
 //! What is there after the process has ended, in good order or not.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use super::*;
 
 /// A container with one blob of each kind, and a block that waits.
@@ -129,6 +131,51 @@ fn what_is_replaced_or_deleted_leaves_no_file() {
     assert!(files(&folder, ".blob").is_empty());
     store.delete_container("box", &Conditions::default(), now()).unwrap();
     assert!(!folder.exists());
+}
+
+#[test]
+fn files_of_what_was_replaced_are_written_again_and_hold_nothing_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let container = store.create_container("box", Vec::new(), now()).unwrap();
+    let folder = directory.path().join("box");
+    let inodes = || -> Vec<_> {
+        let mut inodes: Vec<_> =
+            files(&folder, "").iter().map(|path| fs::metadata(path).unwrap().ino()).collect();
+        inodes.sort_unstable();
+        inodes
+    };
+    container.put("a", put(b"first"), now()).unwrap();
+    container.put("a", put(b"second"), now()).unwrap();
+    let steady = inodes();
+    for _ in 0..10 {
+        container.put("a", put(b"again"), now()).unwrap();
+        container.set_metadata("a", Vec::new(), &Conditions::default(), now()).unwrap();
+        assert_eq!(inodes(), steady);
+    }
+    let names: Vec<_> = (0..100).map(|number| number.to_string()).collect();
+    for name in &names {
+        container.put(name, put(b"content"), now()).unwrap();
+    }
+    for name in &names {
+        container.delete(name, &Conditions::default(), now()).unwrap();
+    }
+    let spare = files(&folder, ".new");
+    assert!(!spare.is_empty() && spare.len() <= 64, "{}", spare.len());
+    for path in spare {
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0, "{}", path.display());
+    }
+    // Whoever holds a blob that is replaced reads what it was.
+    let held = container.blob("a").unwrap();
+    for _ in 0..3 {
+        container.put("a", put(b"other"), now()).unwrap();
+    }
+    assert_eq!(bytes(held.read(0..5)), b"again");
+    drop((held, container, store));
+    let store = open(&directory);
+    assert_eq!(store.figures().damaged_files, 0);
+    assert!(files(&folder, ".new").is_empty());
+    assert_eq!(content(&store.container("box").unwrap(), "a").unwrap(), b"other");
 }
 
 #[test]
