@@ -118,7 +118,7 @@ fn seed_kafka_record_batch(folder: &Path) -> io::Result<()> {
 fn record_batch() -> Vec<u8> {
     let mut batch = vec![0; RecordBatch::HEADER_LENGTH];
     for delta in 0..2 {
-        let headers = [("name", &b"value"[..]), ("empty", b"")];
+        let headers = [(&b"name"[..], Some(&b"value"[..])), (b"empty", Some(b""))];
         record::encode(&mut batch, delta, Some(b"key"), Some(b"value"), headers.into_iter());
     }
     record_batch::complete(&mut batch, 0, 0, 2, 1_000);

@@ -405,6 +405,16 @@ impl EventBatch {
         Some(self.slice(event.chunk, event.partition_key_start, u32::from(event.partition_key_len)))
     }
 
+    /// What keeps events together: the partition key, or the key that the event has as a record of Kafka.
+    #[inline]
+    #[must_use]
+    pub fn key(&self, event: &Event) -> Option<&[u8]> {
+        match self.partition_key(event) {
+            None if self.encoding == Encoding::Amqp => convert::annotations::key_of(self.message(event)),
+            key => key,
+        }
+    }
+
     /// The service's opaque offset of an event of this batch, where the service has such.
     #[must_use]
     pub fn offset(&self, event: &Event) -> Option<&[u8]> {
@@ -551,6 +561,12 @@ impl EventBatch {
 }
 
 impl Message<'_> {
+    /// What follows its first `count` bytes.
+    #[inline]
+    pub(crate) fn without_first(self, count: usize) -> Self {
+        Self { bytes: &self.bytes[count..], ..self }
+    }
+
     /// Appends it to a transfer: without a copy if it is long and its memory can be held until it is sent.
     #[inline]
     pub(crate) fn put(&self, writer: &mut TransferWriter<'_>) {

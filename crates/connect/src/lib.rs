@@ -24,7 +24,6 @@ pub mod fakes;
 mod http;
 mod hyper_client;
 pub mod identity;
-mod json;
 pub mod kafka;
 pub mod partition_subset;
 pub mod producer;

@@ -1,23 +1,24 @@
 //! Records of Kafka as AMQP messages.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use amqp::codec::write;
 use amqp::message::encode;
 use amqp::performative::descriptor;
 use kafka::record::{Headers, Record};
 
-use crate::KAFKA_KEY;
+use crate::annotations;
 
-/// Appends the sections of the message that a record is: its headers and its value. The key is not in them, because it is an
-/// annotation: see [`key_annotation`].
+/// Appends the message that a record is: annotations, if it has any, headers and value.
 pub fn message(out: &mut Vec<u8>, record: &Record<'_>) {
+    annotations::put_section(out, record);
     message_head(out, record);
     out.extend_from_slice(record.value.unwrap_or_default());
 }
 
-/// The same up to the bytes of the value, for those who take them from where they are: application properties, if there are
-/// headers, and what a Data section begins with.
+/// Appends what stands between the annotations and the bytes of the value, for those who take these from where they are: application
+/// properties, if there are headers, and what a Data section begins with.
 pub fn message_head(out: &mut Vec<u8>, record: &Record<'_>) {
     if record.headers.count() > 0 {
         application_properties(out, &record.headers);
@@ -26,18 +27,22 @@ pub fn message_head(out: &mut Vec<u8>, record: &Record<'_>) {
     encode::data_prefix(out, u32::try_from(length).unwrap_or(u32::MAX));
 }
 
-/// Appends the annotation that has the key of a record: its name and its value, an entry of the map of annotations.
-pub fn key_annotation(out: &mut Vec<u8>, key: &[u8]) {
-    write::symbol(out, KAFKA_KEY);
-    write::binary(out, key);
-}
-
+/// In the order of the headers. A map has each key once: the last one of a name counts, in the place of the first.
 fn application_properties(out: &mut Vec<u8>, headers: &Headers<'_>) {
-    // A map has each key once.
-    let headers: BTreeMap<&str, Option<&[u8]>> = headers.iter().collect();
+    let mut entries: Vec<(&str, Option<&[u8]>)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (name, value) in headers.iter() {
+        match places.entry(name) {
+            Entry::Occupied(place) => entries[*place.get()].1 = value,
+            Entry::Vacant(place) => {
+                place.insert(entries.len());
+                entries.push((name, value));
+            }
+        }
+    }
     write::descriptor(out, descriptor::APPLICATION_PROPERTIES);
-    write::map(out, headers.len() as u32, |out| {
-        for (name, value) in headers {
+    write::map(out, entries.len() as u32, |out| {
+        for (name, value) in entries {
             write::string(out, name);
             write::option(out, value, write::binary);
         }
@@ -48,11 +53,11 @@ fn application_properties(out: &mut Vec<u8>, headers: &Headers<'_>) {
 mod tests {
     use amqp::Value;
     use amqp::message::MessageView;
-    use kafka::record::{self, Records};
+    use kafka::record::{self, Header, Records};
 
     use super::*;
 
-    fn message_of(key: Option<&[u8]>, value: Option<&[u8]>, headers: &[(&str, &[u8])]) -> Vec<u8> {
+    fn message_of(key: Option<&[u8]>, value: Option<&[u8]>, headers: &[Header<'_>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         record::encode(&mut bytes, 0, key, value, headers.iter().copied());
         let mut out = b"before".to_vec();
@@ -63,17 +68,31 @@ mod tests {
     #[test]
     fn the_value_is_one_data_section() {
         for value in [&b"value"[..], &[], &[7; 300]] {
-            let message = message_of(Some(b"key"), Some(value), &[]);
             let mut expected = Vec::new();
             encode::data(&mut expected, value);
-            assert_eq!(message, expected);
+            assert_eq!(message_of(None, Some(value), &[]), expected);
         }
-        assert_eq!(message_of(None, None, &[]), message_of(None, Some(b""), &[]), "a tombstone");
+    }
+
+    #[test]
+    fn key_and_tombstone_are_annotations() {
+        let message = message_of(Some(b"\x00\xff"), None, &[]);
+        let view = MessageView::parse(&message).unwrap();
+        let annotations = view.message_annotations().unwrap();
+        assert_eq!(annotations.find("x-opt-kafka-key").unwrap(), Some(Value::Binary(b"\x00\xff".to_vec())));
+        assert_eq!(annotations.find("x-opt-kafka-tombstone").unwrap(), Some(Value::Boolean(true)));
+        assert_eq!(annotations.entries().unwrap().len(), 2);
+        assert_eq!(view.data().unwrap(), Some(&b""[..]));
     }
 
     #[test]
     fn headers_are_application_properties_and_the_last_of_a_name_counts() {
-        let headers = [("trace", &b"first"[..]), ("other", b"\x00\xff"), ("trace", b"last")];
+        let headers: [Header<'_>; 4] = [
+            (b"trace", Some(b"first")),
+            (b"other", Some(b"\x00\xff")),
+            (b"trace", Some(b"last")),
+            (b"\xff", None),
+        ];
         let message = message_of(None, Some(b"value"), &headers);
         let message = MessageView::parse(&message).unwrap();
         assert_eq!(message.data().unwrap(), Some(&b"value"[..]));
@@ -81,5 +100,7 @@ mod tests {
         assert_eq!(properties.entries().unwrap().len(), 2);
         assert_eq!(properties.find("trace").unwrap(), Some(Value::Binary(b"last".to_vec())));
         assert_eq!(properties.find("other").unwrap(), Some(Value::Binary(b"\x00\xff".to_vec())));
+        let all = message.message_annotations().unwrap().find("x-opt-kafka-headers").unwrap();
+        assert!(matches!(all, Some(Value::List(fields)) if fields.len() == 8));
     }
 }

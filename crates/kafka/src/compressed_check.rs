@@ -234,7 +234,7 @@ mod tests {
     fn records(values: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::new();
         for (delta, value) in (0..).zip(values) {
-            let headers = [("name", &b"header"[..])];
+            let headers = [(&b"name"[..], Some(&b"header"[..]))];
             record::encode(&mut out, delta, Some(b"key"), Some(value), headers.into_iter());
         }
         out

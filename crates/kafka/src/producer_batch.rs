@@ -66,7 +66,7 @@ impl ProducerBatch {
         timestamp: i64,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
-        headers: impl Iterator<Item = (&'h str, &'h [u8])> + Clone,
+        headers: impl Iterator<Item = record::Header<'h>> + Clone,
     ) {
         self.push_head(timestamp, record::tail_length(key, value, headers.clone()));
         record::encode_tail(&mut self.bytes, key, value, headers);
@@ -148,7 +148,12 @@ mod tests {
 
     fn tail(value: &[u8]) -> Vec<u8> {
         let mut tail = Vec::new();
-        record::encode_tail(&mut tail, Some(b"key"), Some(value), [("name", &b"header"[..])].into_iter());
+        record::encode_tail(
+            &mut tail,
+            Some(b"key"),
+            Some(value),
+            [(&b"name"[..], Some(&b"header"[..]))].into_iter(),
+        );
         tail
     }
 

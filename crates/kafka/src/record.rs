@@ -29,8 +29,10 @@ pub struct Record<'a> {
     pub headers: Headers<'a>,
 }
 
-/// The headers of a record that was read to its end, so each of them is whole. Brokers take names that are not UTF-8; headers with
-/// such names are in none of what this gives.
+/// Name and value of a header. Brokers take names that are not UTF-8, and values that are none.
+pub type Header<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// The headers of a record that was read to its end, so each of them is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers<'a> {
     /// Number of headers whose names are UTF-8.
@@ -139,14 +141,24 @@ impl<'a> Headers<'a> {
         self.count
     }
 
-    /// Key and value of each whose name is text. A name may be there more than once.
+    /// The number of all headers.
+    #[must_use]
+    pub const fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Name and value of each header whose name is text. A name may be there more than once.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + use<'a> {
+        self.all().filter_map(|(name, value)| Some((str::from_utf8(name).ok()?, value)))
+    }
+
+    /// All headers.
+    pub fn all(&self) -> impl Iterator<Item = Header<'a>> + Clone + use<'a> {
         let mut reader = Reader::new(self.bytes, true);
-        let all = (0..self.total).map_while(move |_| {
-            let key = key_of_header(&mut reader).ok()?;
-            Some((key, field(&mut reader, "value of a header").ok()?))
-        });
-        all.filter_map(|(key, value)| Some((str::from_utf8(key).ok()?, value)))
+        (0..self.total).map_while(move |_| {
+            let name = key_of_header(&mut reader).ok()?;
+            Some((name, field(&mut reader, "value of a header").ok()?))
+        })
     }
 }
 
@@ -260,13 +272,13 @@ pub fn check(records: &[u8], count: i32) -> Result<(), Malformed> {
     }
 }
 
-/// Appends a record with the broker's timestamp to a batch: `headers` gives key and value of each header.
+/// Appends a record with the broker's timestamp to a batch: `headers` gives name and value of each header.
 pub fn encode<'h>(
     out: &mut Vec<u8>,
     offset_delta: u32,
     key: Option<&[u8]>,
     value: Option<&[u8]>,
-    headers: impl Iterator<Item = (&'h str, &'h [u8])> + Clone,
+    headers: impl Iterator<Item = Header<'h>> + Clone,
 ) {
     let offset_delta = offset_delta.cast_signed();
     let tail = tail_length(key, value, headers.clone());
@@ -282,16 +294,16 @@ pub fn encode_tail<'h>(
     out: &mut impl BufMut,
     key: Option<&[u8]>,
     value: Option<&[u8]>,
-    headers: impl Iterator<Item = (&'h str, &'h [u8])> + Clone,
+    headers: impl Iterator<Item = Header<'h>> + Clone,
 ) {
     put_field(out, key);
     put_field(out, value);
     let mut count = write::Head::default();
     count.varint(i32::try_from(headers.clone().count()).unwrap_or(i32::MAX));
     out.put_slice(count.as_slice());
-    for (key, value) in headers {
-        put_field(out, Some(key.as_bytes()));
-        put_field(out, Some(value));
+    for (name, value) in headers {
+        put_field(out, Some(name));
+        put_field(out, value);
     }
 }
 
@@ -299,12 +311,12 @@ pub fn encode_tail<'h>(
 pub fn tail_length<'h>(
     key: Option<&[u8]>,
     value: Option<&[u8]>,
-    headers: impl Iterator<Item = (&'h str, &'h [u8])>,
+    headers: impl Iterator<Item = Header<'h>>,
 ) -> usize {
     let (mut count, mut bytes) = (0_i32, 0);
-    for (key, value) in headers {
+    for (name, value) in headers {
         count += 1;
-        bytes += field_length(Some(key.as_bytes())) + field_length(Some(value));
+        bytes += field_length(Some(name)) + field_length(value);
     }
     field_length(key) + field_length(value) + write::varint_length(count) + bytes
 }
@@ -377,7 +389,7 @@ mod tests {
     fn batch(records: &[OwnedRecord]) -> Vec<u8> {
         let mut out = vec![0; RecordBatch::HEADER_LENGTH];
         for (delta, (key, value, headers)) in (0..).zip(records) {
-            let headers = headers.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+            let headers = headers.iter().map(|(key, value)| (key.as_bytes(), Some(value.as_slice())));
             encode(&mut out, delta, key.as_deref(), value.as_deref(), headers);
         }
         complete(&mut out, 500, 1, records.len() as u32, 1_700_000_000_000);
@@ -408,7 +420,7 @@ mod tests {
             );
             prop_assert_eq!(place.tail.end as usize, bytes.len() - places.remaining());
             let tail = RecordTail::read(&bytes[place.tail.start as usize..place.tail.end as usize]);
-            prop_assert!(tail.is_ok() == record.headers.are_all_text());
+            prop_assert!(tail.is_ok());
             let key = place.key.start as usize..place.key.end as usize;
             prop_assert_eq!(record.key.unwrap_or_default(), &bytes[key]);
         }
@@ -452,7 +464,7 @@ mod tests {
                 prop_assert_eq!(part(&place.key), key.as_deref().unwrap_or_default());
                 prop_assert_eq!(place.offset_delta, index as i32);
                 let mut tail = Vec::new();
-                encode_tail(&mut tail, key.as_deref(), value.as_deref(), headers.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
+                encode_tail(&mut tail, key.as_deref(), value.as_deref(), headers.iter().map(|(key, value)| (key.as_bytes(), Some(value.as_slice()))));
                 prop_assert_eq!(part(&place.tail), tail);
                 prop_assert_eq!((other.key.as_deref(), other.value.as_deref()), (key.as_deref(), value.as_deref()));
                 prop_assert_eq!((other.offset, other.timestamp), (500 + index as i64, 1_700_000_000_000));

@@ -25,7 +25,7 @@ impl<'a> RecordTail<'a> {
     /// Reads a tail, which is the whole of `bytes`.
     ///
     /// # Errors
-    /// It ends early, goes on after its end, has an impossible length, or a header whose name is not UTF-8.
+    /// It ends early, goes on after its end, or has an impossible length.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, true);
         let tail = Self {
@@ -34,8 +34,7 @@ impl<'a> RecordTail<'a> {
             headers: Headers::read(&mut reader)?,
         };
         match reader.rest().is_empty() {
-            true if tail.headers.are_all_text() => Ok(tail),
-            true => Err(Malformed("key of a header")),
+            true => Ok(tail),
             false => Err(Malformed("end of a record")),
         }
     }

@@ -5,7 +5,8 @@
 //!    "destination":5,"condition":"amqp:link:message-size-exceeded","description":"…","message":"AFN1oAVldmVudA=="}
 //! ```
 //!
-//! `message` is base64 of the encoded AMQP sections that would have been forwarded. Where there are several sinks, `sink` is
+//! `message` is base64 of the encoded AMQP sections that would have been forwarded, or, with `"encoding":"kafka"`, of a record's key, value and
+//! headers as they stand in batches: `parshall send --format events` takes these lines. Where there are several sinks, `sink` is
 //! the place of the one that refuses the event in their list, from 0.
 //!
 //! Of records that can't be read, `sequence_number` and `last_sequence_number` are the first and the last one, `records` is their
@@ -18,7 +19,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use connect::event::{Event, EventBatch};
+use connect::event::{Encoding, Event, EventBatch};
 use connect::sink::SendError;
 use serde::Serialize;
 
@@ -47,6 +48,9 @@ struct Line<'a> {
     destination: u32,
     condition: &'a str,
     description: &'a str,
+    /// What `message` is encoded as, if not as AMQP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<&'static str>,
     message: String,
 }
 
@@ -94,11 +98,57 @@ impl DeadLetters {
             destination,
             condition: &error.condition,
             description: &error.description,
+            encoding: (batch.encoding() == Encoding::Kafka && unreadable.is_none()).then_some("kafka"),
             message: STANDARD.encode(batch.message(event)),
         };
         let mut line = serde_json::to_vec(&line)?;
         line.push(b'\n');
         self.file.write_all(&line)?;
         self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use connect::event::PartitionId;
+    use connect::sink::ErrorClass;
+    use convert::text::{Extra, read};
+
+    use super::*;
+
+    /// What a line of a message is when it is read.
+    fn letter(message: &[u8], encoding: Encoding) -> convert::text::ReadEvent {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("letters");
+        let mut batch = EventBatch::with_capacity(PartitionId(1), 1);
+        batch.push_message(&Bytes::copy_from_slice(message), 7);
+        batch.set_encoding(encoding);
+        let error =
+            SendError { class: ErrorClass::Fatal, condition: "c".to_owned(), description: String::new() };
+        DeadLetters::open(&path).unwrap().append(&batch, &batch.events()[0], None, 0, &error).unwrap();
+        read(&std::fs::read(&path).unwrap(), Extra::default()).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_the_event_that_was_refused() {
+        let mut tail = Vec::new();
+        let headers = [(&b"a"[..], Some(&b"1"[..])), (b"a", None)];
+        kafka::record::encode_tail(&mut tail, Some(b"\xff"), None, headers.into_iter());
+        let of_record = letter(&tail, Encoding::Kafka);
+        let message = convert::Message {
+            annotation_count: of_record.annotation_count,
+            annotations: &of_record.annotations,
+            header_form: convert::HeaderForm::Bytes,
+            ..convert::Message::of(&of_record.sections)
+        };
+        let parts = message.record_parts();
+        assert_eq!((parts.key, parts.value.as_deref()), (Some(&b"\xff"[..]), None));
+        assert_eq!(parts.headers().collect::<Vec<_>>(), headers);
+        // Of AMQP it has the sections, of which the first are the annotations that go on.
+        let mut sections = Vec::new();
+        convert::annotations::section(&mut sections, of_record.annotation_count, &of_record.annotations);
+        sections.extend_from_slice(&of_record.sections);
+        assert_eq!(letter(&sections, Encoding::Amqp), of_record);
     }
 }

@@ -68,7 +68,7 @@ impl Router {
             Route::SamePartition => {
                 destinations.resize(batch.len(), batch.partition().0 % fan_out);
             }
-            Route::Key => destinations.extend(events.map(|event| match batch.partition_key(event) {
+            Route::Key => destinations.extend(events.map(|event| match batch.key(event) {
                 Some(key) => partitioner.partition_of(key, fan_out),
                 None => random(event.sequence_number),
             })),

@@ -1,6 +1,7 @@
 //! The relay between real queues, and its allocations.
 
 mod allocations;
+mod borders;
 mod queue_allocations;
 mod queue_forward;
 mod unreadable_batches;

@@ -151,7 +151,7 @@ impl<'a> Parts<'a> {
         let Self { batch, event, .. } = *self;
         match variable {
             Variable::Property(_) => Scalar::Null,
-            Variable::Key => batch.partition_key(event).map_or(Scalar::Null, Scalar::of_bytes),
+            Variable::Key => batch.key(event).map_or(Scalar::Null, Scalar::of_bytes),
             Variable::Partition => Scalar::Int(batch.partition().0.into()),
             Variable::SequenceNumber => Scalar::Int(event.sequence_number),
             Variable::Offset => batch.offset(event).map_or(Scalar::Null, Scalar::of_bytes),

@@ -11,11 +11,12 @@
 use amqp::DecodeError;
 use amqp::codec::Value;
 use amqp::message::{MessageView, is_data_section};
+use convert::annotations;
+use convert::text::put_headers;
 use units::date::CivilTime;
 use units::md5::{Md5, md5};
 
 use super::content::body;
-use super::json;
 use crate::event::{Event, EventBatch};
 
 /// Writes one file.
@@ -128,8 +129,18 @@ fn put_block(out: &mut Vec<u8>, records: i64, block: &[u8], sync: &Md5) {
 
 /// What the service knows of an event, under the names that Capture gives it.
 fn put_system_properties(out: &mut Vec<u8>, batch: &EventBatch, event: &Event) {
-    let (offset, key) = (batch.offset(event), batch.partition_key(event));
-    put_long(out, 2 + i64::from(offset.is_some()) + i64::from(key.is_some()));
+    let offset = batch.offset(event);
+    let of_record = annotations::of_message(batch.message(event)).unwrap_or_default();
+    // The key of a record that is no text is among what is said of the record.
+    let key = batch.partition_key(event).filter(|key| str::from_utf8(key).is_ok());
+    let entries = [
+        offset.is_some(),
+        key.is_some(),
+        of_record.key.is_some(),
+        of_record.is_tombstone,
+        !of_record.headers.is_empty(),
+    ];
+    put_long(out, 2 + entries.map(i64::from).iter().sum::<i64>());
     let put_number = |out: &mut Vec<u8>, name: &str, number: i64| {
         put_bytes(out, name.as_bytes());
         put_long(out, LONG);
@@ -145,6 +156,15 @@ fn put_system_properties(out: &mut Vec<u8>, batch: &EventBatch, event: &Event) {
     put_text(out, "x-opt-offset", offset);
     put_number(out, "x-opt-enqueued-time", event.enqueued_time.unix_ms());
     put_text(out, "x-opt-partition-key", key);
+    if let Some(key) = of_record.key {
+        put_bytes(out, b"x-opt-kafka-key");
+        put_long(out, BYTES);
+        put_bytes(out, key);
+    }
+    put_text(out, "x-opt-kafka-tombstone", of_record.is_tombstone.then_some(b"true"));
+    let mut headers = Vec::new();
+    put_headers(&mut headers, &of_record.headers);
+    put_text(out, "x-opt-kafka-headers", (!of_record.headers.is_empty()).then_some(&headers));
     out.push(0);
 }
 
@@ -179,7 +199,7 @@ fn put_properties(out: &mut Vec<u8>, message: &[u8]) -> Result<(), DecodeError> 
                 }
                 None => {
                     let mut text = Vec::new();
-                    json::put_value(&mut text, value);
+                    convert::text::put_value(&mut text, value);
                     put_string(out, String::from_utf8_lossy(&text).trim_matches('"'));
                 }
             },

@@ -5,18 +5,15 @@
 //!    "partition_key":"k","system":{"message_id":"7"},"properties":{"colour":"red"},"body":"text"}
 //! ```
 //!
-//! A body that is no text is `body_base64` instead. Offsets are texts, as the service has them.
+//! A body that is no text is `body_base64` instead. Offsets are texts, as the service has them. The rest is the text form that
+//! `convert` has for messages, so that what was archived can be sent again as it was.
 
 use amqp::DecodeError;
-use amqp::codec::Value;
 use amqp::message::{MessageView, is_data_section};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use units::date::CivilTime;
+use convert::text::{BodyForm, Layout, MessageText, put_members, put_text, put_time, put_value};
 
 use super::content::body;
 use crate::event::{Event, EventBatch};
-use crate::json::put_text;
 
 /// Appends an event.
 ///
@@ -37,183 +34,39 @@ pub(super) fn put_event(
     put_integer(out, event.sequence_number);
     if let Some(offset) = batch.offset(event) {
         out.extend_from_slice(b",\"offset\":");
-        put_bytes_as_text(out, offset);
+        put_text(out, &String::from_utf8_lossy(offset));
     }
     out.extend_from_slice(b",\"enqueued_time\":");
     put_time(out, event.enqueued_time.unix_ms());
-    if let Some(key) = batch.partition_key(event) {
+    // The key of a record that is no text is among what is said of the record.
+    if let Some(key) = batch.partition_key(event).and_then(|key| str::from_utf8(key).ok()) {
         out.extend_from_slice(b",\"partition_key\":");
-        put_bytes_as_text(out, key);
+        put_text(out, key);
     }
-    if !is_data_section(message) {
-        put_properties(out, message)?;
-    }
-    let mut scratch = Vec::new();
-    let body = body(message, &mut scratch)?;
-    match std::str::from_utf8(body) {
-        Ok(text) => {
-            out.extend_from_slice(b",\"body\":");
-            put_text(out, text);
-        }
-        Err(_) => {
-            out.extend_from_slice(b",\"body_base64\":");
-            put_base64(out, body);
-        }
+    if is_data_section(message)
+        && let Ok(text) = str::from_utf8(body(message, &mut Vec::new())?)
+    {
+        out.extend_from_slice(b",\"body\":");
+        put_text(out, text);
+    } else {
+        let text = MessageText::read(message)?;
+        text.put(Layout::Nested, out);
+        text.put_body(BodyForm::TextOrBase64, out);
+        text.put_exact(out);
     }
     out.push(b'}');
     Ok(())
 }
 
-/// Appends the properties of a message: those that the protocol knows, and those of the application.
-fn put_properties(out: &mut Vec<u8>, message: &[u8]) -> Result<(), DecodeError> {
-    let view = MessageView::parse(message)?;
-    if let Some(properties) = view.properties()? {
-        let text = |value: Option<String>| value.map(Value::String);
-        let symbol = |value: Option<amqp::Symbol>| value.map(Value::Symbol);
-        let members = [
-            ("message_id", properties.message_id),
-            ("correlation_id", properties.correlation_id),
-            ("content_type", symbol(properties.content_type)),
-            ("content_encoding", symbol(properties.content_encoding)),
-            ("subject", text(properties.subject)),
-            ("to", text(properties.to)),
-            ("reply_to", text(properties.reply_to)),
-            ("session_id", text(properties.group_id)),
-            ("reply_to_session_id", text(properties.reply_to_group_id)),
-            ("user_id", properties.user_id.map(Value::Binary)),
-        ];
-        let members = members.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        put_members(out, b",\"system\":", members);
-    }
-    let properties = view.application_properties()?.entries()?;
-    let properties = properties.iter().map(|(name, value)| (name.as_str(), value.clone()));
-    put_members(out, b",\"properties\":", properties);
-    Ok(())
-}
-
 /// Appends the properties of the application alone, as an object of their own.
 pub(super) fn put_application_properties(out: &mut Vec<u8>, message: &[u8]) -> Result<(), DecodeError> {
-    let begin = out.len();
-    if !is_data_section(message) {
-        let properties = MessageView::parse(message)?.application_properties()?.entries()?;
-        let properties = properties.iter().map(|(name, value)| (name.as_str(), value.clone()));
-        put_members(out, b"", properties);
-    }
-    if out.len() == begin {
+    if is_data_section(message) {
         out.extend_from_slice(b"{}");
+        return Ok(());
     }
+    let entries = MessageView::parse(message)?.application_properties()?.entries()?;
+    put_members(out, entries.iter().map(|(name, value)| (name.as_str(), value)), put_value);
     Ok(())
-}
-
-fn put_members<'a>(out: &mut Vec<u8>, before: &[u8], members: impl Iterator<Item = (&'a str, Value)>) {
-    let begin = out.len();
-    out.extend_from_slice(before);
-    let mut separator = b'{';
-    for (name, value) in members {
-        out.push(separator);
-        separator = b',';
-        put_text(out, name);
-        out.push(b':');
-        put_value(out, &value);
-    }
-    match separator {
-        b'{' => out.truncate(begin),
-        _ => out.push(b'}'),
-    }
-}
-
-/// Appends a value of AMQP as what JSON has for it: numbers as numbers, times and identifiers as text, bytes in base64.
-pub(super) fn put_value(out: &mut Vec<u8>, value: &Value) {
-    let put = |out: &mut Vec<u8>, text: String| out.extend_from_slice(text.as_bytes());
-    match value {
-        Value::Null => out.extend_from_slice(b"null"),
-        Value::Boolean(value) => put(out, value.to_string()),
-        Value::Ubyte(value) => put(out, value.to_string()),
-        Value::Ushort(value) => put(out, value.to_string()),
-        Value::Uint(value) => put(out, value.to_string()),
-        Value::Ulong(value) => put(out, value.to_string()),
-        Value::Byte(value) => put(out, value.to_string()),
-        Value::Short(value) => put(out, value.to_string()),
-        Value::Int(value) => put(out, value.to_string()),
-        Value::Long(value) => put(out, value.to_string()),
-        // JSON has no infinity and no NaN.
-        Value::Float(value) if value.is_finite() => put(out, format!("{value:?}")),
-        Value::Double(value) if value.is_finite() => put(out, format!("{value:?}")),
-        Value::Float(value) => put_text(out, &value.to_string()),
-        Value::Double(value) => put_text(out, &value.to_string()),
-        Value::Char(value) => put_text(out, &char::from_u32(*value).unwrap_or('\u{fffd}').to_string()),
-        Value::Timestamp(unix_ms) => put_time(out, *unix_ms),
-        Value::Uuid(bytes) => put_text(out, &rest::target::uuid_text(*bytes)),
-        Value::Binary(bytes) => put_base64(out, bytes),
-        Value::Decimal32(bytes) => put_base64(out, bytes),
-        Value::Decimal64(bytes) => put_base64(out, bytes),
-        Value::Decimal128(bytes) => put_base64(out, bytes),
-        Value::String(text) => put_text(out, text),
-        Value::Symbol(text) => put_text(out, text.as_str()),
-        Value::List(values) | Value::Array(values) => {
-            out.push(b'[');
-            for (index, value) in values.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                put_value(out, value);
-            }
-            out.push(b']');
-        }
-        Value::Map(entries) => {
-            out.push(b'{');
-            for (index, (key, value)) in entries.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                match key.as_text() {
-                    Some(text) => put_text(out, text),
-                    None => {
-                        let mut key_text = Vec::new();
-                        put_value(&mut key_text, key);
-                        put_bytes_as_text(out, &key_text);
-                    }
-                }
-                out.push(b':');
-                put_value(out, value);
-            }
-            out.push(b'}');
-        }
-        // A type of the application's own, such as a span of time of .NET: what it is made of.
-        Value::Described(described) => put_value(out, &described.1),
-    }
-}
-
-/// Appends bytes that are text, as far as anybody knows.
-fn put_bytes_as_text(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_text(out, &String::from_utf8_lossy(bytes));
-}
-
-fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.push(b'"');
-    out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
-    out.push(b'"');
-}
-
-/// Appends an instant as RFC 3339 has it, with milliseconds.
-fn put_time(out: &mut Vec<u8>, unix_ms: i64) {
-    let time = CivilTime::of_unix_ms(unix_ms);
-    let mut text = *b"\"0000-00-00T00:00:00.000Z\"";
-    let mut put = |place: usize, digits: usize, value: u16| {
-        let mut value = value;
-        for digit in (place..place + digits).rev() {
-            text[digit] = b'0' + (value % 10) as u8;
-            value /= 10;
-        }
-    };
-    put(1, 4, time.year);
-    put(6, 2, time.month.into());
-    put(9, 2, time.day.into());
-    put(12, 2, time.hour.into());
-    put(15, 2, time.minute.into());
-    put(18, 2, time.second.into());
-    put(21, 3, time.millisecond);
-    out.extend_from_slice(&text);
 }
 
 /// Appends a number without asking for memory.
@@ -237,6 +90,7 @@ pub(super) fn put_integer(out: &mut Vec<u8>, value: i64) {
 
 #[cfg(test)]
 mod tests {
+    use amqp::Value;
     use amqp::message::{Properties, encode};
     use bytes::Bytes;
 
@@ -288,22 +142,10 @@ mod tests {
         assert_eq!(
             event(&message, b"key", b"1024"),
             "{\"hub\":\"orders\",\"partition\":3,\"sequence_number\":41,\"offset\":\"1024\",\
-             \"enqueued_time\":\"2024-02-29T12:34:56.007Z\",\"partition_key\":\"key\",\"system\":{\"message_id\":7},\
+             \"enqueued_time\":\"2024-02-29T12:34:56.007Z\",\"partition_key\":\"key\",\"system\":{\"message_id\":7,\"types\":{\"message_id\":\"ulong\"}},\
              \"properties\":{\"text\":\"red\",\"number\":-9223372036854775808,\"ratio\":1e300,\"none\":\"NaN\",\
-             \"at\":\"1970-01-01T00:00:00.000Z\"},\"body_base64\":\"/wA=\"}"
+             \"at\":\"1970-01-01T00:00:00.000Z\"},\"property_types\":{\"none\":\"double\",\"at\":\"timestamp\"},\
+             \"body_base64\":\"/wA=\"}"
         );
-    }
-
-    #[test]
-    fn values_that_json_does_not_know_are_what_comes_closest() {
-        let text = |value: Value| {
-            let mut out = Vec::new();
-            put_value(&mut out, &value);
-            String::from_utf8(out).unwrap()
-        };
-        assert_eq!(text(Value::List(vec![Value::Null, Value::Boolean(true)])), "[null,true]");
-        assert_eq!(text(Value::Map(vec![(Value::Int(1), Value::Char(0x61))])), "{\"1\":\"a\"}");
-        assert_eq!(text(Value::Described(Box::new((Value::Null, Value::Long(5))))), "5");
-        assert_eq!(text(Value::Uuid([0; 16])), "\"00000000-0000-0000-0000-000000000000\"");
     }
 }

@@ -17,7 +17,7 @@ use amqp::message::{SectionKind, Sections, is_data_section};
 use bytes::Bytes;
 
 use crate::event::{EnqueuedTime, EventParts};
-use crate::service::{copy_forwarded, is_forwarded};
+use crate::service::{KeptAnnotations, copy_forwarded, is_forwarded};
 
 /// Finds the parts of a message of any shape that starts at `start` of its chunk. Where what is to be forwarded does not lie
 /// together, they are in a copy, which is returned with them.
@@ -45,6 +45,7 @@ fn gather(message: &[u8], located: Located) -> Result<(Bytes, EventParts), Decod
     let partition_key = copy(&located.partition_key);
     let offset = copy(&located.offset);
     let forwarded_from = offset.end;
+    located.kept.put(message, &mut chunk);
     copy_forwarded(message, &mut chunk)?;
     let gathered =
         Located { message: forwarded_from..chunk.len(), partition_key, offset, together: true, ..located };
@@ -176,6 +177,8 @@ struct Located {
     message: Range<usize>,
     /// Whether nothing else lies between them.
     together: bool,
+    /// The annotations that go on.
+    kept: KeptAnnotations,
 }
 
 impl Located {
@@ -188,6 +191,7 @@ impl Located {
             partition_key: 0..0,
             message: 0..0,
             together: true,
+            kept: KeptAnnotations::default(),
         };
         let mut sequence_number = None;
         let mut forwarded: Option<Range<usize>> = None;
@@ -207,6 +211,7 @@ impl Located {
         located.sequence_number =
             sequence_number.ok_or(DecodeError::MissingField("x-opt-sequence-number"))?;
         located.message = forwarded.unwrap_or(end..end);
+        located.together &= located.kept.is_empty();
         Ok(located)
     }
 
@@ -217,6 +222,7 @@ impl Located {
             return Ok(None);
         };
         while let Some(reader) = entries.entry() {
+            let name_left = reader.rest().len();
             // The specification also has numbers as keys; none that we know.
             let key = match reader.peek()? {
                 code::SYMBOL_8 | code::SYMBOL_32 | code::STRING_8 | code::STRING_32 => reader.text()?,
@@ -240,7 +246,8 @@ impl Located {
                 Some(PARTITION_KEY) => self.partition_key = text()?,
                 Some(SEQUENCE_NUMBER) => sequence_number = reader.value()?.as_integer(),
                 Some(ENQUEUED_TIME) => self.enqueued_ms = reader.value()?.as_integer().unwrap_or(0),
-                _ => reader.skip()?,
+                Some(name) => self.kept.take(name, reader, name_left, end)?,
+                None => reader.skip()?,
             }
         }
         Ok(sequence_number)

@@ -24,6 +24,7 @@ use super::options::EventHubsOptions;
 use crate::event::{Message, PartitionId};
 use crate::service::{
     Address, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of, partition_key_annotation,
+    replace_annotations,
 };
 use crate::sink::{SendOutcome, SendToken, SinkBusy};
 
@@ -101,7 +102,7 @@ impl Publisher {
         message_len + encode::data_overhead(message_len)
     }
 
-    /// Sends events, each an encoded message without annotations, as one batch. The token comes back with the outcome.
+    /// Sends events, each an encoded message whose only annotations are those that go on, as one batch. The token comes back with the outcome.
     ///
     /// # Errors
     /// When the destination is busy. Nothing was sent in that case, and [`poll_ready`](Self::poll_ready)
@@ -121,18 +122,22 @@ impl Publisher {
             return self.transmitter.transmit_batch(token, link, messages);
         };
         let mut annotations = std::mem::take(&mut self.scratch);
-        annotations.clear();
-        partition_key_annotation(&mut annotations, partition_key);
         let messages = messages.into_iter().map(Into::into);
         let format = format_of(&messages);
         let sent = self.transmitter.transmit(token, link, format, |writer| {
-            writer.put(&annotations);
+            if format != FORMAT_AMQP {
+                annotations.clear();
+                partition_key_annotation(&mut annotations, partition_key);
+                writer.put(&annotations);
+            }
             for message in messages {
                 let message: Message<'m> = message;
+                let replaced = replace_annotations(&mut annotations, Some(partition_key), message.as_ref());
+                let message = message.without_first(replaced);
                 if format != FORMAT_AMQP {
                     writer.put_data_prefix(data_length(annotations.len() + message.as_ref().len()));
-                    writer.put(&annotations);
                 }
+                writer.put(&annotations);
                 message.put(writer);
             }
         });

@@ -10,9 +10,12 @@
 
 use std::fmt;
 
+use amqp::Value;
 use amqp::codec::write;
-use amqp::message::encode;
+use amqp::message::{MessageView, SectionKind, Sections, encode};
 use amqp::performative::descriptor;
+use convert::text::ReadEvent;
+use convert::{HeaderForm, Message, annotations};
 
 use super::failure::SendFailure;
 use super::rest;
@@ -39,6 +42,8 @@ pub struct NewEvent<'a> {
     pub session: Option<&'a str>,
     /// What else is said of it.
     pub properties: &'a [(&'a str, PropertyValue<'a>)],
+    /// What it is, in the place of everything but key and partition.
+    pub encoded: Option<&'a ReadEvent>,
 }
 
 /// The value of a property.
@@ -84,6 +89,18 @@ impl Wire {
     /// When the service does not take such an event. Nothing was appended then.
     pub(super) fn encode(self, event: &NewEvent<'_>, out: &mut Vec<u8>) -> Result<(), SendFailure> {
         self.check(event)?;
+        match (self, event.encoded) {
+            (Self::EventHubs | Self::ServiceBus, Some(encoded)) => put_message(event.key, encoded, out),
+            (Self::Kafka, Some(encoded)) => put_record(event.key, encoded, out),
+            (Self::Http | Self::HttpBatch, Some(encoded)) => {
+                return with_parts(event, encoded, |event| self.encode(event, out));
+            }
+            (_, None) => self.encode_parts(event, out)?,
+        }
+        Ok(())
+    }
+
+    fn encode_parts(self, event: &NewEvent<'_>, out: &mut Vec<u8>) -> Result<(), SendFailure> {
         match self {
             Self::EventHubs | Self::ServiceBus => encode_amqp(event, out),
             Self::Kafka => encode_kafka(event, out),
@@ -102,7 +119,8 @@ impl Wire {
     }
 
     fn check(self, event: &NewEvent<'_>) -> Result<(), SendFailure> {
-        if u32::try_from(event.body.len()).is_err() {
+        let encoded = event.encoded.map_or(0, |encoded| encoded.sections.len() + encoded.annotations.len());
+        if u32::try_from(event.body.len().max(encoded)).is_err() {
             return Err(SendFailure::invalid("the body is longer than 4 GiB"));
         }
         if event.key.is_some_and(|key| key.len() > KEY_BYTES_MAX) {
@@ -118,6 +136,99 @@ impl Wire {
             _ => Ok(()),
         }
     }
+}
+
+/// Appends a message that is encoded, with this partition key.
+fn put_message(key: Option<&str>, encoded: &ReadEvent, out: &mut Vec<u8>) {
+    out.extend_from_slice(&encoded.header);
+    let mut entries = Vec::new();
+    if let Some(key) = key {
+        write::symbol(&mut entries, "x-opt-partition-key");
+        write::string(&mut entries, key);
+    }
+    entries.extend_from_slice(&encoded.annotations);
+    let count = encoded.annotation_count.saturating_add(key.is_some().into());
+    if count > 0 {
+        annotations::section(out, count, &entries);
+    }
+    out.extend_from_slice(&encoded.sections);
+}
+
+/// Appends the record that a message is.
+fn put_record(key: Option<&str>, encoded: &ReadEvent, out: &mut Vec<u8>) {
+    let message = Message {
+        key: key.map(str::as_bytes),
+        annotation_count: encoded.annotation_count,
+        annotations: &encoded.annotations,
+        sections: &encoded.sections,
+        header_form: HeaderForm::Text,
+    };
+    let parts = message.record_parts();
+    kafka::record::encode_tail(out, parts.key, parts.value.as_deref(), parts.headers());
+}
+
+/// Gives `send` what the REST interface has of a message.
+fn with_parts(
+    event: &NewEvent<'_>,
+    encoded: &ReadEvent,
+    send: impl FnOnce(&NewEvent<'_>) -> Result<(), SendFailure>,
+) -> Result<(), SendFailure> {
+    let refused = |what: &str| SendFailure::invalid(format!("{what} can't be sent over HTTP"));
+    let unreadable = |_| SendFailure::invalid("it is no message of AMQP");
+    let mut kinds = Sections::new(&encoded.sections).map(|section| section.map(|section| section.kind));
+    let is_other = |kind| {
+        !matches!(kind, SectionKind::Properties | SectionKind::ApplicationProperties | SectionKind::Data)
+    };
+    if kinds.any(|kind| kind.is_ok_and(is_other)) {
+        return Err(refused("a body that is no bytes, or a footer,"));
+    }
+    if !encoded.header.is_empty() || encoded.annotation_count > 0 {
+        return Err(refused(
+            "durability, priority, time to live, the time of a scheduled message, or what is of a record of Kafka,",
+        ));
+    }
+    let view = MessageView::parse(&encoded.sections).map_err(unreadable)?;
+    let standard = view.properties().map_err(unreadable)?.unwrap_or_default();
+    let id = |id: &Option<Value>| match id {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(refused("an id that is no text")),
+    };
+    let (message_id, correlation_id) = (id(&standard.message_id)?, id(&standard.correlation_id)?);
+    let sent = amqp::message::Properties {
+        message_id: standard.message_id.clone(),
+        correlation_id: standard.correlation_id.clone(),
+        content_type: standard.content_type.clone(),
+        subject: standard.subject.clone(),
+        group_id: standard.group_id.clone(),
+        ..Default::default()
+    };
+    if sent != standard {
+        return Err(refused("a property of AMQP besides ids, content type, subject and session"));
+    }
+    let entries = view.application_properties().map_err(unreadable)?.entries().map_err(unreadable)?;
+    let mut properties = Vec::with_capacity(entries.len());
+    for (name, value) in &entries {
+        let value = match value {
+            Value::String(text) => PropertyValue::Text(text),
+            Value::Long(number) => PropertyValue::Integer(*number),
+            Value::Double(number) => PropertyValue::Float(*number),
+            Value::Boolean(is) => PropertyValue::Boolean(*is),
+            _ => return Err(refused(&format!("the property `{}`, because of its type,", name.as_str()))),
+        };
+        properties.push((name.as_str(), value));
+    }
+    send(&NewEvent {
+        body: view.data().map_err(unreadable)?.unwrap_or_default(),
+        message_id: message_id.as_deref(),
+        correlation_id: correlation_id.as_deref(),
+        content_type: standard.content_type.as_ref().map(amqp::Symbol::as_str),
+        subject: standard.subject.as_deref(),
+        session: standard.group_id.as_deref(),
+        properties: &properties,
+        encoded: None,
+        ..*event
+    })
 }
 
 fn encode_amqp(event: &NewEvent<'_>, out: &mut Vec<u8>) {
@@ -178,16 +289,17 @@ fn encode_kafka(event: &NewEvent<'_>, out: &mut Vec<u8>) {
         .map(|(_, value)| value.to_string())
         .collect();
     let mut written = texts.iter();
-    let properties: Vec<(&str, &[u8])> = event
+    let properties: Vec<(&str, &str)> = event
         .properties
         .iter()
         .map(|(name, value)| match value {
-            PropertyValue::Text(text) => (*name, text.as_bytes()),
-            _ => (*name, written.next().map_or(&b""[..], |text| text.as_bytes())),
+            PropertyValue::Text(text) => (*name, *text),
+            _ => (*name, written.next().map_or("", String::as_str)),
         })
         .collect();
-    let ids = named.iter().filter_map(|(name, value)| value.map(|value| (*name, value.as_bytes())));
+    let ids = named.iter().filter_map(|(name, value)| value.map(|value| (*name, value)));
     let headers = ids.chain(properties.iter().copied());
+    let headers = headers.map(|(name, value)| (name.as_bytes(), Some(value.as_bytes())));
     kafka::record::encode_tail(out, event.key.map(str::as_bytes), Some(event.body), headers);
 }
 
@@ -236,6 +348,7 @@ mod tests {
         subject: Some("news"),
         session: Some("session"),
         properties: PROPERTIES,
+        encoded: None,
     };
 
     fn encoded(wire: Wire, event: &NewEvent<'_>) -> Vec<u8> {

@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue};
 use super::event::{NewEvent, PropertyValue};
 use super::failure::SendFailure;
 use crate::http::EVENT_TYPE;
-use crate::json::put_text;
+use convert::text::put_text;
 
 /// Appends an event that is sent alone.
 ///
@@ -186,6 +186,7 @@ mod tests {
             ("number", PropertyValue::Integer(7)),
             ("is", PropertyValue::Boolean(true)),
         ],
+        encoded: None,
     };
 
     #[test]

@@ -26,7 +26,9 @@ pub use options::{ClientOptions, Transport};
 
 pub(crate) use connection::ServiceConnection;
 pub(crate) use endpoint::Endpoint;
-pub(crate) use forwarded::{copy_forwarded, format_of, is_forwarded, partition_key_annotation};
+pub(crate) use forwarded::{
+    KeptAnnotations, copy_forwarded, format_of, is_forwarded, partition_key_annotation, replace_annotations,
+};
 pub(crate) use outstanding::Outstanding;
 pub(crate) use reconnecting::Reconnecting;
 pub(crate) use request::{Reply, Request, RequestPair};

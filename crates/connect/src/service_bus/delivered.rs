@@ -13,7 +13,7 @@ use amqp::message::{SectionKind, Sections, is_data_section};
 use bytes::Bytes;
 
 use crate::event::{EnqueuedTime, EventParts};
-use crate::service::{copy_forwarded, is_forwarded};
+use crate::service::{KeptAnnotations, copy_forwarded, is_forwarded};
 
 /// A message that was received.
 #[derive(Debug)]
@@ -88,6 +88,7 @@ pub(super) fn locate(message: &[u8], start: u32) -> Result<(Received, Option<Byt
             _ => {}
         }
     }
+    scattered |= !annotations.kept.is_empty();
     let sequence_number =
         annotations.sequence_number.ok_or(DecodeError::MissingField("x-opt-sequence-number"))?;
     // A message is smaller than 4 GiB: the engine counts in 32 bits, too.
@@ -103,7 +104,8 @@ pub(super) fn locate(message: &[u8], start: u32) -> Result<(Received, Option<Byt
         delivery_count,
         locked_until_ms: annotations.locked_until_ms,
     };
-    let copy = scattered.then(|| gather(message, &mut received.parts, start)).transpose()?;
+    let copy =
+        scattered.then(|| gather(message, &annotations.kept, &mut received.parts, start)).transpose()?;
     Ok((received, copy))
 }
 
@@ -112,11 +114,17 @@ pub(super) fn locate(message: &[u8], start: u32) -> Result<(Received, Option<Byt
 /// # Errors
 /// When the message is malformed.
 #[cold]
-fn gather(message: &[u8], parts: &mut EventParts, start: u32) -> Result<Bytes, DecodeError> {
+fn gather(
+    message: &[u8],
+    kept: &KeptAnnotations,
+    parts: &mut EventParts,
+    start: u32,
+) -> Result<Bytes, DecodeError> {
     let key = &parts.partition_key;
     let key = &message[(key.start - start) as usize..(key.end - start) as usize];
     let mut chunk = Vec::with_capacity(message.len());
     chunk.extend_from_slice(key);
+    kept.put(message, &mut chunk);
     copy_forwarded(message, &mut chunk)?;
     parts.partition_key = 0..key.len() as u32;
     parts.message = key.len() as u32..chunk.len() as u32;
@@ -148,6 +156,8 @@ struct Annotations {
     enqueued_ms: i64,
     locked_until_ms: Option<i64>,
     partition_key: Range<usize>,
+    /// Those that go on.
+    kept: KeptAnnotations,
 }
 
 impl Annotations {
@@ -157,6 +167,7 @@ impl Annotations {
             return Ok(());
         };
         while let Some(reader) = entries.entry() {
+            let name_left = reader.rest().len();
             match read_key(reader)? {
                 b"x-opt-sequence-number" => self.sequence_number = read_integer(reader)?,
                 b"x-opt-enqueued-time" => self.enqueued_ms = read_integer(reader)?.unwrap_or(0),
@@ -169,7 +180,7 @@ impl Annotations {
                     }
                     _ => reader.skip()?,
                 },
-                _ => reader.skip()?,
+                name => self.kept.take(name, reader, name_left, end)?,
             }
         }
         Ok(())

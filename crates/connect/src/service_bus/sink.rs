@@ -4,10 +4,10 @@ use std::task::{Context, Poll, ready};
 
 use amqp::message::{FORMAT_AMQP, encode};
 
-use crate::event::{Encoding, Event, EventBatch};
+use crate::event::{Encoding, Event, EventBatch, Message};
 use crate::service::{
     Address, ClientOptions, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of,
-    partition_key_annotation,
+    replace_annotations,
 };
 use crate::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, SendUnit, Sink, SinkBusy, SinkError};
 use crate::source::ShutDown;
@@ -87,8 +87,7 @@ impl Sink for ServiceBusSink {
         let scratch = &mut self.scratch;
         self.transmitter.transmit(token, ENTITY, format, |writer| {
             for (batch, event) in events {
-                let message = batch.shared_message(event);
-                annotations(scratch, batch, event);
+                let message = annotated(scratch, batch, event);
                 if format != FORMAT_AMQP {
                     let length = u32::try_from(scratch.len() + message.as_ref().len())
                         .expect("a message is shorter than 4 GiB");
@@ -121,14 +120,12 @@ impl Sink for ServiceBusSink {
     }
 }
 
-/// Replaces what is in `scratch` by the encoded annotations that an event has where it goes.
+/// Replaces what is in `scratch` by annotations, and returns the message: both together are what an event is where it goes.
 #[inline]
-pub(super) fn annotations(scratch: &mut Vec<u8>, batch: &EventBatch, event: &Event) {
-    scratch.clear();
+pub(super) fn annotated<'b>(scratch: &mut Vec<u8>, batch: &'b EventBatch, event: &Event) -> Message<'b> {
     let key = batch.partition_key(event).and_then(|key| std::str::from_utf8(key).ok());
-    if let Some(key) = key {
-        partition_key_annotation(scratch, key);
-    }
+    let message = batch.shared_message(event);
+    message.without_first(replace_annotations(scratch, key, message.as_ref()))
 }
 
 /// The place of the one address.

@@ -57,7 +57,7 @@ pub(crate) async fn source(
 /// The tail of a record with a key and a header, shorter than 64 bytes each.
 pub(crate) fn tail(key: &str, value: &[u8]) -> Vec<u8> {
     let mut tail = Vec::new();
-    let headers = [("name", &b"header"[..])];
+    let headers = [(&b"name"[..], Some(&b"header"[..]))];
     kafka::record::encode_tail(&mut tail, Some(key.as_bytes()), Some(value), headers.into_iter());
     tail
 }

@@ -1,6 +1,6 @@
 //! AMQP messages as batches of Kafka.
 
-use convert::Message;
+use convert::{HeaderForm, Message};
 use kafka::record;
 use kafka::record_batch::{self, RecordBatch};
 use partition_log::{LEADER_EPOCH, LogChunk};
@@ -17,6 +17,7 @@ pub(crate) fn record_batches(chunk: &LogChunk, out: &mut Vec<u8>) {
                 annotation_count: record.annotation_count,
                 annotations: record.annotations,
                 sections: record.sections,
+                header_form: HeaderForm::Encoded,
             };
             push(out, delta, &message);
         }
@@ -30,5 +31,5 @@ fn push(out: &mut Vec<u8>, delta: u32, message: &Message<'_>) {
         return record::encode(out, delta, None, Some(value), std::iter::empty());
     }
     let parts = message.record_parts();
-    record::encode(out, delta, parts.key, Some(&parts.value), parts.headers());
+    record::encode(out, delta, parts.key, parts.value.as_deref(), parts.headers());
 }

@@ -6,7 +6,7 @@ use std::io::{Cursor, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-use convert::{key_annotation, message_head};
+use convert::message_head;
 use kafka::Malformed;
 use kafka::compression::{Compression, UnpackError, unpack_error};
 use kafka::record::{self, Record, Records};
@@ -191,13 +191,11 @@ fn push(
     annotations: &mut Vec<u8>,
     sections: &mut Vec<u8>,
 ) {
-    if let Some(key) = record.key {
-        key_annotation(annotations, key);
-    }
+    let annotation_count = convert::annotations::put(annotations, record);
     message_head(sections, record);
     let value = record.value.unwrap_or_default();
     let pieces = [sections.as_slice(), value];
-    encoder.push_pieces(u32::from(record.key.is_some()), annotations, pieces.iter().copied());
+    encoder.push_pieces(annotation_count, annotations, pieces.iter().copied());
     annotations.clear();
     sections.clear();
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use amqp::Value;
 use amqp::codec::{Symbol, write};
 use amqp::message::{MessageView, Properties, encode};
+use convert::annotations::{self, RecordAnnotations};
 use kafka::compression::Compression;
 use kafka::record::{self, Records};
 use kafka::record_batch::{self, RecordBatch};
@@ -44,7 +45,8 @@ fn pieces(chunk: &LogChunk, wanted: u64) -> Result<Vec<LogChunk>, ConvertError> 
 /// A batch of three records, of which one has everything.
 fn batch() -> Vec<u8> {
     let mut batch = vec![0; RecordBatch::HEADER_LENGTH];
-    let headers = [("trace", &b"first"[..]), ("other", b"\x00\xff"), ("trace", b"last")];
+    let headers = [("trace", &b"first"[..]), ("other", b"\x00\xff"), ("trace", b"last")]
+        .map(|(name, value)| (name.as_bytes(), Some(value)));
     record::encode(&mut batch, 0, Some(b"key"), Some(b"value"), headers.into_iter());
     record::encode(&mut batch, 1, None, None, std::iter::empty());
     record::encode(&mut batch, 2, None, Some(&[7; 300]), std::iter::empty());
@@ -55,11 +57,15 @@ fn batch() -> Vec<u8> {
 fn assert_is_the_batch_over_amqp(converted: &LogChunk) {
     let [first, second, third] = &converted.records().collect::<Vec<_>>()[..] else { panic!("three") };
     assert_eq!((first.sequence_number, third.sequence_number, first.append_time), (0, 2, NOW));
-    assert_eq!((first.annotation_count, second.annotation_count), (1, 0));
-    let mut annotation = Vec::new();
-    write::symbol(&mut annotation, "x-opt-kafka-key");
-    write::binary(&mut annotation, b"key");
-    assert_eq!(first.annotations, annotation);
+    let [mut of_first, mut of_second, mut of_third] = [const { Vec::new() }; 3];
+    for (record, section) in [(first, &mut of_first), (second, &mut of_second), (third, &mut of_third)] {
+        annotations::section(section, record.annotation_count, record.annotations);
+    }
+    let of_first = annotations::of_message(&of_first).unwrap();
+    assert_eq!((of_first.key, of_first.is_tombstone, of_first.headers.len()), (Some(&b"key"[..]), false, 3));
+    let of_second = annotations::of_message(&of_second).unwrap();
+    assert_eq!((of_second.key, of_second.is_tombstone), (None, true));
+    assert_eq!(annotations::of_message(&of_third), Some(RecordAnnotations::default()));
     let message = MessageView::parse(first.sections).unwrap();
     assert_eq!(message.data().unwrap(), Some(&b"value"[..]));
     let properties = message.application_properties().unwrap();

@@ -19,7 +19,7 @@ impl MessageCodec for KafkaCodec {
 
     #[inline]
     fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut) {
-        let headers = header.map(|header| (HEADER_PROPERTY, header));
+        let headers = header.map(|header| (HEADER_PROPERTY.as_bytes(), Some(header)));
         kafka::record::encode_tail(message, None, Some(payload), headers.into_iter());
     }
 

@@ -73,6 +73,9 @@ impl fmt::Display for Plan<'_> {
             if let Some(when) = config.transform.as_ref().and_then(|transform| transform.condition(index)) {
                 writeln!(f, "             events for which {when}")?;
             }
+            if let Some(what) = not_kept(&config.source, sink, options.route) {
+                writeln!(f, "not kept     {what}")?;
+            }
         }
         let route = match options.route {
             Route::Random => "random",
@@ -164,6 +167,36 @@ impl fmt::Display for Plan<'_> {
             writeln!(f, "failures     {} of all sends, injected", options.failure_ratio)?;
         }
         Ok(())
+    }
+}
+
+/// What of an event does not get to a sink, beside its numbers and times, as the tables of `docs/relaying.md` have it.
+fn not_kept(source: &SourceConfig, sink: &SinkConfig, route: Route) -> Option<&'static str> {
+    let is_of_kafka = matches!(source, SourceConfig::Kafka(_));
+    match sink {
+        SinkConfig::Kafka(_) if is_of_kafka => None,
+        SinkConfig::EventHubs(_) | SinkConfig::ServiceBus(_) if is_of_kafka => Some("timestamps"),
+        SinkConfig::Kafka(_) => {
+            Some("types of properties other than bytes, footers, durability, priority, time to live")
+        }
+        SinkConfig::EventHubs(_) if route != Route::Key => {
+            Some("partition keys, durability, priority, time to live")
+        }
+        SinkConfig::EventHubs(_) | SinkConfig::ServiceBus(_) => Some("durability, priority, time to live"),
+        SinkConfig::Archive(archive) => match archive.files {
+            ArchiveFiles::PerEvent(EventFormat::Body) => Some("everything but the body"),
+            ArchiveFiles::Rolled(Rolling { format: FileFormat::Avro | FileFormat::Parquet, .. })
+                if !is_of_kafka =>
+            {
+                Some(
+                    "ids and other properties of messages, types of properties, durability, priority, time to live",
+                )
+            }
+            ArchiveFiles::PerEvent(EventFormat::Json) | ArchiveFiles::Rolled(_) if is_of_kafka => None,
+            ArchiveFiles::PerEvent(EventFormat::Json) | ArchiveFiles::Rolled(_) => {
+                Some("durability, priority, time to live")
+            }
+        },
     }
 }
 

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use convert::text::{self, Extra};
+
 use clap::{Args, ValueEnum};
 use connect::producer::{NewEvent, PropertyValue};
 use serde::Deserializer as _;
@@ -14,7 +16,8 @@ use serde_json::Value;
 pub(super) enum Format {
     /// Each line is a JSON value, which is the body as it stands there; blank lines are left out
     Json,
-    /// Each line is a JSON object as `parshall tail` prints it: body, key, properties, ids; blank lines are left out
+    /// Each line is an event as `parshall tail` and `peek` print it, or as archives of JSON and files of dead letters have it; blank lines
+    /// are left out
     Events,
     /// Each line is a body, whatever it is
     Lines,
@@ -76,12 +79,9 @@ pub(super) enum BadLine {
     /// A field has a value that it can't have.
     #[error("the field `{0}` has to be text or a number")]
     Field(String),
-    /// There is nothing that could be the body.
-    #[error("there is no field `body`")]
-    NoBody,
-    /// The body is not as its encoding says.
-    #[error("the field `body` is not base64: {0}")]
-    Base64(String),
+    /// It is not what `tail` prints.
+    #[error(transparent)]
+    Event(#[from] text::BadLine),
 }
 
 /// Reads lines as one format.
@@ -185,51 +185,11 @@ impl RecordReader {
 
     /// The line is what `tail` prints.
     fn send_printed<T>(&self, line: &[u8], send: impl FnOnce(&NewEvent<'_>) -> T) -> Result<T, BadLine> {
-        const NAMES: [&str; 10] = [
-            "body",
-            "body_encoding",
-            "key",
-            "message_id",
-            "correlation_id",
-            "content_type",
-            "subject",
-            "label",
-            "session_id",
-            "properties",
-        ];
-        let found = find(line, &NAMES)?;
-        let value = |name: &str| found.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
-        let text = |name| value(name).map_or(Ok(None), |value| text_of(name, value));
-        let is_base64 = value("body_encoding").and_then(Value::as_str) == Some("base64");
-        let body = match value("body").ok_or(BadLine::NoBody)? {
-            Value::String(text) if is_base64 => Cow::Owned(decoded(text)?),
-            Value::String(text) => Cow::Borrowed(text.as_bytes()),
-            other => Cow::Owned(other.to_string().into_bytes()),
-        };
-        let (key, message_id, correlation_id) = (text("key")?, text("message_id")?, text("correlation_id")?);
-        let (content_type, subject, session) = (text("content_type")?, text("subject")?, text("session_id")?);
-        // What older clients call it.
-        let subject = subject.map_or_else(|| text("label"), |subject| Ok(Some(subject)))?;
-        let mut properties: Vec<_> = self.constant_properties().collect();
-        if let Some(Value::Object(given)) = value("properties") {
-            for (name, value) in given {
-                if let Some(value) = property_of(name, value)? {
-                    properties.push((name, value));
-                }
-            }
-        }
         let constant = self.constant();
-        Ok(send(&NewEvent {
-            body: &body,
-            key: constant.key.or(key.as_deref()).filter(|_| constant.partition.is_none()),
-            message_id: message_id.as_deref(),
-            correlation_id: correlation_id.as_deref(),
-            content_type: constant.content_type.or(content_type.as_deref()),
-            subject: subject.as_deref(),
-            session: session.as_deref(),
-            properties: &properties,
-            ..constant
-        }))
+        let extra = Extra { content_type: constant.content_type, properties: &self.fields.properties };
+        let read = text::read(line, extra)?;
+        let key = constant.key.or(read.key.as_deref()).filter(|_| constant.partition.is_none());
+        Ok(send(&NewEvent { key, encoded: Some(&read), ..constant }))
     }
 }
 
@@ -321,11 +281,6 @@ fn property_of<'v>(name: &str, value: &'v Value) -> Result<Option<PropertyValue<
     }))
 }
 
-fn decoded(text: &str) -> Result<Vec<u8>, BadLine> {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| BadLine::Base64(error.to_string()))
-}
-
 fn property(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it is not NAME=TEXT")?;
     Ok((name.to_owned(), value.to_owned()))
@@ -382,12 +337,15 @@ mod tests {
 
     #[test]
     fn what_tail_prints_is_sent_as_it_was() {
-        let line = r#"{"partition":1,"key":"k","body":{"a":1},"properties":{"n":0.5},"message_id":"m"}"#;
-        let event = read(Format::Events, &["--content-type=text/x"], line).unwrap().unwrap();
-        assert_eq!(event, r#"{"a":1} key=k id=m type=text/x n:Float(0.5)"#);
-        let base64 = r#"{"body":"aGk=","body_encoding":"base64"}"#;
-        assert_eq!(read(Format::Events, &[], base64).unwrap().unwrap(), "hi");
-        assert_eq!(read(Format::Events, &[], "{}"), Err(BadLine::NoBody));
+        let line = r#"{"partition":1,"key":"k","body":{"a": 1.10},"properties":{"n":0.5},"message_id":"m"}"#;
+        let reader =
+            RecordReader::new(Format::Events, Program::parse_from(["parshall", "--partition=2"]).fields);
+        let sent = reader.read(line.as_bytes(), |event| {
+            let encoded = event.encoded.unwrap();
+            (event.key.map(str::to_owned), event.partition, encoded.sections.ends_with(br#"{"a": 1.10}"#))
+        });
+        assert_eq!(sent, Ok(Some((None, Some(2), true))), "a partition takes the place of the key");
+        assert_eq!(read(Format::Events, &[], "{}"), Err(BadLine::Event(text::BadLine::NoBody)));
     }
 
     #[test]
@@ -402,12 +360,6 @@ mod tests {
                 "invalid type: sequence, expected an object at column 0",
             ),
             (Format::Json, &["--key-field=a"], r#"{"a":[]}"#, "the field `a` has to be text or a number"),
-            (
-                Format::Events,
-                &[],
-                r#"{"body":"?","body_encoding":"base64"}"#,
-                "the field `body` is not base64",
-            ),
         ] {
             let error = read(format, arguments, line).unwrap_err().to_string();
             assert!(error.starts_with(reason.trim_end_matches(" at column 0")), "{error}");

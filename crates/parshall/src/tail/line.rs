@@ -1,16 +1,12 @@
 //! An event as a line of JSON, and whether it is one that is asked for.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::borrow::Cow;
 
 use amqp::Value;
-use amqp::message::MessageView;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use amqp::message::encode;
 use clap::{Args, ValueEnum};
 use connect::event::EnqueuedTime;
-use serde::de::IgnoredAny;
-use serde_json::{Map, json};
-use units::date::iso_date;
+use convert::text::{BodyForm, Layout, MessageText, put_text, put_time, put_value};
 
 /// What is known of an event.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +23,7 @@ pub(super) struct Shown<'a> {
 /// How bodies are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Body {
-    /// JSON objects and lists as they are, other text as text, and anything else in base64
+    /// JSON objects and lists that stand on one line as they are, other text as text, and anything else in base64
     Auto,
     /// As text; what is not UTF-8 is replaced
     Text,
@@ -61,172 +57,77 @@ pub(super) struct Choice {
 impl Choice {
     /// Appends the line of an event, if it is asked for.
     pub(super) fn print(&self, shown: &Shown<'_>, out: &mut Vec<u8>) -> bool {
-        let view = MessageView::parse(shown.sections).ok();
-        let annotation = |name: &str| {
-            let found = view.as_ref()?.message_annotations().ok()?.find(name).ok()??;
-            found.as_text().map(str::to_owned)
+        // What can't be read is shown as it is.
+        let mut unreadable = Vec::new();
+        let message = MessageText::read(shown.sections).unwrap_or_else(|_| {
+            encode::data(&mut unreadable, shown.sections);
+            MessageText::read(&unreadable).unwrap_or_default()
+        });
+        let key = shown.key.or_else(|| message.partition_key());
+        let is_wanted = |(name, wanted): &(String, String)| {
+            message.properties().any(|(known, value)| known == name && is_equal(value, wanted))
         };
-        let key = shown.key.map(str::to_owned).or_else(|| annotation("x-opt-partition-key"));
-        if self.key.is_some() && key != self.key {
+        if self.key.as_deref().is_some_and(|wanted| key != Some(wanted))
+            || !self.properties.iter().all(is_wanted)
+        {
             return false;
         }
-        let properties = view.as_ref().and_then(|view| view.application_properties().ok()?.entries().ok());
-        let properties: Map<String, serde_json::Value> = properties
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, value)| (name.as_str().to_owned(), json_of(&value)))
-            .collect();
-        let has = |(name, wanted): &(String, String)| match properties.get(name) {
-            Some(serde_json::Value::String(text)) => text == wanted,
-            Some(value) => {
-                serde_json::from_str::<serde_json::Value>(wanted).is_ok_and(|wanted| wanted == *value)
-            }
-            None => false,
+        if let Some(partition) = shown.partition {
+            out.extend_from_slice(format!("{{\"partition\":{partition},").as_bytes());
+        } else {
+            out.push(b'{');
+        }
+        out.extend_from_slice(format!("\"sequence_number\":{}", shown.sequence_number).as_bytes());
+        let mut member = |name: &str, put: &dyn Fn(&mut Vec<u8>)| {
+            out.push(b',');
+            put_text(out, name);
+            out.push(b':');
+            put(out);
         };
-        if !self.properties.iter().all(has) {
-            return false;
+        if let Some(offset) = shown.offset {
+            member("offset", &|out| put_text(out, offset));
         }
-        let mut line = Line { out, is_first: true };
-        line.value("partition", &shown.partition.map(|partition| json!(partition)));
-        line.value("sequence_number", &Some(json!(shown.sequence_number)));
-        line.text("offset", shown.offset);
-        line.text("enqueued_at", shown.enqueued_time.map(instant).as_deref());
-        line.text("key", key.as_deref());
-        if let Some(standard) = view.as_ref().and_then(|view| view.properties().ok()?) {
-            line.value("message_id", &standard.message_id.as_ref().map(json_of));
-            line.value("correlation_id", &standard.correlation_id.as_ref().map(json_of));
-            line.text("content_type", standard.content_type.as_ref().map(amqp::Symbol::as_str));
-            line.text("subject", standard.subject.as_deref());
-            line.text("session_id", standard.group_id.as_deref());
+        if let Some(time) = shown.enqueued_time {
+            member("enqueued_at", &|out| put_time(out, time.unix_ms()));
         }
-        if !properties.is_empty() {
-            line.value("properties", &Some(serde_json::Value::Object(properties)));
+        if let Some(key) = key {
+            member("key", &|out| put_text(out, key));
         }
-        self.body.print(view.as_ref(), shown.sections, &mut line);
-        line.end();
+        message.put(Layout::Flat, out);
+        message.put_body(self.body.form(), out);
+        if matches!(self.body, Body::Auto | Body::Base64) {
+            message.put_exact(out);
+        }
+        out.extend_from_slice(b"}\n");
         true
     }
 }
 
 impl Body {
-    fn print(self, view: Option<&MessageView<'_>>, sections: &[u8], line: &mut Line<'_>) {
-        let value = view.and_then(|view| view.value().ok()?);
-        let body = match view.and_then(|view| view.data().ok()?) {
-            Some(body) => body,
-            None => match &value {
-                Some(Value::Binary(bytes)) => bytes.as_slice(),
-                Some(Value::String(text)) => text.as_bytes(),
-                Some(value) if self != Self::None => {
-                    return line.value("body", &Some(json_of(value)));
-                }
-                // What can't be read is shown as it is.
-                _ => {
-                    if view.is_some() {
-                        b""
-                    } else {
-                        sections
-                    }
-                }
-            },
-        };
-        let is_json = || serde_json::from_slice::<IgnoredAny>(body).is_ok();
-        let is_structured = || matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
+    const fn form(self) -> BodyForm {
         match self {
-            Self::None => {}
-            Self::Json if is_json() => line.raw("body", body),
-            Self::Auto if is_structured() && is_json() => line.raw("body", body),
-            Self::Auto => match str::from_utf8(body) {
-                Ok(text) => line.text("body", Some(text)),
-                Err(_) => line.base64(body),
-            },
-            Self::Json | Self::Text => line.text("body", Some(&String::from_utf8_lossy(body))),
-            Self::Base64 => line.base64(body),
+            Self::Auto => BodyForm::Auto,
+            Self::Text => BodyForm::Text,
+            Self::Json => BodyForm::Json,
+            Self::Base64 => BodyForm::Base64,
+            Self::None => BodyForm::Nothing,
         }
     }
 }
 
-/// A JSON object that is being written.
-struct Line<'a> {
-    out: &'a mut Vec<u8>,
-    is_first: bool,
-}
-
-impl Line<'_> {
-    fn name(&mut self, name: &str) {
-        self.out.extend_from_slice(if std::mem::take(&mut self.is_first) { b"{\"" } else { b",\"" });
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(b"\":");
-    }
-
-    fn value(&mut self, name: &str, value: &Option<serde_json::Value>) {
-        if let Some(value) = value {
-            self.name(name);
-            self.out.extend_from_slice(value.to_string().as_bytes());
+/// Whether a property has the value that was typed.
+fn is_equal(value: &Value, wanted: &str) -> bool {
+    let text = match value {
+        Value::String(text) => Cow::Borrowed(text.as_str()),
+        Value::Binary(bytes) => String::from_utf8_lossy(bytes),
+        value => {
+            let mut json = Vec::new();
+            put_value(&mut json, value);
+            String::from_utf8_lossy(json.trim_ascii_start()).trim_matches('"').to_owned().into()
         }
-    }
-
-    fn text(&mut self, name: &str, text: Option<&str>) {
-        if let Some(text) = text {
-            self.name(name);
-            self.out.extend_from_slice(json!(text).to_string().as_bytes());
-        }
-    }
-
-    /// JSON as it is, but on one line: a line break in JSON is never part of a text.
-    fn raw(&mut self, name: &str, json: &[u8]) {
-        self.name(name);
-        self.out.extend(json.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
-    }
-
-    fn base64(&mut self, body: &[u8]) {
-        self.text("body", Some(&STANDARD.encode(body)));
-        self.text("body_encoding", Some("base64"));
-    }
-
-    fn end(self) {
-        self.out.extend_from_slice(b"}\n");
-    }
-}
-
-/// A value of AMQP as JSON; what JSON does not have, as text.
-fn json_of(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Boolean(is) => json!(is),
-        Value::Float(number) => json!(number),
-        Value::Double(number) => json!(number),
-        Value::Ulong(number) => json!(number),
-        Value::String(text) => json!(text),
-        Value::Symbol(symbol) => json!(symbol.as_str()),
-        Value::Timestamp(unix_ms) => json!(instant(EnqueuedTime::from_unix_ms(*unix_ms))),
-        Value::Uuid(bytes) => json!(uuid(bytes)),
-        Value::Binary(bytes) => match str::from_utf8(bytes) {
-            Ok(text) => json!(text),
-            Err(_) => json!(STANDARD.encode(bytes)),
-        },
-        Value::List(values) | Value::Array(values) => values.iter().map(json_of).collect(),
-        Value::Map(entries) => {
-            let name = |key: &Value| key.as_text().map_or_else(|| json_of(key).to_string(), str::to_owned);
-            entries.iter().map(|(key, value)| (name(key), json_of(value))).collect::<Map<_, _>>().into()
-        }
-        other => match other.as_integer() {
-            Some(number) => json!(number),
-            None => json!(format!("{other:?}")),
-        },
-    }
-}
-
-fn uuid(bytes: &[u8; 16]) -> String {
-    let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]].map(hex).join("-")
-}
-
-/// An instant with its milliseconds.
-fn instant(time: EnqueuedTime) -> String {
-    let unix_ms = time.unix_ms();
-    let Ok(since) = u64::try_from(unix_ms) else { return unix_ms.to_string() };
-    let whole = iso_date(UNIX_EPOCH + Duration::from_secs(since / 1_000));
-    format!("{}.{:03}Z", whole.trim_end_matches('Z'), since % 1_000)
+    };
+    let as_number = || Some(text.parse::<f64>().ok()? == wanted.parse::<f64>().ok()?);
+    text == wanted || !matches!(value, Value::String(_)) && as_number() == Some(true)
 }
 
 fn property(text: &str) -> Result<(String, String), String> {
@@ -278,14 +179,17 @@ mod tests {
         let expected = "{\"partition\":1,\"sequence_number\":7,\"offset\":\"7\",\
              \"enqueued_at\":\"2023-11-14T22:13:20.123Z\",\"key\":\"k\",\
              \"message_id\":\"abababab-abab-abab-abab-abababababab\",\"content_type\":\"text/plain\",\
-             \"properties\":{\"priority\":3,\"region\":\"eu\"},\"body\":\"words\"}\n";
+             \"types\":{\"message_id\":\"uuid\"},\"properties\":{\"region\":\"eu\",\"priority\":3},\"body\":\"words\"}\n";
         assert_eq!(line, expected);
     }
 
     #[test]
     fn a_body_is_printed_as_what_it_is_or_as_it_is_asked_for() {
         for (body, content, expected) in [
-            (Body::Auto, &b"{\"a\":\n[1]}"[..], r#""body":{"a": [1]}}"#),
+            (Body::Auto, &b"{\"a\": [1.10]}"[..], r#""body":{"a": [1.10]}}"#),
+            // Line breaks could not be had again.
+            (Body::Auto, b"{\"a\":\n[1]}", r#""body":"{\"a\":\n[1]}"}"#),
+            (Body::Json, b"{\"a\":\n[1]}", r#""body":{"a": [1]}}"#),
             (Body::Auto, b"{no json", r#""body":"{no json"}"#),
             (Body::Auto, b"12", r#""body":"12"}"#),
             (Body::Auto, b"\xff", r#""body":"/w==","body_encoding":"base64"}"#),
@@ -294,7 +198,7 @@ mod tests {
             (Body::Text, b"{}", r#""body":"{}"}"#),
             (Body::Text, b"\xff", "\"body\":\"\u{fffd}\"}"),
             (Body::Base64, b"x", r#""body":"eA==","body_encoding":"base64"}"#),
-            (Body::None, b"x", r#""region":"eu"}}"#),
+            (Body::None, b"x", r#""priority":3}}"#),
         ] {
             let line = printed(&choice(body), &message(content)).unwrap();
             assert!(line.ends_with(&format!("{expected}\n")), "{body:?}: {line}");
@@ -302,7 +206,8 @@ mod tests {
         }
         let mut value = Vec::new();
         encode::value(&mut value, &Value::List(vec![Value::Int(1), Value::Null]));
-        assert!(printed(&choice(Body::Auto), &value).unwrap().contains(r#""body":[1,null]"#));
+        let line = printed(&choice(Body::Auto), &value).unwrap();
+        assert!(line.contains(r#""body":[1,null],"amqp":"AFN3"#), "{line}");
         assert!(printed(&choice(Body::Auto), b"nothing of AMQP").unwrap().contains("nothing of AMQP"));
     }
 

@@ -321,7 +321,7 @@ impl Relay {
             Order::None => None,
             Order::Partition => Some(self.lanes.id(*partition, destination, None)),
             Order::Key => {
-                let key = batch.partition_key(event);
+                let key = batch.key(event);
                 key.map(|key| self.lanes.id(*partition, destination, Some(key)))
             }
         };

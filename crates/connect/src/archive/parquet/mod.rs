@@ -17,7 +17,8 @@ use snap::raw::{Encoder, max_compress_len};
 use super::content::body;
 use super::json;
 use crate::event::{Event, EventBatch};
-use crate::json::put_text;
+use convert::annotations;
+use convert::text::{put_base64, put_headers, put_text};
 use thrift::Thrift;
 
 /// Writes one file.
@@ -326,14 +327,32 @@ fn put_system_properties(out: &mut Vec<u8>, batch: &EventBatch, event: &Event) {
     json::put_integer(out, event.sequence_number);
     out.extend_from_slice(b",\"x-opt-enqueued-time\":");
     json::put_integer(out, event.enqueued_time.unix_ms());
-    let texts = [("x-opt-offset", batch.offset(event)), ("x-opt-partition-key", batch.partition_key(event))];
-    for (name, text) in texts {
-        if let Some(text) = text {
-            out.extend_from_slice(b",\"");
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(b"\":");
-            put_text(out, &String::from_utf8_lossy(text));
+    let mut member = |name: &str, put: &dyn Fn(&mut Vec<u8>)| {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+        put(out);
+    };
+    let text = |bytes| str::from_utf8(bytes).ok();
+    if let Some(offset) = batch.offset(event).and_then(text) {
+        member("x-opt-offset", &|out| put_text(out, offset));
+    }
+    // The key of a record that is no text is among what is said of the record.
+    if let Some(key) = batch.partition_key(event).and_then(text) {
+        member("x-opt-partition-key", &|out| put_text(out, key));
+    }
+    let of_record = annotations::of_message(batch.message(event)).unwrap_or_default();
+    if let Some(key) = of_record.key {
+        match text(key) {
+            Some(key) => member("x-opt-kafka-key", &|out| put_text(out, key)),
+            None => member("x-opt-kafka-key-base64", &|out| put_base64(out, key)),
         }
+    }
+    if of_record.is_tombstone {
+        member("x-opt-kafka-tombstone", &|out| out.extend_from_slice(b"true"));
+    }
+    if !of_record.headers.is_empty() {
+        member("x-opt-kafka-headers", &|out| put_headers(out, &of_record.headers));
     }
     out.push(b'}');
 }

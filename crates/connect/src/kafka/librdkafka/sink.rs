@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use convert::{HeaderForm, Message};
 use kafka::record_tail::RecordTail;
 use rdkafka::ClientConfig;
 use rdkafka::config::NativeClientConfig;
@@ -156,21 +157,24 @@ impl RdKafkaSink {
                     let description = format!("this is no record of Kafka: malformed {}", malformed.0);
                     ServiceOrBusy::Error(ServiceError::fatal("INVALID_RECORD", description))
                 })?;
+                check_names(tail.headers.all())?;
                 (record.key, record.payload) = (tail.key, tail.value);
                 record.headers = headers(tail.headers.count() as usize, tail.headers.iter());
                 self.enqueue(record)
             }
             Encoding::Amqp => {
                 let key = batch.partition_key(event);
-                let message = convert::Message { key, ..convert::Message::of(message) };
+                let message = Message { key, header_form: HeaderForm::Bytes, ..Message::of(message) };
                 if let Some(value) = message.plain_value() {
                     (record.key, record.payload) = (key, Some(value));
                     return self.enqueue(record);
                 }
                 let parts = message.record_parts();
-                (record.key, record.payload) = (parts.key, Some(&*parts.value));
-                let of_parts = parts.headers().map(|(name, value)| (name, Some(value)));
-                record.headers = headers(parts.headers().count(), of_parts);
+                (record.key, record.payload) = (parts.key, parts.value.as_deref());
+                check_names(parts.headers())?;
+                let of_parts =
+                    || parts.headers().filter_map(|(name, value)| Some((str::from_utf8(name).ok()?, value)));
+                record.headers = headers(of_parts().count(), of_parts());
                 self.enqueue(record)
             }
         }
@@ -193,6 +197,19 @@ fn headers<'h>(
 ) -> Option<OwnedHeaders> {
     let insert = |all: OwnedHeaders, (key, value)| all.insert(Header { key, value });
     (count > 0).then(|| headers.fold(OwnedHeaders::new_with_capacity(count), insert))
+}
+
+/// The library's wrapper has no headers whose names are no text: a record that has one is refused rather than changed.
+fn check_names<'h>(
+    mut headers: impl Iterator<Item = kafka::record::Header<'h>>,
+) -> Result<(), ServiceOrBusy> {
+    match headers.all(|(name, _)| str::from_utf8(name).is_ok()) {
+        true => Ok(()),
+        false => {
+            let description = "a header has a name that is not UTF-8, which only the native client can send";
+            Err(ServiceOrBusy::Error(ServiceError::fatal("INVALID_RECORD", description)))
+        }
+    }
 }
 
 /// Why a record was not taken.

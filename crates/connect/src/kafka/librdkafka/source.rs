@@ -459,7 +459,7 @@ impl Records {
         });
     }
 
-    /// Adds the AMQP message that a record is. Headers whose names are no text have no place in one.
+    /// Adds the AMQP message that a record is.
     fn push_message(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, message: &BorrowedMessage<'_>) {
         self.tail.clear();
         put_bytes(&mut self.tail, None);

@@ -18,7 +18,7 @@ use amqp::message::FORMAT_AMQP;
 use amqp::performative::{Attach, DeliveryState, Target};
 use amqp::{CoordinatorRequest, Symbol};
 
-use super::super::sink::annotations;
+use super::super::sink::annotated;
 use super::transactions::{End, Ended, MESSAGES_MAX, Member, Step, Transactions};
 use crate::service::error::{PROTOCOL, TIMEOUT};
 use crate::service::{
@@ -175,7 +175,7 @@ impl Forward {
         let Ok(mut writer) = sender.begin_in(&transaction, &new) else {
             return self.busy();
         };
-        annotations(&mut self.scratch, batch, event);
+        let message = annotated(&mut self.scratch, batch, event);
         if !self.scratch.is_empty() {
             writer.put(&self.scratch);
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use amqp::message::MessageView;
 use kafka::compression::Compression;
 use kafka::control_batch::TransactionMarker;
 use kafka::producer_batch::ProducerBatch;
@@ -67,8 +68,7 @@ fn events_as(encoding: Encoding, fetched: &mut Fetched, next: &mut i64, limit: u
             assert_eq!(batch.partition_key(event), Some(&b"key"[..]));
             let message = batch.message(event);
             let value = match encoding {
-                // A section with a short value.
-                Encoding::Amqp => &message[5..],
+                Encoding::Amqp => MessageView::parse(message).unwrap().data().unwrap().unwrap(),
                 // Length and key, length and value, no headers.
                 _ => &message[5..event.message_len() - 1],
             };
@@ -345,7 +345,10 @@ fn messages_of_amqp_have_the_value_as_their_body_and_the_key_beside() {
     assert_eq!(delivered.0, 2);
     let batch = builder.pop_sealed().unwrap();
     let second = &batch.events()[1];
-    assert_eq!(batch.message(second), b"\x00\x53\x75\xa0\x01y");
+    let message = batch.message(second);
+    assert!(message.ends_with(b"\x00\x53\x75\xa0\x01y"), "{message:?}");
+    let annotations = MessageView::parse(message).unwrap().message_annotations().unwrap().entries().unwrap();
+    assert_eq!(annotations, [("x-opt-kafka-key".into(), amqp::Value::Binary(b"key".to_vec()))]);
     assert_eq!((batch.partition_key(second), second.sequence_number), (Some(&b"key"[..]), 6));
     assert_eq!(second.enqueued_time.unix_ms(), 1_001);
 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use convert::{HeaderForm, Message};
 use kafka::producer_batch::{ProducerBatch, RECORD_HEAD_MAX};
 use kafka::record_batch::RecordBatch;
 use tokio::time::Instant;
@@ -380,14 +381,19 @@ impl Sink for KafkaSink {
                 Encoding::Kafka | Encoding::Opaque => destination.filling.push_tail(time, message),
                 Encoding::Amqp => {
                     let key = batch.partition_key(event);
-                    let message = convert::Message { key, ..convert::Message::of(message) };
+                    let message = Message { key, header_form: HeaderForm::Bytes, ..Message::of(message) };
                     match message.plain_value() {
                         Some(value) => {
                             destination.filling.push(time, key, Some(value), std::iter::empty());
                         }
                         None => {
                             let parts = message.record_parts();
-                            destination.filling.push(time, parts.key, Some(&parts.value), parts.headers());
+                            destination.filling.push(
+                                time,
+                                parts.key,
+                                parts.value.as_deref(),
+                                parts.headers(),
+                            );
                         }
                     }
                 }

@@ -1,0 +1,44 @@
+//! Events as lines of JSON, and lines as events: what `tail` and `peek` print, what archives and files of dead letters hold, and what
+//! `send` takes.
+//!
+//! ```text
+//!   {…,"message_id":"7","types":{"message_id":"ulong"},"properties":{"region":"eu","size":3},"property_types":{"size":"int"},"body":{"a": 1.10}}
+//! ```
+//!
+//! What is read from a line is the event that was written, to the byte of its body. JSON has fewer types than AMQP, so those that it does
+//! not imply (text, truth, null, whole numbers of 64 bits, numbers of double precision) are named beside the values. A body is a text,
+//! or the JSON that it is if it can stand in a line as it is, or base64. Where that is not enough (values made of others, bodies
+//! that are no bytes or in several pieces, footers) the line has all sections in `amqp`, in base64, and these count: to change such an
+//! event, remove the member.
+//!
+//! Left out are delivery annotations, message annotations but those of records and the time to which a message is scheduled, and whatever
+//! only the service says.
+
+mod members;
+mod read;
+mod types;
+mod write;
+
+pub use read::{BadLine, Extra, ReadEvent, read};
+pub use types::{put_base64, put_value};
+pub use write::{BodyForm, Layout, MessageText, put_headers, put_members, put_text, put_time};
+
+/// Members that events have in each layout.
+mod names {
+    pub(super) const AMQP: &str = "amqp";
+    pub(super) const KAFKA_HEADERS: &str = "kafka_headers";
+    pub(super) const KAFKA_KEY: &str = "kafka_key";
+    pub(super) const KAFKA_KEY_BASE64: &str = "kafka_key_base64";
+    pub(super) const PROPERTIES: &str = "properties";
+    pub(super) const PROPERTY_TYPES: &str = "property_types";
+    pub(super) const SCHEDULED: &str = "scheduled_enqueue_time";
+    pub(super) const SYSTEM: &str = "system";
+    pub(super) const TOMBSTONE: &str = "tombstone";
+    pub(super) const TYPES: &str = "types";
+}
+
+/// The annotation with the time to which a message is scheduled.
+const SCHEDULED_TIME: &str = "x-opt-scheduled-enqueue-time";
+
+#[cfg(test)]
+mod tests;
