@@ -17,7 +17,6 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use rustls::ClientConfig;
 use units::date::parse_http_date;
 
-use crate::certificates;
 use crate::hyper_client::{HyperClient, hyper_client};
 use crate::server_clock::ServerClock;
 
@@ -38,8 +37,8 @@ impl HyperTransport {
         timeout: Duration,
     ) -> Result<Self, String> {
         let tls = match tls {
-            true => certificates::client_config(certificate_authority)?,
-            false => certificates::trusting_nobody()?,
+            true => trust::client_config(certificate_authority)?,
+            false => trust::without_authorities()?,
         };
         Ok(Self::trusting(&tls, timeout))
     }

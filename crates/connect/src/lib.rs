@@ -14,7 +14,6 @@ mod alarm;
 pub mod archive;
 mod azure_transport;
 pub mod batch_builder;
-pub mod certificates;
 pub mod checkpoint;
 pub mod dead_letter;
 pub mod deadline_queue;

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use connect::certificates;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
@@ -55,8 +54,8 @@ impl CollectorClient {
     pub(crate) fn new(collector: Collector) -> Result<Self, String> {
         // Certificates are read only where they are needed.
         let authorities = match collector.url.scheme_str() {
-            Some("https") => certificates::client_config(collector.certificate_authority.as_deref())?,
-            _ => certificates::trusting_nobody()?,
+            Some("https") => trust::client_config(collector.certificate_authority.as_deref())?,
+            _ => trust::without_authorities()?,
         };
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);

@@ -34,7 +34,6 @@ use super::environment::Environment;
 use super::error::{IdentityError, MemberFailure};
 use super::token::BearerToken;
 use crate::azure_transport::HyperTransport;
-use crate::certificates;
 use crate::hyper_client::causes;
 
 /// The members of a chain.
@@ -179,13 +178,7 @@ const KINDS: [Kind; 5] = [
 
 impl Making {
     fn new(options: &IdentityOptions) -> Result<Self, String> {
-        let file = options.certificate_authority.as_deref();
-        let tls = match certificates::client_config(file) {
-            Ok(tls) => tls,
-            // A managed identity is asked without TLS, and others say what they miss.
-            Err(_no_authorities) if file.is_none() => certificates::trusting_nobody()?,
-            Err(reason) => return Err(reason),
-        };
+        let tls = trust::client_config(options.certificate_authority.as_deref())?;
         let authority = options.environment.get("AZURE_AUTHORITY_HOST");
         let cloud = authority.map(|host| {
             let mut custom = CustomConfiguration::default();
@@ -201,7 +194,7 @@ impl Making {
             cloud,
             ..ClientOptions::default()
         };
-        let probing = HyperTransport::trusting(&*certificates::trusting_nobody()?, PROBE_PATIENCE);
+        let probing = HyperTransport::trusting(&*trust::without_authorities()?, PROBE_PATIENCE);
         Ok(Self { environment: options.environment.clone(), client, probing })
     }
 

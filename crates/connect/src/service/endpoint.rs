@@ -12,7 +12,6 @@ use rustls::pki_types::ServerName;
 
 use super::error::ServiceError;
 use super::options::{ClientOptions, Transport};
-use crate::certificates;
 
 /// What it takes to connect, as often as need be.
 #[derive(Debug)]
@@ -175,7 +174,7 @@ fn client_tls(options: &ClientOptions, host: &str) -> Result<ClientTls, ServiceE
     let server_name = ServerName::try_from(host.to_owned())
         .map_err(|error| unusable(format!("{host} is not a valid name for a certificate: {error}")))?;
     let file = options.certificate_authority.as_deref();
-    let config = certificates::client_config(file).map_err(unusable)?;
+    let config = trust::client_config(file).map_err(unusable)?;
     Ok(ClientTls { config, server_name })
 }
 

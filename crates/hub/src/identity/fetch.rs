@@ -11,10 +11,8 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
 
 use super::config::MAXIMUM_DOCUMENT;
-use crate::tls;
 
 /// The keys that are published at `url`.
 ///
@@ -31,7 +29,7 @@ async fn exchange(url: &Uri) -> Result<KeySet, String> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(trusting_the_system()?)
+        .with_tls_config((*trust::client_config(None)?).clone())
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
@@ -49,15 +47,6 @@ async fn exchange(url: &Uri) -> Result<KeySet, String> {
     let body = Limited::new(response.into_body(), MAXIMUM_DOCUMENT).collect().await;
     let body = body.map_err(|error| format!("the issuer's answer can't be read: {error}"))?;
     KeySet::parse(&body.to_bytes()).map_err(|error| error.to_string())
-}
-
-/// Trusts the authorities of the system, or those in the file that `SSL_CERT_FILE` names.
-fn trusting_the_system() -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let builder = ClientConfig::builder_with_provider(tls::provider());
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);

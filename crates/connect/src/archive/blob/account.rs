@@ -8,7 +8,6 @@ use http::Uri;
 use rustls::pki_types::ServerName;
 
 use crate::archive::options::BlobPlace;
-use crate::certificates;
 use crate::service::ServiceError;
 
 /// A container of a storage account.
@@ -52,8 +51,7 @@ impl Account {
         let tls = match is_tls {
             false => None,
             true => Some(ClientTls {
-                config: certificates::client_config(place.certificate_authority.as_deref())
-                    .map_err(unusable)?,
+                config: trust::client_config(place.certificate_authority.as_deref()).map_err(unusable)?,
                 server_name: ServerName::try_from(host.clone())
                     .map_err(|error| unusable(error.to_string()))?,
             }),

@@ -15,7 +15,6 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use super::BucketService;
 use super::transport::HyperConnector;
 use crate::archive::options::{BucketCredentials, BucketPlace};
-use crate::certificates;
 use crate::hyper_client::causes;
 use crate::service::ServiceError;
 
@@ -104,8 +103,8 @@ fn connector(place: &BucketPlace) -> Result<HyperConnector, ServiceError> {
     let is_plain = place.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"))
         && place.credentials != BucketCredentials::Found;
     let tls = match is_plain {
-        true => certificates::trusting_nobody(),
-        false => certificates::client_config(place.certificate_authority.as_deref()),
+        true => trust::without_authorities(),
+        false => trust::client_config(place.certificate_authority.as_deref()),
     };
     let tls = tls.map_err(|error| unusable(place, &error))?;
     Ok(HyperConnector { tls, timeout: place.request_timeout })

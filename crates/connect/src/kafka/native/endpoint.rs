@@ -10,7 +10,6 @@ use rustls::pki_types::ServerName;
 use tokio::sync::OnceCell;
 
 use super::super::settings::Settings;
-use crate::certificates;
 use crate::identity::{FollowedToken, Identity};
 use crate::retry::RetryPolicy;
 use crate::service::ServiceError;
@@ -37,7 +36,7 @@ impl Endpoint {
         let tls = match settings.uses_tls {
             true => {
                 let file = settings.certificate_authority.as_deref();
-                Some(certificates::client_config(file).map_err(unusable)?)
+                Some(trust::client_config(file).map_err(unusable)?)
             }
             false => None,
         };

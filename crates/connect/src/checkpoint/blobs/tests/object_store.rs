@@ -13,7 +13,6 @@ use object_store::client::{
 use object_store::{ClientOptions, integration};
 
 use super::service::a_store;
-use crate::certificates;
 use crate::hyper_client::{HyperClient, hyper_client};
 
 #[tokio::test]
@@ -59,7 +58,7 @@ struct Transport(HyperClient<HttpRequestBody>);
 
 impl HttpConnector for Plain {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let tls = certificates::trusting_nobody().expect("no certificates to be read");
+        let tls = trust::without_authorities().expect("no certificates to be read");
         Ok(HttpClient::new(Transport(hyper_client(&tls, Duration::from_secs(10)))))
     }
 }
