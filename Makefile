@@ -14,7 +14,7 @@ PACKAGES = python javascript java go
 PACKAGE_SUITES = $(PACKAGES:%=test-package-%)
 
 # In the order in which they begin: the first needs a quiet machine, the next mostly wait.
-LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-older test-dotnet-long test-outside test-azurite-long test-otel-collector
+LONG_SUITES = test-ignored test-sdk-suites test-fuzz test-miri test-valgrind program test-histories test-benchmarks test-java-older test-older test-dotnet-long test-outside test-azurite-long test-otel-collector test-image
 # What `make test` and `make test-long` may take from scratch on two idle cores.
 TEST_MINUTES = 25
 TEST_LONG_MINUTES = 60
@@ -126,6 +126,10 @@ test-azurite-long:
 
 test-otel-collector:
 	MAKEFLAGS= compat/step otel-collector compat/otel/run --collector
+
+# Containers of the image, where podman can run them.
+test-image:
+	MAKEFLAGS= compat/step image compat/image/run
 
 test-sdk-administration:
 	MAKEFLAGS= compat/step sdk-administration compat/sdk-administration/run

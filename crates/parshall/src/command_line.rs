@@ -15,6 +15,7 @@ use crate::administration::subscription::SubscriptionArguments;
 use crate::administration::topic::TopicArguments;
 use crate::check::CheckArguments;
 use crate::compare::CompareArguments;
+use crate::health::HealthArguments;
 use crate::hub::HubArguments;
 use crate::lab::LabArguments;
 use crate::list::ListArguments;
@@ -28,6 +29,7 @@ use crate::shipping::{CompletionsArguments, ManArguments};
 use crate::show::ShowArguments;
 use crate::tail::{PeekArguments, TailArguments};
 use crate::time::TimeArguments;
+use crate::wait::WaitArguments;
 
 /// What a person types.
 #[derive(Debug, Parser)]
@@ -94,6 +96,10 @@ pub(crate) enum Command {
     Lab(WithVariables<LabArguments>),
     /// Run one pipeline until interrupted: read from a hub or queue, route, and send to another
     Relay(WithVariables<RelayArguments>),
+    /// Ask a running service or relay whether it is ready, for probes of containers
+    Health(WithVariables<HealthArguments>),
+    /// Wait until interrupted: keeps a container running for commands that are started in it
+    Wait(WithVariables<WaitArguments>),
     /// Print the completions of a shell: commands, options and their values
     Completions(WithVariables<CompletionsArguments>),
     /// Write the man pages to a directory

@@ -11,6 +11,7 @@ mod descriptors;
 mod diagnostics;
 mod exit;
 mod file_kind;
+mod health;
 mod hub;
 mod lab;
 mod list;
@@ -18,6 +19,7 @@ mod listening;
 mod logging;
 mod named_namespace;
 mod open_telemetry;
+mod operations;
 mod output;
 mod printed;
 mod progress;
@@ -35,6 +37,7 @@ mod tail;
 mod target;
 mod terminal;
 mod time;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -64,6 +67,8 @@ fn main() -> ExitCode {
         Command::Peek(WithVariables(arguments)) => tail::execute_peek(*arguments),
         Command::Check(WithVariables(arguments)) => check::execute(arguments),
         Command::Lab(WithVariables(arguments)) => lab::execute(arguments, quiet),
+        Command::Health(WithVariables(arguments)) => health::execute(arguments),
+        Command::Wait(WithVariables(arguments)) => wait::execute(arguments),
         Command::Completions(WithVariables(arguments)) => shipping::complete(arguments),
         Command::Man(WithVariables(arguments)) => shipping::write_man_pages(arguments),
     };

@@ -42,6 +42,8 @@ fn help_describes_every_command_and_option() {
     insta::assert_snapshot!("help_hub", anywhere(&["hub", "--help"]));
     insta::assert_snapshot!("help_time", anywhere(&["time", "--help"]));
     insta::assert_snapshot!("help_time_advance", anywhere(&["time", "advance", "--help"]));
+    insta::assert_snapshot!("help_health", anywhere(&["health", "--help"]));
+    insta::assert_snapshot!("help_wait", anywhere(&["wait", "--help"]));
     insta::assert_snapshot!("help_send", anywhere(&["send", "--help"]));
     insta::assert_snapshot!("help_tail", anywhere(&["tail", "--help"]));
     insta::assert_snapshot!("help_peek", anywhere(&["peek", "--help"]));

@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 use std::env::{self, VarError};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Method, Request, StatusCode, Uri};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Full;
+use hyper::{Method, Request, StatusCode};
 use serde::Deserialize;
 use units::{date, duration};
 
 use crate::exit::{CommandError, with_causes};
+use crate::operations::{self, AskError, SERVICE_URL};
 
 /// The service that is meant.
 #[derive(Debug)]
@@ -68,19 +65,16 @@ impl Control {
             Some(url) => ("--service", url),
             None => match env::var(VARIABLE) {
                 Ok(url) => (VARIABLE, url),
-                Err(VarError::NotPresent) => ("the default", DEFAULT.to_owned()),
+                Err(VarError::NotPresent) => ("the default", SERVICE_URL.to_owned()),
                 Err(VarError::NotUnicode(_)) => return Err(unreadable(VARIABLE, "it is not UTF-8 text")),
             },
         };
         let base = url.trim_end_matches('/');
         let base = base.strip_suffix(PATH).unwrap_or(base);
-        let parsed = base.parse::<Uri>();
-        let is_url = parsed.as_ref().is_ok_and(|uri| {
-            uri.scheme_str() == Some("http") && uri.host().is_some() && matches!(uri.path(), "" | "/")
-        });
+        let is_url = operations::parse_url(base).is_some_and(|url| matches!(url.path(), "" | "/"));
         match is_url {
             true => Ok(Self { base: base.to_owned() }),
-            false => Err(unreadable(origin, &format!("`{url}` is not a URL such as {DEFAULT}"))),
+            false => Err(unreadable(origin, &format!("`{url}` is not a URL such as {SERVICE_URL}"))),
         }
     }
 
@@ -107,26 +101,24 @@ impl Control {
 
     async fn ask(&self, method: Method, path: &str, body: String) -> Result<Answer, CommandError> {
         let Self { base } = self;
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(PATIENCE));
-        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
-        let unreachable = |error: &dyn std::error::Error| CommandError::Refused {
-            message: format!("the service at {base} can't be reached: {}", with_causes(error)),
+        let unreachable = |reason: String| CommandError::Refused {
+            message: format!("the service at {base} can't be reached: {reason}"),
             advice: Some(format!(
                 "start it with `parshall serve --time-control`, or name it by --service or {VARIABLE}"
             )),
         };
-        let request = Request::builder().method(method).uri(format!("{base}{path}"));
-        let request = request.body(Full::from(body)).map_err(|error| unreachable(&error))?;
-        let response = client.request(request).await.map_err(|error| unreachable(&error))?;
-        let status = response.status();
-        let strange = || CommandError::Refused {
+        let strange = |status| CommandError::Refused {
             message: format!("what answers at {base} does not show its time (status {status})"),
             advice: Some(format!("--service and {VARIABLE} take the address of `serve --http`")),
         };
-        let body =
-            Limited::new(response.into_body(), ANSWER_MAX).collect().await.map_err(|_error| strange())?;
-        let json = String::from_utf8(body.to_bytes().into()).map_err(|_error| strange())?;
+        let request = Request::builder().method(method).uri(format!("{base}{path}"));
+        let request = request.body(Full::from(body)).map_err(|error| unreachable(with_causes(&error)))?;
+        let answer = operations::ask(request, PATIENCE).await;
+        let (status, json) = answer.map_err(|error| match error {
+            AskError::Unreachable(reason) => unreachable(reason),
+            AskError::Unreadable(status) => strange(status),
+        })?;
+        let strange = || strange(status);
         if status == StatusCode::OK {
             let shown = serde_json::from_str(&json).map_err(|_error| strange())?;
             return Ok(Answer { shown, json });
@@ -146,17 +138,11 @@ fn unreadable(origin: &str, reason: &str) -> CommandError {
 /// What `serve` gives to the command that it runs.
 const VARIABLE: &str = "PARSHALL_TIME_URL";
 
-/// That of `parshall serve` without arguments.
-const DEFAULT: &str = "http://127.0.0.1:5300";
-
 const PATH: &str = "/time";
 const ADVANCE_PATH: &str = "/time/advance";
 
 /// A person waits for the connection. What is advanced may take as long as it does.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Bytes of an answer.
-const ANSWER_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ mod hub;
 mod identity;
 mod logs;
 mod packaging;
+mod probes;
 mod relay;
 mod relay_health;
 mod relay_source;

@@ -51,19 +51,22 @@ fn an_action_whose_service_cannot_start_fails_with_its_reason() {
     assert!(stderr.contains("write 127.0.0.1:5672"), "{stderr}");
 }
 
-#[test]
-fn the_image_copies_what_is_built_for_it_and_its_command_is_one_of_the_program() {
+/// Returns the rest of all lines of the Containerfile that begin with an instruction.
+fn instruction(name: &str) -> String {
     let file = fs::read_to_string(root().join("Containerfile")).unwrap();
-    let instruction = |name: &str| {
-        let lines: Vec<&str> = file.lines().filter_map(|line| line.strip_prefix(name)).collect();
-        lines.concat().trim().to_owned()
-    };
-    let build = fs::read_to_string(root().join(".ci/dist")).unwrap();
+    let lines: Vec<&str> = file.lines().filter_map(|line| line.strip_prefix(name)).collect();
+    lines.concat().trim().to_owned()
+}
+
+#[test]
+fn image_copies_what_is_built_for_it_and_runs_a_command_of_the_program() {
     let copied = instruction("COPY ");
     let mut names = copied.split_whitespace();
     assert_eq!(names.next_back(), Some("/"));
     assert_eq!(names.collect::<Vec<_>>(), ["parshall", "LICENSE"]);
-    assert!(build.contains("cp \"$program\" LICENSE \"$dist/image/\""));
+    assert_eq!(instruction("ADD "), "folders.tar /");
+    let build = fs::read_to_string(root().join(".ci/dist")).unwrap();
+    assert!(build.contains(".ci/image \"$program\" \"$dist/image\""));
     assert_eq!(instruction("ENTRYPOINT "), "[\"/parshall\"]");
     let command: Vec<String> = serde_json::from_str(&instruction("CMD ")).unwrap();
     // An option that it has to refuse, so that everything before it is read and nothing is listened on.
@@ -72,6 +75,40 @@ fn the_image_copies_what_is_built_for_it_and_its_command_is_one_of_the_program()
     let (status, _, stderr) = outcome(&mut parshall(&arguments));
     assert_eq!(status, Some(2));
     assert!(stderr.contains("invalid value 'never' for '--sync"), "{stderr}");
+}
+
+#[test]
+fn image_has_a_folder_for_temporary_files_and_one_for_the_data_of_its_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_parshall");
+    let context = folder.path().join("image");
+    let status = Command::new(root().join(".ci/image")).arg(program).arg(&context).status().unwrap();
+    assert!(status.success());
+    let mut names: Vec<_> = fs::read_dir(&context)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["LICENSE", "folders.tar", "parshall"]);
+    assert_eq!(fs::metadata(context.join("parshall")).unwrap().len(), fs::metadata(program).unwrap().len());
+    let user = instruction("USER ");
+    assert!(!user.starts_with('0') && user.split(':').all(|id| id.parse::<u32>().is_ok()), "{user}");
+    let (status, listing, _) = outcome(
+        Command::new("tar")
+            .args(["--list", "--verbose", "--numeric-owner", "--file"])
+            .arg(context.join("folders.tar")),
+    );
+    assert_eq!(status, Some(0));
+    let entries: Vec<(&str, &str, &str)> = listing
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            (words[0], words[1], words[words.len() - 1])
+        })
+        .collect();
+    let owner = user.replace(':', "/");
+    assert_eq!(entries, [("drwxrwxrwt", "0/0", "tmp/"), ("drwxr-x---", &*owner, "data/")]);
+    assert_eq!(instruction("VOLUME "), "/data");
 }
 
 #[test]
