@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::time::Duration;
 
@@ -13,7 +14,11 @@ use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
 
 async fn serve() -> (Service, EventHubsOptions) {
-    let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", PARTITIONS as u16)]);
+    serve_partitions(PARTITIONS as u16).await
+}
+
+async fn serve_partitions(count: u16) -> (Service, EventHubsOptions) {
+    let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", count)]);
     let service = Service::start(ServiceConfig::loopback(namespace)).await.unwrap();
     let connection_string = service.connection_string(None);
     let options = EventHubsOptions::new(connection_string, Some("events")).unwrap();
@@ -174,6 +179,80 @@ async fn a_service_that_stops_is_lost_to_source_and_publisher() {
     };
     let both = async { tokio::join!(closed, service.stop()) };
     tokio::time::timeout(PATIENCE, both).await.unwrap();
+}
+
+/// Both ends take 1,024 links in a session.
+#[tokio::test]
+async fn partitions_beyond_the_links_of_a_session_are_published_to_and_received_from() {
+    const MANY: u32 = 1_100;
+    let (service, options) = serve_partitions(MANY as u16).await;
+    let both = async {
+        let mut publisher = Publisher::connect(options.clone()).await.unwrap();
+        let mut outcomes = Vec::new();
+        for partition in 0..MANY {
+            let fill = |_: usize, payload: &mut [u8]| payload.copy_from_slice(&partition.to_be_bytes());
+            let token = SendToken(partition.into());
+            while publisher.publish_payloads(token, partition, 1, 4, fill).is_err() {
+                poll_fn(|context| publisher.poll_ready(context)).await.unwrap();
+            }
+        }
+        while outcomes.len() < MANY as usize {
+            poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
+        }
+        assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+        let tokens: BTreeSet<u64> = outcomes.iter().map(|outcome| outcome.token.0).collect();
+        assert_eq!((tokens.len(), publisher.waiting()), (MANY as usize, 0));
+
+        let mut source =
+            EventHubsSource::connect(options.clone(), "$Default", SourceOptions::default()).await.unwrap();
+        let partitions = source.partitions();
+        assert_eq!(partitions.len(), MANY as usize);
+        for &partition in &partitions {
+            source.open(partition, StartPosition::Earliest);
+        }
+        let mut received = BTreeSet::new();
+        while received.len() < partitions.len() {
+            let event = poll_fn(|context| source.poll_batch(context)).await.unwrap();
+            let SourceEvent::Batch(batch) = event else { panic!("a batch, not {event:?}") };
+            let partition = batch.partition();
+            assert_eq!(batch.message(&batch.events()[0])[5..], partition.0.to_be_bytes());
+            assert_eq!(batch.len(), 1);
+            assert!(received.insert(partition), "one event in each partition");
+            source.release(batch);
+        }
+        // A link that is closed leaves room for another, whatever its session.
+        for partition in [PartitionId(0), PartitionId(MANY - 1)] {
+            source.close(partition);
+            source.open(partition, StartPosition::Earliest);
+            let event = poll_fn(|context| source.poll_batch(context)).await.unwrap();
+            assert!(matches!(event, SourceEvent::Batch(batch) if batch.partition() == partition));
+        }
+        Box::new(source).shut_down().await;
+        publisher.shut_down().await;
+    };
+    tokio::time::timeout(PATIENCE, both).await.unwrap();
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn partitions_beyond_the_links_of_a_connection_are_refused_at_the_start() {
+    let (service, options) = serve_partitions(4_100).await;
+    let refused = async {
+        let refused = Publisher::connect(options.clone()).await.unwrap_err();
+        assert!(refused.description.contains("at most 4096 links, one for each partition"), "{refused}");
+        let mut source =
+            EventHubsSource::connect(options.clone(), "$Default", SourceOptions::default()).await.unwrap();
+        for partition in source.partitions() {
+            source.open(partition, StartPosition::Earliest);
+        }
+        // The first of those for which there is no link. The others stay open.
+        let event = poll_fn(|context| source.poll_batch(context)).await.unwrap();
+        let SourceEvent::PartitionClosed { partition, error } = event else { panic!("{event:?}") };
+        assert!(partition.0 > 4_000);
+        assert!(error.to_string().contains("let more relays share the partitions"), "{error}");
+    };
+    tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    service.stop().await;
 }
 
 const PARTITIONS: u32 = 4;

@@ -159,21 +159,31 @@ impl Connection {
             .filter(|state| state.generation == link.generation)
     }
 
+    /// Whether a session has room for another link: both ends bound its handles, and we bound the links of all sessions. Until the
+    /// peer has answered the begin, it is expected to take as many handles as in the session that it answered last.
+    pub fn has_room(&self, session: SessionId) -> bool {
+        let Some(state) = self.sessions.get(usize::from(session.0)).and_then(Option::as_ref) else {
+            return false;
+        };
+        // The peer answers each of our links with one of its own handles.
+        let handle_max = state.remote_handle_max.min(self.config.handle_max);
+        self.takes_commands()
+            && !state.end_sent
+            && state.free_handle() <= handle_max as usize
+            && self.links_free() > 0
+    }
+
+    /// Returns the number of links that we allow beyond those that there are, over all sessions.
+    pub fn links_free(&self) -> usize {
+        self.config.links_max.saturating_sub(self.links.len() - self.free_links.len())
+    }
+
     fn attach(&mut self, session: SessionId, role: Role, options: LinkOptions) -> Option<LinkId> {
-        if !self.takes_commands() {
+        if !self.has_room(session) {
             return None;
         }
-        let state = self.session_mut(session.0)?;
-        if state.end_sent {
-            return None;
-        }
-        let remote_handle_max = state.remote_handle_max;
         let link = self.new_link(session.0, role, options.name.clone(), LinkState::AttachSent)?;
         let handle = self.link(link)?.handle;
-        if handle > remote_handle_max {
-            self.remove_link(link.index);
-            return None;
-        }
         if let Some(state) = self.link_mut(link)
             && role == Role::Receiver
         {
@@ -327,16 +337,15 @@ impl Connection {
     }
 
     fn new_link(&mut self, local: u16, role: Role, name: String, state: LinkState) -> Option<LinkId> {
-        if self.links.len() - self.free_links.len() >= self.config.links_max {
+        if self.links_free() == 0 {
             return None;
         }
         let index = self.free_links.pop().unwrap_or(self.links.len() as u32);
         let generation = self.next_generation;
         self.next_generation = self.next_generation.wrapping_add(1);
         let session = self.session_mut(local)?;
-        let free = session.local_handles.iter().position(Option::is_none);
-        let handle = free.unwrap_or(session.local_handles.len());
-        if free.is_none() {
+        let handle = session.free_handle();
+        if handle == session.local_handles.len() {
             session.local_handles.push(None);
         }
         session.local_handles[handle] = Some(index);

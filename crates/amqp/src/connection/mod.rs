@@ -111,6 +111,8 @@ pub struct Connection {
     /// Largest frame that the peer takes.
     remote_max_frame_size: u32,
     remote_channel_max: u16,
+    /// Highest handle of the session that the peer began or answered last.
+    expected_handle_max: u32,
     remote_idle_timeout: Option<Duration>,
     remote_product: Option<String>,
     credentials: Option<Credentials>,
@@ -145,6 +147,7 @@ impl Connection {
             dirty_links: Vec::new(),
             remote_max_frame_size: frame::MIN_MAX_FRAME_SIZE,
             remote_channel_max: 0,
+            expected_handle_max: u32::MAX,
             remote_idle_timeout: None,
             remote_product: None,
             credentials: None,

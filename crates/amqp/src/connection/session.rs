@@ -26,7 +26,7 @@ pub(super) struct Session {
     incoming_window: u32,
     /// What `incoming_window` is replenished to.
     incoming_window_max: u32,
-    /// Highest handle that the peer takes.
+    /// Highest handle that the peer takes; what is expected of it until its begin has come.
     pub(super) remote_handle_max: u32,
     /// The link of each of our deliveries that awaits an outcome.
     pub(super) unsettled: Unsettled<u32>,
@@ -81,6 +81,12 @@ impl Session {
             flow_due: false,
             dirty: false,
         }
+    }
+
+    /// Returns the lowest handle of ours without a link.
+    pub(super) fn free_handle(&self) -> usize {
+        let free = self.local_handles.iter().position(Option::is_none);
+        free.unwrap_or(self.local_handles.len())
     }
 
     /// Our begin.

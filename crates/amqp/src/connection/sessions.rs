@@ -17,7 +17,8 @@ impl Connection {
             return None;
         }
         let channel = self.free_channel()?;
-        let session = Session::new(channel, self.config.incoming_window);
+        let mut session = Session::new(channel, self.config.incoming_window);
+        session.remote_handle_max = self.expected_handle_max;
         self.write_begin(&session);
         self.put_session(session);
         Some(SessionId(channel))
@@ -68,6 +69,7 @@ impl Connection {
                 local
             }
         };
+        self.expected_handle_max = begin.handle_max;
         let index = usize::from(channel);
         if self.channels.len() <= index {
             self.channels.resize(index + 1, None);

@@ -345,6 +345,46 @@ fn a_client_is_kept_to_what_its_peer_allows() {
 }
 
 #[test]
+fn session_has_room_for_as_many_links_as_both_ends_take() {
+    for (client, server) in [(1, u32::MAX), (u32::MAX, 1)] {
+        let config = |handle_max| Config { handle_max, ..Config::default() };
+        let setup = Setup { client: config(client), server: config(server), ..Setup::default() };
+        converse(&setup, |pair| {
+            let (session, _) = pair.begin();
+            let connection = &mut pair.client.connection;
+            let first = connection.attach_sender(session, options("one")).expect("there is room");
+            assert!(connection.has_room(session));
+            connection.attach_receiver(session, options("two")).expect("there is room");
+            assert!(!connection.has_room(session));
+            assert!(connection.attach_sender(session, options("three")).is_none());
+            // The peer has not answered this one yet, and is expected to take as many links.
+            let second = connection.begin_session().expect("there is room");
+            for name in ["three", "four"] {
+                connection.attach_sender(second, options(name)).expect("there is room");
+            }
+            assert!(!connection.has_room(second));
+            pair.talk();
+            let requests = pair.server.all();
+            for happening in requests {
+                if let Happening::LinkRequested(link, _) = happening {
+                    pair.server.connection.accept_link(link, LinkAcceptance::default());
+                }
+            }
+            pair.talk();
+            let attached = pair
+                .client
+                .all()
+                .into_iter()
+                .filter(|happening| matches!(happening, Happening::LinkAttached(..)));
+            assert_eq!(attached.count(), 4);
+            pair.client.connection.detach_link(first, None);
+            pair.talk();
+            assert!(pair.client.connection.has_room(session));
+        });
+    }
+}
+
+#[test]
 fn ids_of_links_that_are_gone_are_not_given_to_others() {
     converse(&Setup::default(), |pair| {
         let (link, theirs) = pair.attach_sender(LinkAcceptance::default());

@@ -83,7 +83,7 @@ impl Publisher {
 
     /// How many sends await their outcome.
     #[must_use]
-    pub const fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.transmitter.waiting()
     }
 

@@ -32,7 +32,6 @@ use crate::service::Endpoint;
 use crate::service::Reconnecting;
 use crate::service::ServiceConnection;
 use crate::service::ServiceError;
-use crate::service::error::PROTOCOL;
 use crate::sink::ErrorClass;
 use crate::source::{ShutDown, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
@@ -158,11 +157,12 @@ impl EventHubsSource {
         let Some(connection) = self.connection.up() else {
             return;
         };
-        let session = connection.data();
-        let Some(link) = connection.engine().attach_receiver(session, options) else {
-            let error = ServiceError::of_connection(PROTOCOL, "the service accepts no more links");
-            self.fail(partition, error);
-            return;
+        let link = match connection.attach_receiver(options) {
+            Ok(link) => link,
+            Err(error) => {
+                self.fail(partition, error);
+                return;
+            }
         };
         connection.engine().set_credit(link, reader.window);
         reader.credit = reader.window;
@@ -289,7 +289,6 @@ impl EventHubsSource {
         let now = Instant::now().into_std();
         let chunk = deliveries.chunk();
         let mut malformed = None;
-        let session = connection.data();
         for run in deliveries.items().chunk_by(|one, next| one.link == next.link) {
             let Some(partition) = partition_of(&self.links, run[0].link) else {
                 for delivery in run {
@@ -327,7 +326,10 @@ impl EventHubsSource {
             }
             // The service settles what it sends; where one does not, the engine makes ranges of these.
             for delivery in run.iter().filter(|delivery| !delivery.settled) {
-                connection.engine().settle(session, delivery.id, delivery.id, DeliveryState::Accepted);
+                let engine = connection.engine();
+                if let Some(session) = engine.session_of(delivery.link) {
+                    engine.settle(session, delivery.id, delivery.id, DeliveryState::Accepted);
+                }
             }
         }
         connection.engine().recycle(deliveries);

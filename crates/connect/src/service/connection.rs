@@ -1,4 +1,4 @@
-//! One authorised connection: the engine on its socket, its two sessions, and the token that keeps it alive.
+//! One authorised connection: the engine on its socket, its sessions, and the token that keeps it alive.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use std::vec;
 
 use amqp::Connection;
-use amqp::connection::{Deliveries, Delivery, Event, SaslClient, SessionId};
+use amqp::connection::{Deliveries, Delivery, Event, LinkId, LinkOptions, SaslClient, SessionId};
 use amqp_tokio::Driver;
 use tokio::time::{Instant, Sleep};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, LINKS_MAX};
 use super::error::{NO_ANSWER, PROTOCOL, SILENT, ServiceError, TIMEOUT};
 use super::request::{Request, RequestPair};
 use super::token::{self, Claim};
@@ -24,7 +24,8 @@ pub(crate) struct ServiceConnection {
     endpoint: Arc<Endpoint>,
     driver: Driver,
     control: SessionId,
-    data: SessionId,
+    /// Sessions of the data links, in the order in which they began; never empty.
+    data: Vec<SessionId>,
     token_links: RequestPair,
     renewal: Renewal,
     /// The token of an identity that was put last.
@@ -100,7 +101,7 @@ impl ServiceConnection {
         Ok(Self {
             driver,
             control,
-            data,
+            data: vec![data],
             token_links,
             renewal: renew_at.map_or(Renewal::Never, |_| Renewal::Waiting),
             bearer,
@@ -122,9 +123,48 @@ impl ServiceConnection {
         self.endpoint.options.connect_timeout
     }
 
-    /// The session of the data links.
-    pub(crate) const fn data(&self) -> SessionId {
-        self.data
+    /// The first session of data links, which has room for all links of a client that attaches a few.
+    pub(crate) fn data(&self) -> SessionId {
+        self.data[0]
+    }
+
+    /// Returns the place of a session among those of data links, by which its deliveries are counted.
+    #[inline]
+    pub(crate) fn place_of(&self, session: SessionId) -> Option<usize> {
+        self.data.iter().position(|data| *data == session)
+    }
+
+    /// Attaches a data link to send through, and returns the place of its session as well.
+    ///
+    /// # Errors
+    /// The connection has no room for another link.
+    pub(crate) fn attach_sender(&mut self, options: LinkOptions) -> Result<(LinkId, usize), ServiceError> {
+        let place = self.place_with_room()?;
+        let link = self.driver.connection().attach_sender(self.data[place], options);
+        link.map(|link| (link, place)).ok_or_else(no_room)
+    }
+
+    /// Attaches a data link to receive through.
+    ///
+    /// # Errors
+    /// The connection has no room for another link.
+    pub(crate) fn attach_receiver(&mut self, options: LinkOptions) -> Result<LinkId, ServiceError> {
+        let place = self.place_with_room()?;
+        self.driver.connection().attach_receiver(self.data[place], options).ok_or_else(no_room)
+    }
+
+    /// Returns the place of a session of data links with room for another link, which begins if there is none.
+    fn place_with_room(&mut self) -> Result<usize, ServiceError> {
+        let engine = self.driver.connection();
+        // The newest first: the others are mostly full.
+        if let Some(place) = self.data.iter().rposition(|session| engine.has_room(*session)) {
+            return Ok(place);
+        }
+        if engine.links_free() == 0 {
+            return Err(no_room());
+        }
+        self.data.push(engine.begin_session().ok_or_else(no_room)?);
+        Ok(self.data.len() - 1)
     }
 
     /// The next event that has been read, leaving out what concerns the connection itself.
@@ -323,6 +363,14 @@ impl fmt::Debug for Renewal {
             Self::Never => "Never",
         })
     }
+}
+
+fn no_room() -> ServiceError {
+    let description = format!(
+        "the connection is full: it takes at most {LINKS_MAX} links, one for each partition; let more relays share the partitions of \
+         the source, or send to a hub with fewer"
+    );
+    ServiceError::of_connection(PROTOCOL, description)
 }
 
 fn timed_out(what: &str, limit: Duration) -> ServiceError {

@@ -141,6 +141,7 @@ impl Endpoint {
         Config {
             container_id: self.container_id.clone(),
             hostname: Some(self.address.host.clone()),
+            links_max: LINKS_MAX,
             handshake_timeout: self.options.connect_timeout,
             // A silent connection is given up after twice this, as by the official clients.
             idle_timeout: Some(Duration::from_secs(30)),
@@ -168,6 +169,9 @@ impl Endpoint {
         }
     }
 }
+
+/// Maximum number of links of a connection: what the embedded service takes.
+pub(super) const LINKS_MAX: usize = 4_096;
 
 fn client_tls(options: &ClientOptions, host: &str) -> Result<ClientTls, ServiceError> {
     let unusable = |what: String| ServiceError::fatal("connection:certificates", what);

@@ -4,11 +4,12 @@
 //! ```text
 //!   connection ─┬─ session "control" ─┬─ $cbs          put-token, again and again before the token expires
 //!               │                     └─ …$management  whatever is asked for
-//!               └─ session "data" ────── the links that messages go through
+//!               ├─ session "data" ────── the links that messages go through
+//!               └─ session "data" …      more of them: both ends bound the links of a session
 //! ```
 //!
-//! Both sessions are there so that the deliveries of the data session, and only those, are numbered consecutively: what
-//! became of a send, or of a message that was received, is found by counting.
+//! Data links have sessions of their own so that the deliveries of each of these, and only those, are numbered consecutively:
+//! what became of a send, or of a message that was received, is found by counting.
 
 mod connection;
 mod endpoint;

@@ -1,13 +1,13 @@
 //! Sends that await their outcome.
 //!
-//! The data session numbers its deliveries consecutively and carries nothing but sends, so the place of a send in this
+//! A data session numbers its deliveries consecutively and carries nothing but sends, so the place of a send in this
 //! ring follows from its delivery id.
 
 use std::collections::VecDeque;
 
 use crate::sink::SendToken;
 
-/// The sends of one connection, by delivery id.
+/// The sends of one session, by delivery id.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
     /// The delivery id of the front slot.

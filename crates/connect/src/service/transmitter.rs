@@ -25,7 +25,8 @@ use crate::sink::{self, ErrorClass, SendError, SendOutcome, SendToken, SinkBusy}
 pub(crate) struct Transmitter {
     connection: Reconnecting,
     links: Vec<Link>,
-    outstanding: Outstanding,
+    /// Sends that await their outcome, by the place of their session.
+    outstanding: Vec<Outstanding>,
     outcomes: Vec<SendOutcome>,
     /// Whether a send was refused and nothing has changed since.
     blocked: bool,
@@ -47,6 +48,8 @@ pub(crate) struct Address {
 struct Link {
     address: Address,
     state: LinkState,
+    /// The place of its session, while it is attaching or attached.
+    session: usize,
     max_message_bytes: usize,
 }
 
@@ -69,16 +72,12 @@ impl Transmitter {
         connection: ServiceConnection,
         addresses: Vec<Address>,
     ) -> Result<Self, ServiceError> {
-        let links = addresses.into_iter().map(|address| Link {
-            address,
-            state: LinkState::Detached,
-            max_message_bytes: USUAL_MESSAGE_BYTES_MAX,
-        });
+        let links = addresses.into_iter().map(Link::new);
         let limit = endpoint.options.connect_timeout;
         let mut transmitter = Self {
             connection: Reconnecting::new(endpoint, connection),
             links: links.collect(),
-            outstanding: Outstanding::default(),
+            outstanding: Vec::new(),
             outcomes: Vec::new(),
             blocked: false,
             output_full: false,
@@ -96,18 +95,13 @@ impl Transmitter {
 
     /// Adds an address, and gives its place in the list. Its link is attached when something is sent to it.
     pub(crate) fn add(&mut self, node: String) -> usize {
-        let address = Address { node, attached_at_once: false };
-        self.links.push(Link {
-            address,
-            state: LinkState::Detached,
-            max_message_bytes: USUAL_MESSAGE_BYTES_MAX,
-        });
+        self.links.push(Link::new(Address { node, attached_at_once: false }));
         self.links.len() - 1
     }
 
     /// How many sends await their outcome.
-    pub(crate) const fn waiting(&self) -> usize {
-        self.outstanding.waiting()
+    pub(crate) fn waiting(&self) -> usize {
+        self.outstanding.iter().map(Outstanding::waiting).sum()
     }
 
     /// The most bytes that a message to an address may have, by its place in the list, the envelope left out.
@@ -207,7 +201,7 @@ impl Transmitter {
         format: u32,
         encode: impl FnOnce(&mut TransferWriter<'_>),
     ) -> Result<(), SinkBusy> {
-        let LinkState::Attached(id) = self.links[link].state else {
+        let Link { state: LinkState::Attached(id), session, .. } = self.links[link] else {
             return self.transmit_unattached(token, link);
         };
         let Some(connection) = self.connection.up() else {
@@ -218,7 +212,8 @@ impl Transmitter {
             self.output_full = true;
             return self.busy();
         }
-        if self.outstanding.span() < OUTSTANDING_MAX
+        let outstanding = &mut self.outstanding[session];
+        if outstanding.span() < OUTSTANDING_MAX
             && let Some(mut sender) = engine.sender(id)
         {
             let delivery = NewDelivery { tag: &self.next_tag.to_be_bytes(), format, settled: false };
@@ -226,7 +221,7 @@ impl Transmitter {
                 encode(&mut writer);
                 let delivery_id = writer.finish();
                 // There are far fewer than 2^32 links.
-                self.outstanding.push(delivery_id, token, link as u32);
+                outstanding.push(delivery_id, token, link as u32);
                 self.next_tag = self.next_tag.wrapping_add(1);
                 return Ok(());
             }
@@ -265,13 +260,15 @@ impl Transmitter {
         let Some(connection) = self.connection.up() else {
             return;
         };
-        let session = connection.data();
-        link.state = match connection.engine().attach_sender(session, sender_options(name, node)) {
-            Some(id) => LinkState::Attaching(id),
-            None => LinkState::Refused(Box::new(ServiceError::of_connection(
-                "protocol",
-                "the service accepts no more links",
-            ))),
+        link.state = match connection.attach_sender(sender_options(name, node)) {
+            Ok((id, session)) => {
+                link.session = session;
+                if self.outstanding.len() <= session {
+                    self.outstanding.resize_with(session + 1, Outstanding::default);
+                }
+                LinkState::Attaching(id)
+            }
+            Err(error) => LinkState::Refused(Box::new(error)),
         };
     }
 
@@ -343,7 +340,11 @@ impl Transmitter {
                 break;
             };
             match event {
-                Event::Outcome { first, last, state, .. } => self.take_outcome(first, last, state),
+                Event::Outcome { session, first, last, state } => {
+                    if let Some(place) = connection.place_of(session) {
+                        self.take_outcome(place, first, last, state);
+                    }
+                }
                 Event::Credit(_) | Event::WindowOpen(_) => self.blocked = false,
                 Event::LinkAttached { link, attach } => {
                     if let Some(index) = self.index_of(link) {
@@ -378,12 +379,15 @@ impl Transmitter {
     }
 
     #[inline]
-    fn take_outcome(&mut self, first: u32, last: u32, state: Option<DeliveryState>) {
-        let was_full = self.outstanding.span() >= OUTSTANDING_MAX;
+    fn take_outcome(&mut self, session: usize, first: u32, last: u32, state: Option<DeliveryState>) {
+        let Some(outstanding) = self.outstanding.get_mut(session) else {
+            return;
+        };
+        let was_full = outstanding.span() >= OUTSTANDING_MAX;
         let outcomes = &mut self.outcomes;
         let error = match state {
             Some(DeliveryState::Accepted) => {
-                self.outstanding.settle(first, last, |token| {
+                outstanding.settle(first, last, |token| {
                     outcomes.push(SendOutcome { token, result: Ok(()) });
                 });
                 None
@@ -406,7 +410,7 @@ impl Transmitter {
             Some(DeliveryState::Received) => None,
         };
         if let Some(error) = error {
-            self.outstanding.settle(first, last, |token| outcomes.push(failed(token, &error)));
+            outstanding.settle(first, last, |token| outcomes.push(failed(token, &error)));
         }
         if was_full {
             self.blocked = false;
@@ -425,7 +429,9 @@ impl Transmitter {
             LinkState::Detached | LinkState::Attached(_) | LinkState::Refused(_) => LinkState::Detached,
         };
         let outcomes = &mut self.outcomes;
-        self.outstanding.forget_link(index as u32, |token| outcomes.push(failed(token, error)));
+        if let Some(outstanding) = self.outstanding.get_mut(link.session) {
+            outstanding.forget_link(index as u32, |token| outcomes.push(failed(token, error)));
+        }
         self.blocked = false;
         Ok(())
     }
@@ -438,7 +444,9 @@ impl Transmitter {
             link.state = LinkState::Detached;
         }
         let outcomes = &mut self.outcomes;
-        self.outstanding.forget_all(|token| outcomes.push(failed(token, error)));
+        for mut outstanding in self.outstanding.drain(..) {
+            outstanding.forget_all(|token| outcomes.push(failed(token, error)));
+        }
     }
 
     fn index_of(&self, link: LinkId) -> Option<usize> {
@@ -446,6 +454,12 @@ impl Transmitter {
             LinkState::Attaching(id) | LinkState::Attached(id) => id == link,
             LinkState::Detached | LinkState::Refused(_) => false,
         })
+    }
+}
+
+impl Link {
+    const fn new(address: Address) -> Self {
+        Self { address, state: LinkState::Detached, session: 0, max_message_bytes: USUAL_MESSAGE_BYTES_MAX }
     }
 }
 
