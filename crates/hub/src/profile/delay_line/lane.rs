@@ -6,9 +6,9 @@ use tokio::time::{Duration, Instant};
 use units::Random;
 
 use crate::profile::distribution::Distribution;
-use crate::profile::precise_timer::PreciseTimer;
 
 /// One direction.
+#[derive(Debug)]
 pub(super) struct Lane {
     pub(super) bytes: VecDeque<u8>,
     /// How many of the bytes, from the front, are known to be due.
@@ -21,7 +21,6 @@ pub(super) struct Lane {
     last_due: Instant,
     round_trip: Option<Distribution>,
     random: Random,
-    pub(super) timer: PreciseTimer,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,12 +30,7 @@ pub(super) struct Burst {
 }
 
 impl Lane {
-    pub(super) fn new(
-        now: Instant,
-        round_trip: Option<Distribution>,
-        random: Random,
-        timer: PreciseTimer,
-    ) -> Self {
+    pub(super) const fn new(now: Instant, round_trip: Option<Distribution>, random: Random) -> Self {
         Self {
             bytes: VecDeque::new(),
             due: 0,
@@ -45,7 +39,6 @@ impl Lane {
             last_due: now,
             round_trip,
             random,
-            timer,
         }
     }
 
@@ -67,6 +60,11 @@ impl Lane {
     pub(super) fn next_due(&mut self, now: Instant) -> Instant {
         let came = self.not_before.map_or(now, |at| at.max(now));
         self.last_due = self.last_due.max(came + self.one_way());
+        self.last_due
+    }
+
+    /// When the last bytes are due.
+    pub(super) const fn last_due(&self) -> Instant {
         self.last_due
     }
 

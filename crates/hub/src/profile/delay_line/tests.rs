@@ -22,7 +22,7 @@ fn round_trip(round_trip: Distribution) -> ProfileConfig {
 }
 
 /// A client's socket and the service's end of the line. The socket holds more than a line may.
-fn line(config: &ProfileConfig) -> (DuplexStream, DelayLine<DuplexStream>) {
+fn line(config: &ProfileConfig) -> (DuplexStream, DelayLine) {
     let (client, socket) = tokio::io::duplex(4 * BYTES_MAX);
     let shaper = Shaper::new(&profile(config), Traffic::Messaging, None);
     (client, shaper.delay_line(socket))
@@ -33,7 +33,7 @@ fn virtual_time() -> Runtime {
 }
 
 /// Sends back what it reads, at once.
-async fn echo(mut line: DelayLine<DuplexStream>) -> io::Result<()> {
+async fn echo(mut line: DelayLine) -> io::Result<()> {
     let mut bytes = [0; 1000];
     loop {
         let length = line.read(&mut bytes).await?;
@@ -59,6 +59,83 @@ async fn an_answer_takes_a_round_trip_and_the_first_one_the_handshake_as_well() 
     }
     drop(client);
     service.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_in_flight_pass_in_the_time_of_one() {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let (client, line) = line(&round_trip(Distribution::Constant(ROUND_TRIP)));
+    tokio::spawn(echo(line));
+    let (mut reader, mut writer) = tokio::io::split(client);
+    writer.write_all(b"question").await.unwrap();
+    reader.read_exact(&mut [0; 8]).await.unwrap();
+    let start = Instant::now();
+    let asking = async {
+        for _ in 0..10 {
+            writer.write_all(b"question").await.unwrap();
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let hearing = async {
+        for number in 0..10 {
+            reader.read_exact(&mut [0; 8]).await.unwrap();
+            assert_eq!(start.elapsed(), ROUND_TRIP + number * PAUSE);
+        }
+    };
+    tokio::join!(asking, hearing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_arrive_and_leave_while_the_service_is_busy() {
+    let (client, mut line) = line(&round_trip(Distribution::Constant(ROUND_TRIP)));
+    let (mut reader, mut writer) = tokio::io::split(client);
+    let start = Instant::now();
+    writer.write_all(b"1").await.unwrap();
+    assert_eq!(line.read_u8().await.unwrap(), b'1');
+    assert_eq!(start.elapsed(), ROUND_TRIP * 3 / 2);
+    line.write_all(b"1").await.unwrap();
+    line.flush().await.unwrap();
+    assert_eq!(start.elapsed(), ROUND_TRIP * 3 / 2, "a flush waits for nothing");
+    writer.write_all(b"2").await.unwrap();
+    // The service neither reads nor writes for a while, and then finds what has come.
+    let busy = ROUND_TRIP / 4 * 3;
+    let service = async {
+        tokio::time::sleep(busy).await;
+        assert_eq!(line.read_u8().await.unwrap(), b'2');
+        assert_eq!(start.elapsed(), ROUND_TRIP * 3 / 2 + busy);
+    };
+    let client = async {
+        assert_eq!(reader.read_u8().await.unwrap(), b'1');
+        assert_eq!(start.elapsed(), ROUND_TRIP * 2);
+    };
+    tokio::join!(service, client);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_of_a_line_that_the_service_drops_still_leave() {
+    let (mut client, mut line) = line(&round_trip(Distribution::Constant(ROUND_TRIP)));
+    line.write_all(b"last words").await.unwrap();
+    drop(line);
+    let start = Instant::now();
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all, b"last words");
+    assert_eq!(start.elapsed(), ROUND_TRIP / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_keeps_no_line_that_the_service_has_dropped() {
+    let (client, socket) = tokio::io::duplex(1);
+    let shaper =
+        Shaper::new(&profile(&round_trip(Distribution::Constant(ROUND_TRIP))), Traffic::Messaging, None);
+    let mut line = shaper.delay_line(socket);
+    line.write_all(b"last words").await.unwrap();
+    let path = Arc::downgrade(&line.path);
+    drop(line);
+    assert!(path.strong_count() > 0);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(path.strong_count(), 0);
+    drop(client);
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,11 +184,12 @@ async fn what_is_under_way_is_bounded_in_both_directions() {
     assert_eq!(written, BYTES_MAX);
     // In: the service is slow, and the client has sent three times as much as may be under way.
     client.write_all(&bytes).await.unwrap();
+    tokio::task::yield_now().await;
     let mut one = [0; 1];
     assert!(
         poll_once(|cx| Pin::new(&mut line).poll_read(cx, &mut ReadBuf::new(&mut one))).await.is_pending()
     );
-    assert_eq!(line.inbound.bytes.len(), BYTES_MAX);
+    assert_eq!(carrier::lock(&line.path).inbound.bytes.len(), BYTES_MAX);
     // And nothing is lost.
     let reader = async {
         let mut all = vec![0; bytes.len()];
