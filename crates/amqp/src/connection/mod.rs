@@ -167,7 +167,7 @@ impl Connection {
         if !input.is_empty() {
             self.last_input = now;
             if self.probe.waits() {
-                self.probe.hear(input);
+                self.probe.hear();
             }
         }
         let result = self.take_input(input);

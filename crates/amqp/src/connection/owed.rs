@@ -17,7 +17,8 @@ impl Connection {
                 continue;
             };
             session.dirty = false;
-            if session.flow_due && !session.end_sent {
+            let is_asked = std::mem::take(&mut session.echo_due);
+            if (session.flow_due || is_asked) && !session.end_sent {
                 let flow = session.flow();
                 self.write_on(local, |out| flow.encode(out));
             }
@@ -35,7 +36,7 @@ impl Connection {
 
     pub(super) fn owe_session_flow(&mut self, local: u16) {
         if let Some(session) = self.session_mut(local) {
-            session.flow_due = true;
+            session.echo_due = true;
             self.mark_dirty(local);
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Heartbeats prove too little: a peer owes one per idle time-out only. A flow with `echo` asks for an answer at once (specification
 //! section 2.7.4). Not every peer gives it, so silence after the question says something only about one that has answered before.
+//! Therefore the first questions are asked when the first session begins: a connection that is busy from then on has no other occasion
+//! before its peer is gone.
 //!
 //! ```text
 //!            after `Config::probe_after`             after as long again, of a peer that answers
@@ -12,21 +14,19 @@
 
 use std::time::{Duration, Instant};
 
-use crate::codec::Reader;
-use crate::frame::FrameHeader;
-use crate::performative::{Flow, descriptor};
-
 /// State of the questions to one peer.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     state: State,
+    /// Whether the last question has not been answered.
+    is_owed: bool,
     /// Number of questions in a row that the peer has answered, up to [`PROOF`].
     answers: u8,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The peer has sent something since it was last asked.
+    /// The peer has sent something since it was last asked because of its silence.
     #[default]
     Heard,
     /// It was asked then, and has sent nothing since.
@@ -36,32 +36,47 @@ enum State {
 }
 
 impl Probe {
-    /// Whether the peer was asked and has sent nothing since.
+    /// Whether the peer was asked because of its silence and has sent nothing since.
     #[inline]
     pub(super) fn waits(&self) -> bool {
         self.state != State::Heard
     }
 
-    /// Takes note of the first input since the question, of which `input` is all that has not been handled.
-    #[cold]
-    pub(super) fn hear(&mut self, input: &[u8]) {
-        match (begins_with_session_flow(input), self.state) {
-            (Some(true), _) => self.answers = (self.answers + 1).min(PROOF),
-            // It may be a peer that does not answer, and was there all the time.
-            (Some(false), _) | (None, State::Silent) => self.answers = 0,
-            (None, _) => {}
-        }
+    /// Records the first input since then.
+    pub(super) fn hear(&mut self) {
         self.state = State::Heard;
     }
 
-    /// A deadline has passed. Says whether the peer is to be asked.
-    pub(super) fn pass(&mut self, now: Instant) -> bool {
-        let asks = self.state == State::Heard;
-        self.state = match asks {
-            true => State::Asked(now),
-            false => State::Silent,
-        };
+    /// Records that a session has begun. Returns whether the peer is to be asked, which it is at the first one.
+    pub(super) fn begin(&mut self) -> bool {
+        let asks = !self.is_owed && self.answers == 0;
+        self.is_owed |= asks;
         asks
+    }
+
+    /// Records a flow of a session and of no link. Returns whether the peer is to be asked once more.
+    pub(super) fn take_session_flow(&mut self) -> bool {
+        if !self.is_owed {
+            return false;
+        }
+        self.answers = (self.answers + 1).min(PROOF);
+        self.is_owed = self.answers < PROOF;
+        self.is_owed
+    }
+
+    /// A deadline has passed. Returns whether the peer is to be asked.
+    pub(super) fn pass(&mut self, now: Instant) -> bool {
+        if self.state != State::Heard {
+            self.state = State::Silent;
+            return false;
+        }
+        if self.is_owed {
+            // It has sent something since then, so it was there and did not answer.
+            self.answers = 0;
+        }
+        self.is_owed = true;
+        self.state = State::Asked(now);
+        true
     }
 
     /// Returns the next deadline, unless input comes before.
@@ -77,16 +92,6 @@ impl Probe {
     pub(super) fn is_silent(&self) -> bool {
         self.state == State::Silent
     }
-}
-
-/// Whether the first frame is a flow of a session and of no link; `None` if it is a heartbeat, which may have been under way, or has
-/// not come whole.
-fn begins_with_session_flow(input: &[u8]) -> Option<bool> {
-    let header = FrameHeader::parse(input, u32::MAX).ok()??;
-    let body = input.get(header.body..header.size).filter(|body| !body.is_empty())?;
-    let mut body = Reader::new(body);
-    let is_flow = body.descriptor().is_ok_and(|descriptor| descriptor == descriptor::FLOW);
-    Some(is_flow && Flow::decode(&mut body).is_ok_and(|flow| flow.handle.is_none()))
 }
 
 /// So many answers show that a peer gives them. One flow may have been due anyway.

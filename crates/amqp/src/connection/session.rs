@@ -42,6 +42,8 @@ pub(super) struct Session {
     pub(super) waiting: Option<WaitingMessage>,
     /// Whether a flow is owed.
     pub(super) flow_due: bool,
+    /// Whether the peer has asked for a flow. Flows of links have the same state, but need not count as an answer.
+    pub(super) echo_due: bool,
     /// Whether the session is in the list of those with something to say.
     pub(super) dirty: bool,
 }
@@ -79,6 +81,7 @@ impl Session {
             pending_answers: None,
             waiting: None,
             flow_due: false,
+            echo_due: false,
             dirty: false,
         }
     }

@@ -76,6 +76,9 @@ impl Connection {
         }
         self.channels[index] = Some(local);
         self.push(Event::SessionBegan(SessionId(local)));
+        if self.config.probe_after.is_some() && self.probe.begin() {
+            self.write_probe();
+        }
         Ok(())
     }
 
@@ -115,6 +118,8 @@ impl Connection {
             None => {
                 if flow.echo {
                     self.owe_session_flow(local);
+                } else if self.probe.take_session_flow() {
+                    self.write_probe();
                 }
                 Ok(())
             }

@@ -204,18 +204,17 @@ fn a_peer_that_asks_for_heartbeats_all_the_time_gets_no_more_than_output_is_take
     assert_eq!(pair.server.connection.output_len(), 8, "a heartbeat behind output that waits says nothing");
 }
 
-/// A pair with a session, whose client asks after five seconds of silence.
+/// A pair whose client asks after five seconds of silence.
 fn with_probes() -> Pair {
     let quiet = Config { idle_timeout: None, ..Config::default() };
     let client = Config { probe_after: Some(seconds(5)), ..quiet.clone() };
-    let mut pair = Pair::new(&Setup { client, server: quiet, ..Setup::default() }, Cut::Nowhere);
-    pair.begin();
-    pair
+    Pair::new(&Setup { client, server: quiet, ..Setup::default() }, Cut::Nowhere)
 }
 
 #[test]
 fn a_peer_that_answers_is_known_to_be_out_of_reach_and_to_be_back() {
     let mut pair = with_probes();
+    pair.begin();
     pair.pass(seconds(60));
     for _ in 0..2 {
         pair.pass_apart(seconds(5));
@@ -230,31 +229,81 @@ fn a_peer_that_answers_is_known_to_be_out_of_reach_and_to_be_back() {
 }
 
 #[test]
+fn silence_of_a_connection_that_was_busy_until_then_shows() {
+    let mut pair = with_probes();
+    let (link, theirs) = pair.attach_sender(LinkAcceptance::default());
+    pair.server.connection.set_credit(theirs, 1_000);
+    pair.talk();
+    for _ in 0..60 {
+        pair.client.send(link, b"m", true).expect("there is credit");
+        pair.pass(seconds(1));
+    }
+    pair.pass_apart(seconds(5));
+    assert!(!pair.client.connection.is_silent(), "it has just been asked");
+    pair.pass_apart(seconds(5));
+    assert!(pair.client.connection.is_silent());
+}
+
+#[test]
+fn a_flow_of_a_link_does_not_take_the_place_of_an_answer() {
+    let mut pair = with_probes();
+    let (_, theirs) = pair.attach_sender(LinkAcceptance::default());
+    pair.talk();
+    pair.pass_apart(seconds(5));
+    pair.server.connection.set_credit(theirs, 10);
+    pair.talk();
+    pair.pass_apart(seconds(5));
+    pair.pass_apart(seconds(5));
+    assert!(pair.client.connection.is_silent(), "it has always answered");
+}
+
+#[test]
 fn a_peer_that_does_not_answer_is_never_called_silent() {
     const HEARTBEAT: &[u8] = &[0, 0, 0, 8, 2, 0, 0, 0];
+    const BEGIN: &[u8] =
+        &[0, 0, 0, 23, 2, 0, 0, 0, 0x00, 0x53, 0x11, 0xc0, 10, 4, 0x60, 0, 0, 0x52, 1, 0x52, 10, 0x52, 10];
     // The flow of a link, which it may send at any time.
     const LINK_FLOW: &[u8] = &[
         0, 0, 0, 23, 2, 0, 0, 0, 0x00, 0x53, 0x13, 0xc0, 10, 5, 0x40, 0x52, 10, 0x43, 0x52, 10, 0x43, 0x40,
         0x40,
     ];
+    const SESSION_FLOW: &[u8] =
+        &[0, 0, 0, 22, 2, 0, 0, 0, 0x00, 0x53, 0x13, 0xc0, 9, 4, 0x52, 1, 0x52, 10, 0x52, 1, 0x52, 10];
     for words in [HEARTBEAT, LINK_FLOW] {
         let mut pair = with_probes();
+        pair.open();
+        pair.client.connection.begin_session().expect("there is room for a session");
+        pair.client.hear(pair.now, BEGIN);
         // One answer may be a flow that it had to send anyway.
-        pair.pass(seconds(5));
+        pair.client.hear(pair.now, SESSION_FLOW);
         for _ in 0..5 {
             pair.pass_apart(seconds(5));
             pair.pass_apart(seconds(20));
             assert!(!pair.client.connection.is_silent());
             pair.client.hear(pair.now, words);
         }
+        assert!(pair.client.connection.is_open());
     }
 }
 
 #[test]
+fn a_peer_that_answers_no_more_is_called_silent_once() {
+    const HEARTBEAT: &[u8] = &[0, 0, 0, 8, 2, 0, 0, 0];
+    let mut pair = with_probes();
+    pair.begin();
+    let mut silences = 0;
+    for _ in 0..5 {
+        pair.pass_apart(seconds(5));
+        pair.pass_apart(seconds(5));
+        silences += u32::from(pair.client.connection.is_silent());
+        pair.client.hear(pair.now, HEARTBEAT);
+    }
+    assert_eq!(silences, 1);
+}
+
+#[test]
 fn without_a_session_there_is_nothing_to_ask_about() {
-    let quiet = Config { idle_timeout: None, ..Config::default() };
-    let client = Config { probe_after: Some(seconds(5)), ..quiet.clone() };
-    let mut pair = Pair::new(&Setup { client, server: quiet, ..Setup::default() }, Cut::Nowhere);
+    let mut pair = with_probes();
     pair.open();
     pair.pass_apart(seconds(5));
     assert_eq!(pair.client.connection.poll_output(pair.now), [0; 0]);

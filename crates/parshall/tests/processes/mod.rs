@@ -11,6 +11,7 @@ mod logs;
 mod packaging;
 mod probes;
 mod relay;
+mod relay_cut_off;
 mod relay_health;
 mod relay_source;
 mod relay_topics;

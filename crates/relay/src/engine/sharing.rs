@@ -50,6 +50,8 @@ pub(super) struct Sharing {
     is_urgent: bool,
     /// When the first of the leases ends if none is renewed.
     leases_end: Option<Instant>,
+    /// When half of its time is over, unless that was reported.
+    at_risk: Option<Instant>,
     /// Spreads the cycles of relays that were started together.
     random: Random,
     /// Whether the store has ever answered.
@@ -99,6 +101,7 @@ impl Sharing {
             unsettled: false,
             is_urgent: false,
             leases_end: None,
+            at_risk: None,
             random: Random::for_concern(name, CYCLES),
             answered: false,
         }
@@ -123,7 +126,7 @@ impl Sharing {
     pub(super) fn next_deadline(&self, stopping: bool) -> Option<Instant> {
         let waits = matches!(self.work, Work::Idle) && !(stopping && self.held.is_empty());
         let cycle = waits.then_some(self.next_cycle);
-        cycle.into_iter().chain(self.leases_end).min()
+        cycle.into_iter().chain(self.leases_end).chain(self.at_risk).min()
     }
 
     /// Whether checkpoints of a partition may be written.
@@ -180,6 +183,7 @@ impl Sharing {
     pub(super) fn look_at_leases(&mut self) {
         let first = self.held.values().map(|lease| lease.renewed_at.monotonic()).min();
         self.leases_end = first.map(|first| (first + self.options.expire).into_std());
+        self.at_risk = first.map(|first| (first + self.options.expire / 2).into_std());
     }
 
     /// A cycle has ended; the next comes soon if there is more to be settled.
@@ -203,12 +207,19 @@ impl Sharing {
 }
 
 impl Relay {
-    /// Loses every partition whose claim has expired by our own clock.
+    /// Reports claims that have not been renewed for half of their time, and loses every partition whose claim has expired by our own
+    /// clock. A store that does not answer at all shows in nothing else.
     pub(super) fn expire_leases(&mut self) {
         let now = self.now;
         let Some(sharing) = &mut self.sharing else {
             return;
         };
+        if sharing.at_risk.is_some_and(|at_risk| at_risk <= now) {
+            sharing.at_risk = None;
+            if !self.troubles.is_out(Place::Ownership) {
+                self.troubles.outage(Place::Ownership, Some(&UNRENEWED), now);
+            }
+        }
         if sharing.leases_end.is_none_or(|end| now < end) {
             return;
         }
@@ -490,7 +501,8 @@ impl Relay {
             Loss::Taken => {
                 tracing::info!(partition = partition.0, %cause, "another relay owns the partition now");
             }
-            Loss::Expired => self.troubles.occurs(Place::Ownership, &EXPIRED, now),
+            // Over when the store takes claims again: until then it is not known whether there is anything to be owned.
+            Loss::Expired => self.troubles.outage(Place::Ownership, Some(&EXPIRED), now),
         }
         let index = self.indices[&partition];
         if self.partitions[index].state.takes_batches() {
@@ -517,6 +529,9 @@ impl fmt::Debug for Sharing {
 fn next_change(mut changes: watch::Receiver<u64>) -> Changes {
     Box::pin(async move { changes.changed().await.is_ok().then_some(changes) })
 }
+
+/// Why a relay that owns partitions may lose them.
+const UNRENEWED: &str = "a claim has not been renewed for half of its time";
 
 /// Why a partition is lost that nobody has taken.
 const EXPIRED: &str = "a claim was not renewed in time";

@@ -49,6 +49,8 @@ struct Trouble {
     count: u64,
     /// Whether it holds the whole place up.
     whole: bool,
+    /// Whether it did so, and the place is held up by another cause since then: the outage is not over.
+    superseded: bool,
     /// The partitions that it holds up.
     partitions: BTreeSet<PartitionId>,
     told: bool,
@@ -92,7 +94,7 @@ impl Troubles {
         match outage {
             Some(cause) => self.outage_of(place, cause, now),
             None if self.all.is_empty() => {}
-            None => self.end_outage(place, None, now),
+            None => self.end_outage(place, now),
         }
     }
 
@@ -104,18 +106,25 @@ impl Troubles {
             return;
         }
         // One outage may go through several causes: lost, then unreachable.
-        self.end_outage(place, Some(condition), now);
-        self.trouble(place, cause, now).whole = true;
+        for trouble in self.all.iter_mut().filter(|trouble| trouble.place == place && trouble.whole) {
+            (trouble.whole, trouble.superseded) = (false, true);
+        }
+        let trouble = self.trouble(place, cause, now);
+        (trouble.whole, trouble.superseded) = (true, false);
     }
 
-    fn end_outage(&mut self, place: Place, except: Option<&str>, now: Instant) {
+    fn end_outage(&mut self, place: Place, now: Instant) {
         for trouble in &mut self.all {
-            let is_other = except.is_none_or(|condition| trouble.condition != condition);
-            if trouble.place == place && trouble.whole && is_other {
-                trouble.whole = false;
+            if trouble.place == place && (trouble.whole || trouble.superseded) {
+                (trouble.whole, trouble.superseded) = (false, false);
                 trouble.seen = now;
             }
         }
+    }
+
+    /// Whether a place can't be used as a whole.
+    pub(crate) fn is_out(&self, place: Place) -> bool {
+        self.all.iter().any(|trouble| trouble.place == place && trouble.whole)
     }
 
     /// A partition makes progress at a place again.
@@ -219,6 +228,7 @@ impl Troubles {
                 seen: now,
                 count: 0,
                 whole: false,
+                superseded: false,
                 partitions: BTreeSet::new(),
                 told: false,
             });
@@ -251,7 +261,7 @@ impl Trouble {
 
     /// When it is over, unless something happens until then.
     fn quiet_at(&self) -> Option<Instant> {
-        (!self.holds_up()).then(|| self.seen + QUIET)
+        (!self.holds_up() && !self.superseded).then(|| self.seen + QUIET)
     }
 }
 
@@ -429,11 +439,17 @@ mod tests {
         troubles.outage(Place::Sink, Some(&unreachable), now);
         troubles.outage(Place::Source, None, now);
         assert_eq!(troubles.news(now).len(), 2);
-        let reasons = troubles.reasons(now);
+        let later = now + Duration::from_secs(60);
+        let reasons = troubles.reasons(later);
         assert_eq!(reasons.len(), 1);
         assert_eq!(reasons[0].condition, "connection:unreachable");
-        troubles.outage(Place::Sink, None, now);
-        assert!(troubles.reasons(now).is_empty());
+        assert_eq!(troubles.news(later), [], "neither is over as long as the outage lasts");
+        troubles.outage(Place::Sink, None, later);
+        assert!(troubles.reasons(later).is_empty());
+        assert_eq!(
+            told(&troubles.news(later + QUIET)),
+            ["connection:lost over after 60s, 1", "connection:unreachable over after 60s, 1"]
+        );
     }
 
     #[test]

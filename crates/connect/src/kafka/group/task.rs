@@ -43,7 +43,7 @@ pub(super) struct Task {
     count: watch::Sender<u64>,
     /// Questions in a row that came to nothing.
     failures: u32,
-    /// What the last of them was, if they are many.
+    /// Why the last of them came to nothing.
     trouble: Option<String>,
 }
 
@@ -115,9 +115,7 @@ impl Task {
         };
         self.failures += 1;
         tracing::debug!(%error, group_id = self.coordinator.group_id(), "a member asks again");
-        if self.failures >= TROUBLE_AFTER {
-            self.trouble = Some(error.to_string());
-        }
+        self.trouble = Some(error.to_string());
         let delay = RETRY.delay_after(self.failures, 0).unwrap_or(RETRY.max_delay);
         self.publish();
         self.wait(orders, Instant::now() + delay).await
@@ -141,8 +139,9 @@ impl Task {
     /// Shows how the member stands, if that has changed.
     fn publish(&self) {
         let mut standing = self.member.standing();
+        let is_lasting = self.failures >= TROUBLE_AFTER || self.member.is_out_of_time(Instant::now());
         // As long as the session lasts, nothing is wrong.
-        standing.trouble = self.trouble.clone().filter(|_| standing.generation < 0);
+        standing.trouble = self.trouble.clone().filter(|_| standing.generation < 0 && is_lasting);
         let mut moved = false;
         self.show.send_if_modified(|shown| {
             let changed = *shown != standing;

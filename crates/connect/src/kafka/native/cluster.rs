@@ -224,6 +224,12 @@ impl<T> Cluster<T> {
         outage
     }
 
+    /// Ends the outage of a broker to which no connection is needed, for example because others have all partitions that it leads. The
+    /// cluster has answered by another connection.
+    pub(super) fn end_outage(&mut self, broker: usize) {
+        self.brokers[broker].outage = None;
+    }
+
     /// A connection is of no more use: gives the tags of what was under way on it. Who leads what is asked again, too.
     pub(super) fn lost(&mut self, broker: usize, error: &ServiceError) -> Vec<T> {
         tracing::debug!(%error, broker = self.brokers[broker].id, "the connection to a broker is lost");

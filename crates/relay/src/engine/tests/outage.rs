@@ -2,6 +2,7 @@
 
 use super::sharing::{EXPIRE, Group, RENEW};
 use super::*;
+use crate::health::Place;
 
 #[tokio::test(start_paused = true)]
 async fn without_its_store_a_relay_goes_on_as_long_as_its_claims_and_resumes_when_it_is_back() {
@@ -66,6 +67,37 @@ async fn a_store_that_takes_claims_and_no_checkpoints_stops_the_partitions_in_th
     group.until_done().await;
     relay.stop().await;
     assert_eq!(group.duplicates(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_is_not_ready_from_half_of_its_claims_on_until_its_store_has_answered_again() {
+    for is_silent in [false, true] {
+        let group = Group::new();
+        let relay = group.relay("a");
+        group.until_shares_are(&[("a", 8)]).await;
+        tokio::time::sleep(RENEW / 2).await;
+        let reasons = async || relay.metrics().await.health.reasons;
+        assert_eq!(reasons().await, []);
+        let change = |is_out| match is_silent {
+            true => drop(group.is_silent.send_replace(is_out)),
+            false => fail_everything(&group, if is_out { u32::MAX } else { 0 }),
+        };
+        change(true);
+        tokio::time::sleep(EXPIRE / 2).await;
+        // The claims are still there, and then they are not: neither makes it ready.
+        for owned in [8, 8, 0, 0, 0] {
+            let metrics = relay.metrics().await;
+            assert_eq!(metrics.owned_partitions, owned);
+            let places: Vec<_> = metrics.health.reasons.iter().map(|reason| reason.place).collect();
+            assert_eq!(places, [Place::Ownership], "silent: {is_silent}, {:?}", metrics.health.reasons);
+            tokio::time::sleep(EXPIRE / 4).await;
+        }
+        change(false);
+        group.until_shares_are(&[("a", 8)]).await;
+        tokio::time::sleep(RENEW).await;
+        assert_eq!(reasons().await, []);
+        relay.stop().await;
+    }
 }
 
 fn fail_everything(group: &Group, count: u32) {

@@ -3,7 +3,7 @@
 
 use connect::fakes::MemoryLog;
 use connect::sink::ErrorClass;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -19,6 +19,8 @@ pub(super) const EXPIRE: Duration = Duration::from_secs(60);
 pub(super) struct Group {
     pub(super) log: MemoryLog,
     pub(super) store: MemoryCheckpointStore,
+    /// Whether the store does not answer about claims until it is false again.
+    pub(super) is_silent: watch::Sender<bool>,
     scripts: Arc<Mutex<Vec<SinkScript>>>,
     appended: Arc<Mutex<u64>>,
     start: Instant,
@@ -36,6 +38,7 @@ pub(super) struct Running {
 #[derive(Debug)]
 struct GroupStore {
     store: MemoryCheckpointStore,
+    is_silent: watch::Sender<bool>,
     scripts: Arc<Mutex<Vec<SinkScript>>>,
 }
 
@@ -44,6 +47,7 @@ impl Group {
         Self {
             log: MemoryLog::new(PARTITIONS),
             store: MemoryCheckpointStore::new(),
+            is_silent: watch::Sender::new(false),
             scripts: Arc::default(),
             appended: Arc::default(),
             start: Instant::now(),
@@ -70,7 +74,11 @@ impl Group {
         let (sink, script) = ScriptedSink::new(1);
         script.reply_by_default(Reply::Accept(ms(5)));
         self.scripts.lock().expect("no test panics and goes on").push(script.clone());
-        let store = Arc::new(GroupStore { store: self.store.clone(), scripts: Arc::clone(&self.scripts) });
+        let store = Arc::new(GroupStore {
+            store: self.store.clone(),
+            is_silent: self.is_silent.clone(),
+            scripts: Arc::clone(&self.scripts),
+        });
         let mut options = RelayOptions {
             restart_after: ms(500),
             ownership: Some(OwnershipOptions {
@@ -173,6 +181,16 @@ impl Running {
     }
 }
 
+impl GroupStore {
+    /// Ready when the store answers.
+    fn answers(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut is_silent = self.is_silent.subscribe();
+        async move {
+            is_silent.wait_for(|is_silent| !is_silent).await.expect("the sender is kept");
+        }
+    }
+}
+
 impl CheckpointStore for GroupStore {
     fn list_checkpoints(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Checkpoint>> {
         self.store.list_checkpoints(group)
@@ -207,11 +225,19 @@ impl CheckpointStore for GroupStore {
     }
 
     fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>> {
-        self.store.list_ownership(group)
+        let (answers, store, group) = (self.answers(), self.store.clone(), group.clone());
+        Box::pin(async move {
+            answers.await;
+            store.list_ownership(&group).await
+        })
     }
 
     fn claim_ownership(&self, claims: Vec<Ownership>, within: Duration) -> StoreFuture<Claimed> {
-        self.store.claim_ownership(claims, within)
+        let (answers, store) = (self.answers(), self.store.clone());
+        Box::pin(async move {
+            answers.await;
+            store.claim_ownership(claims, within).await
+        })
     }
 
     fn now(&self) -> SystemTime {

@@ -208,6 +208,11 @@ impl Member {
         self.is_known
     }
 
+    /// Whether it has heard nothing of the coordinator for as long as a session lasts.
+    pub(super) fn is_out_of_time(&self, now: Instant) -> bool {
+        now >= self.heard_at + self.options.session_timeout
+    }
+
     /// What to do now. What is asked is answered by [`take`](Self::take) before this is called again, or was in vain.
     pub(super) fn poll(&mut self, now: Instant) -> Step {
         if self.generation >= 0 && now >= self.heard_at + self.options.session_timeout {

@@ -156,6 +156,12 @@ impl KafkaSource {
         while let Poll::Ready(refreshed) = self.cluster.poll_refresh(context) {
             refreshed?;
             self.readers.iter_mut().flatten().for_each(|reader| reader.seeks_leader = false);
+            // To others a connection is made, which shows whether they answer.
+            for broker in 0..self.cluster.brokers() {
+                if !self.is_needed(broker) {
+                    self.cluster.end_outage(broker);
+                }
+            }
         }
         self.exchanges.resize_with(self.cluster.brokers(), Exchange::default);
         for broker in 0..self.exchanges.len() {
