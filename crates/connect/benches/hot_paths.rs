@@ -103,6 +103,7 @@ fn checkpointed(writings: u64) -> Duration {
                 partition: PartitionId(number as u32 % PARTITIONS),
                 sequence_number: Some(number as i64),
                 offset: Some(number.to_string()),
+                log_id: None,
                 etag: None,
             };
             store.update_checkpoint(checkpoint).await.expect("written");

@@ -71,6 +71,10 @@ impl Source for PartitionSubset {
         self.source.next_number(partition)
     }
 
+    fn log_id(&self) -> Option<&str> {
+        self.source.log_id()
+    }
+
     fn shut_down(self: Box<Self>) -> ShutDown {
         self.source.shut_down()
     }

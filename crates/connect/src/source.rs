@@ -113,6 +113,12 @@ pub trait Source: fmt::Debug + Send {
         0
     }
 
+    /// Identity of what the partitions are of, which a hub or topic that was deleted and created again does not share with the one before.
+    /// `None` if the source knows of none. It changes while partitions are closed only: those that were open are closed first.
+    fn log_id(&self) -> Option<&str> {
+        None
+    }
+
     /// How often the service has asked to be left alone for a while, since a quota is used up. A partition that it closes for that
     /// reason is not among these.
     fn slowed_down(&self) -> u64 {

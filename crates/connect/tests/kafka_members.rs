@@ -69,6 +69,7 @@ impl Member {
             partition: of.partition,
             sequence_number: Some(sequence_number),
             offset: None,
+            log_id: None,
             etag: of.etag.clone(),
         };
         self.store.replace_checkpoint(checkpoint).await
@@ -159,6 +160,7 @@ async fn who_leaves_leaves_everything_to_the_others_at_once() {
             partition: PartitionId(0),
             sequence_number: Some(5),
             offset: None,
+            log_id: None,
             etag: None,
         };
         nobody.update_checkpoint(checkpoint).await.unwrap();

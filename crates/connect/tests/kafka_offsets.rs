@@ -33,6 +33,7 @@ fn checkpoint(partition: u32, sequence_number: i64) -> Checkpoint {
         partition: PartitionId(partition),
         sequence_number: Some(sequence_number),
         offset: None,
+        log_id: None,
         etag: None,
     }
 }

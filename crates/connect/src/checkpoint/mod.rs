@@ -131,6 +131,9 @@ pub struct Checkpoint {
     pub sequence_number: Option<i64>,
     /// The service's opaque offset of that event.
     pub offset: Option<String>,
+    /// [Identity](crate::source::Source::log_id) of the log that the event is in. `None` if its source has none, or the store or the
+    /// version that wrote the checkpoint does not keep it.
+    pub log_id: Option<String>,
     /// Which writing of the checkpoint this is; none where nothing is stored.
     pub etag: Option<ETag>,
 }

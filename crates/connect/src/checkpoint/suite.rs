@@ -22,6 +22,7 @@ macro_rules! of_store {
             replacements_of_many_at_once_are_won_by_one,
             names_with_separators_and_dots_are_kept_apart,
             a_checkpoint_may_lack_its_offset_or_its_sequence_number,
+            a_checkpoint_keeps_the_id_of_its_log,
             a_first_claim_is_won_once,
             a_claim_needs_the_newest_etag,
             a_claim_with_an_etag_of_nothing_is_lost,
@@ -55,6 +56,7 @@ fn checkpoint(group: &ConsumerGroup, partition: u32, sequence_number: i64) -> Ch
         partition: PartitionId(partition),
         sequence_number: Some(sequence_number),
         offset: Some(sequence_number.to_string()),
+        log_id: None,
         etag: None,
     }
 }
@@ -245,6 +247,22 @@ pub(super) async fn a_checkpoint_may_lack_its_offset_or_its_sequence_number(stor
     }
     let listed = list(&store, &group()).await;
     assert_eq!(listed, [without_offset, without_number]);
+}
+
+pub(super) async fn a_checkpoint_keeps_the_id_of_its_log(store: Store) {
+    let of_log = |id: Option<&str>, sequence_number| Checkpoint {
+        offset: None,
+        log_id: id.map(str::to_owned),
+        ..checkpoint(&group(), 0, sequence_number)
+    };
+    for written in [of_log(Some("qrY_T-0sRUmwkHsCxRg2Gw"), 7), of_log(Some("an id"), 3), of_log(None, 4)] {
+        store.update_checkpoint(written.clone()).await.expect("the store works");
+        assert_eq!(list(&store, &group()).await, [written]);
+    }
+    let etag = stored(&store).await.etag;
+    let replaced = store.replace_checkpoint(Checkpoint { etag, ..of_log(Some("another"), 0) });
+    replaced.await.expect("nobody else has written");
+    assert_eq!(list(&store, &group()).await, [of_log(Some("another"), 0)]);
 }
 
 pub(super) async fn a_first_claim_is_won_once(store: Store) {

@@ -29,6 +29,8 @@ pub struct MemorySource {
     readers: Vec<Option<Reader>>,
     builder: BatchBuilder,
     closed: VecDeque<SourceEvent>,
+    /// That of the log when it was looked at last.
+    log_id: Option<String>,
     timer: Pin<Box<Sleep>>,
     /// This source among those that own what they open, if it is one of them.
     owner: Option<u64>,
@@ -43,6 +45,7 @@ struct Shared {
     opened: Vec<(PartitionId, StartPosition)>,
     failures: Vec<(PartitionId, SourceError)>,
     failure: Option<SourceError>,
+    log_id: Option<String>,
     /// Whether readers get nothing, although they are open.
     is_silent: bool,
     /// How many sources own what they open.
@@ -77,6 +80,7 @@ impl MemoryLog {
             opened: Vec::new(),
             failures: Vec::new(),
             failure: None,
+            log_id: None,
             is_silent: false,
             owners: 0,
             owner_of: (0..partitions).map(|_| None).collect(),
@@ -136,6 +140,13 @@ impl MemoryLog {
         shared.begins[partition.0 as usize] = 0;
     }
 
+    /// Sets the identity of the log, of which it has none at first. Sources close what they have open when it changes.
+    pub fn identify(&self, log_id: &str) {
+        let mut shared = self.shared();
+        shared.log_id = Some(log_id.to_owned());
+        shared.wake_pollers();
+    }
+
     /// Lets the source report a partition as closed, if it is open.
     pub fn fail_partition(&self, partition: PartitionId, error: SourceError) {
         let mut shared = self.shared();
@@ -172,7 +183,10 @@ impl MemorySource {
     /// A source of the events in `log`. Made within a tokio runtime with time.
     #[must_use]
     pub fn new(log: &MemoryLog, options: SourceOptions) -> Self {
-        let partitions = log.shared().partitions.len();
+        let (partitions, log_id) = {
+            let shared = log.shared();
+            (shared.partitions.len(), shared.log_id.clone())
+        };
         let count = u32::try_from(partitions).expect("a log is made with a 32-bit count");
         Self {
             log: log.clone(),
@@ -180,6 +194,7 @@ impl MemorySource {
             readers: (0..partitions).map(|_| None).collect(),
             builder: BatchBuilder::new(options.batch, count),
             closed: VecDeque::new(),
+            log_id,
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
             owner: None,
         }
@@ -209,6 +224,27 @@ impl MemorySource {
                     class: ErrorClass::Retryable,
                     condition: "amqp:link:stolen".to_owned(),
                     description: "another source has opened the partition".to_owned(),
+                };
+                self.closed.push_back(SourceEvent::PartitionClosed { partition, error });
+            }
+        }
+    }
+
+    /// Closes everything if the log is another one by now.
+    fn take_log_id(&mut self) {
+        let log_id = self.log.shared().log_id.clone();
+        let before = std::mem::replace(&mut self.log_id, log_id);
+        if before.is_none() || before == self.log_id {
+            return;
+        }
+        for id in (0..).take(self.readers.len()) {
+            let partition = PartitionId(id);
+            if self.readers[id as usize].is_some() {
+                self.close(partition);
+                let error = SourceError {
+                    class: ErrorClass::Retryable,
+                    condition: "fake:recreated".to_owned(),
+                    description: "the log was deleted and created again".to_owned(),
                 };
                 self.closed.push_back(SourceEvent::PartitionClosed { partition, error });
             }
@@ -256,6 +292,10 @@ impl MemorySource {
 impl Source for MemorySource {
     fn encoding(&self) -> Encoding {
         Encoding::Opaque
+    }
+
+    fn log_id(&self) -> Option<&str> {
+        self.log_id.as_deref()
     }
 
     fn accounts_for_all_numbers(&self) -> bool {
@@ -309,6 +349,7 @@ impl Source for MemorySource {
 
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
         self.log.shared().await_change(context.waker());
+        self.take_log_id();
         self.take_failures()?;
         self.take_thefts();
         if let Some(event) = self.closed.pop_front() {

@@ -4,10 +4,13 @@ use connect::event::{Encoding, PartitionId};
 use connect::kafka::{Client, KafkaOptions, connect_sink, connect_source};
 use connect::sink::ErrorClass;
 use connect::source::{BatchOptions, SourceOptions, StartPosition};
+use hub::namespace::HubConfig;
 use kafka::ApiKey;
 
 use crate::kafka::proxy::Proxy;
-use crate::kafka::service::{publish, receive, records, serve, sink, source, values, within};
+use crate::kafka::service::{
+    PARTITIONS, TOPIC, closed, publish, receive, records, serve, sink, source, values, within,
+};
 
 const LEADER_NOT_AVAILABLE: i16 = 5;
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
@@ -71,6 +74,34 @@ async fn a_source_goes_on_where_it_was_when_a_broker_does_not_lead() {
         next += 10;
     }
     assert!(proxy.is_done(), "every refusal was said");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_topic_that_was_created_again_closes_its_partitions_and_has_another_id() {
+    let service = serve().await;
+    let mut to = sink(&service, &[]).await;
+    publish(&mut *to, 0, &records(&values(10, 16))).await;
+    let mut from = source(&service, &[], &StartPosition::Earliest).await;
+    assert_eq!(receive(&mut *from, 10).await.len(), 10);
+    let before = from.log_id().unwrap().to_owned();
+    assert_eq!(before.len(), 22, "as Kafka's tools show it");
+
+    let namespace = service.namespace();
+    namespace.delete_hub(TOPIC).unwrap();
+    let config = HubConfig::new(TOPIC, PARTITIONS as u16);
+    namespace.create_hub(&config, namespace.clock().unix_time()).unwrap();
+    // More than there were, so that no offset tells.
+    let mut to = sink(&service, &[]).await;
+    publish(&mut *to, 0, &records(&values(30, 16))).await;
+    for _ in 0..PARTITIONS {
+        let (_, error) = closed(&mut *from).await;
+        assert_eq!((&*error.condition, error.class), ("TOPIC_RECREATED", ErrorClass::Retryable));
+    }
+    assert_ne!(from.log_id(), Some(&*before));
+    from.open(PartitionId(0), StartPosition::Earliest);
+    let received = receive(&mut *from, 30).await;
+    assert!(received.iter().map(|(_, number, _)| *number).eq(0..30), "{received:?}");
     service.stop().await;
 }
 

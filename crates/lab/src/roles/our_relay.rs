@@ -142,7 +142,8 @@ async fn pass_over_what_is_there(
     for (partition, sequence_number) in ends.into_iter().filter(|(partition, _)| is_read(*partition)) {
         let sequence_number = Some(sequence_number);
         let group = group.clone();
-        let checkpoint = Checkpoint { group, partition, sequence_number, offset: None, etag: None };
+        let checkpoint =
+            Checkpoint { group, partition, sequence_number, offset: None, log_id: None, etag: None };
         store.update_checkpoint(checkpoint).await?;
     }
     Ok(())

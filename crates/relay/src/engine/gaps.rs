@@ -7,6 +7,7 @@
 //!   expected 120, first 900     retention took 780 events before they were read           missed
 //!   expected 120, first 3       the hub was deleted and created again, or lost its end    restarted
 //!   "offset 119 is invalid"     the same, noticed by the service when the link is made    restarted
+//!   another log id              the same, noticed before anything is read                 restarted
 //! ```
 //!
 //! Numbers of which the source says that no event ever had them, such as those of transaction markers, are no gap, and are not
@@ -272,9 +273,38 @@ impl Relay {
         }
     }
 
+    /// Whether a partition may be opened that has this checkpoint: not if the source is another log than the one that its numbers are of,
+    /// and the relay is to stop then. Otherwise the partition begins at the oldest event of the new one.
+    pub(super) fn follow_log(&mut self, index: usize, checkpoint: Option<&Checkpoint>) -> bool {
+        let Some(found) = self.source.log_id() else {
+            return true;
+        };
+        let partition = &mut self.partitions[index];
+        let known = partition.log_id.take().or_else(|| checkpoint?.log_id.clone());
+        partition.log_id = Some(found.to_owned());
+        let Some(expected) = known.filter(|known| *known != found) else {
+            return true;
+        };
+        let found = found.to_owned();
+        if !self.note_restart(index, &Restart::OtherLog { expected, found }) {
+            return false;
+        }
+        self.renumber(index);
+        true
+    }
+
     /// The numbers of a partition have begun again: it is read from its oldest event.
     #[cold]
     fn restart(&mut self, index: usize, cause: &Restart<'_>) {
+        if self.note_restart(index, cause) {
+            self.stop_partition(index, Closing::Service, &"reading restarts at the oldest event");
+            self.renumber(index);
+        }
+    }
+
+    /// Reports that the numbers of a partition have begun again. Returns whether the relay goes on.
+    #[cold]
+    fn note_restart(&mut self, index: usize, cause: &Restart<'_>) -> bool {
         self.metrics.restarted_partitions += 1;
         let partition = &self.partitions[index];
         let id = partition.id;
@@ -286,9 +316,14 @@ impl Relay {
         );
         if self.options.missed_events == MissedEvents::Stop {
             self.fail(RelayError::Restarted { partition: id, cause: cause.to_string() });
-            return;
+            return false;
         }
-        self.stop_partition(index, Closing::Service, &"reading restarts at the oldest event");
+        true
+    }
+
+    /// Forgets everything that is about the numbers that a partition had.
+    #[cold]
+    fn renumber(&mut self, index: usize) {
         self.forget_unstored(index);
         // What is accepted of the old numbers from now on says nothing of the new ones.
         self.orphans.forget(index);
@@ -305,6 +340,8 @@ enum Restart<'a> {
     Back { expected: i64, first: i64 },
     /// There is no such position.
     Refused(&'a SourceError),
+    /// The log has another id.
+    OtherLog { expected: String, found: String },
 }
 
 impl fmt::Display for Restart<'_> {
@@ -314,6 +351,9 @@ impl fmt::Display for Restart<'_> {
                 write!(f, "event {expected} was expected, {first} arrived")
             }
             Self::Refused(error) => error.fmt(f),
+            Self::OtherLog { expected, found } => {
+                write!(f, "its log has the id {found}, that before had {expected}")
+            }
         }
     }
 }
@@ -340,6 +380,7 @@ mod tests {
             partition: PartitionId(0),
             sequence_number: number,
             offset: offset.map(str::to_owned),
+            log_id: None,
             etag: None,
         }
     }

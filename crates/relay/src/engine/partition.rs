@@ -59,6 +59,8 @@ pub(super) struct Partition {
     pub(super) placed: Position,
     /// When the watermark moved last, or the partition was opened for the first time.
     pub(super) moved_at: Option<Instant>,
+    /// Identity of the log that it was opened in, if the source has one.
+    pub(super) log_id: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +148,7 @@ impl Partition {
             rests: 0,
             placed: Position::Unknown,
             moved_at: None,
+            log_id: None,
         }
     }
 
@@ -180,6 +183,7 @@ impl Partition {
         self.rests = 0;
         self.placed = Position::Unknown;
         self.moved_at = None;
+        self.log_id = None;
     }
 
     /// Its events are numbered anew: nothing of the old numbers is written any more, or left out.
@@ -215,6 +219,7 @@ impl Partition {
             partition: self.id,
             sequence_number: Some(position.sequence_number),
             offset: Some(&position.offset).filter(|offset| !offset.is_empty()).cloned(),
+            log_id: self.log_id.clone(),
             etag: self.etag.clone(),
         })
     }

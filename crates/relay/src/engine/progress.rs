@@ -321,12 +321,16 @@ impl Relay {
         let mut checkpoints: HashMap<PartitionId, Checkpoint> =
             checkpoints.into_iter().map(|checkpoint| (checkpoint.partition, checkpoint)).collect();
         for index in 0..self.partitions.len() {
-            let partition = &mut self.partitions[index];
+            let partition = &self.partitions[index];
             if partition.state != State::Loading {
                 continue;
             }
             let id = partition.id;
             let checkpoint = checkpoints.remove(&id);
+            if !self.follow_log(index, checkpoint.as_ref()) {
+                return;
+            }
+            let partition = &mut self.partitions[index];
             let position = partition.continuity.open(
                 checkpoint.as_ref(),
                 &self.options.start_position,
@@ -350,6 +354,7 @@ impl Relay {
                     partition: id,
                     sequence_number: None,
                     offset: None,
+                    log_id: None,
                     etag: None,
                 };
                 let checkpoint = checkpoint.unwrap_or_else(nowhere);

@@ -323,6 +323,7 @@ mod tests {
             partition: connect::event::PartitionId(0),
             sequence_number: Some(30),
             offset: None,
+            log_id: None,
             etag: None,
         };
         storage.open(Some(&checkpoint));

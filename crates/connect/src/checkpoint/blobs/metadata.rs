@@ -3,7 +3,7 @@
 //! The SDKs read `sequencenumber` and `offset` of a checkpoint and some fail where one is not there, so both always are. Of a
 //! partition of which nothing has been read yet they say −1, from where an SDK begins with the first event; a third entry
 //! tells us that it is no place at all. An offset that can't be the value of a header, which no service has given yet, stands
-//! escaped in an entry of its own.
+//! escaped in an entry of its own. The id of the log, which the SDKs know nothing of, is another one.
 
 use std::collections::HashMap;
 
@@ -35,6 +35,9 @@ pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Metadata {
             set(OFFSET, Some(offset).filter(|offset| is_header_value(offset)).unwrap_or_default());
         }
     }
+    if let Some(log_id) = &checkpoint.log_id {
+        set(LOG_ID, utf8_percent_encode(log_id, UNFIT).to_string());
+    }
     metadata
 }
 
@@ -50,6 +53,7 @@ pub(super) fn to_checkpoint(group: ConsumerGroup, partition: PartitionId, blob: 
         partition,
         sequence_number: sequence_number(&blob.metadata),
         offset: offset.filter(|_| !unread),
+        log_id: value(LOG_ID).map(|escaped| percent_decode_str(escaped).decode_utf8_lossy().into_owned()),
         etag: Some(blob.etag),
     }
 }
@@ -118,6 +122,7 @@ const ASKED_BY: &str = "askedby";
 const UNREAD: &str = "unread";
 const ESCAPED_OFFSET: &str = "escapedoffset";
 const WRITING: &str = "writing";
+const LOG_ID: &str = "logid";
 
 /// What the SDKs take for the start of a partition, as offset and as sequence number.
 const BEFORE_THE_FIRST: &str = "-1";
@@ -136,6 +141,7 @@ mod tests {
             partition: PartitionId(3),
             sequence_number,
             offset: offset.map(str::to_owned),
+            log_id: None,
             etag: Some(ETag("0x1".to_owned())),
         }
     }
@@ -153,6 +159,7 @@ mod tests {
             checkpoint(Some(5), None),
             checkpoint(None, Some("9:1:2")),
             checkpoint(Some(1), Some("a%20line\nand ü ")),
+            Checkpoint { log_id: Some("Wm7x_l2-QY".to_owned()), ..checkpoint(Some(5), None) },
         ] {
             let metadata = of_checkpoint(&checkpoint);
             assert!(metadata.contains_key("offset") && metadata.contains_key("sequencenumber"));

@@ -2,7 +2,7 @@
 //! language can share the partitions of a hub.
 //!
 //! ```text
-//!   <namespace>/<hub>/<group>/checkpoint/<partition>   metadata  sequencenumber, offset; writing, a mark of ours
+//!   <namespace>/<hub>/<group>/checkpoint/<partition>   metadata  sequencenumber, offset; writing and logid, of ours
 //!   <namespace>/<hub>/<group>/ownership/<partition>    metadata  ownerid; empty once it was given back
 //! ```
 //!

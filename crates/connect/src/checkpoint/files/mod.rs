@@ -152,6 +152,7 @@ impl Folder {
                 partition,
                 sequence_number: newest.slot.sequence_number,
                 offset: newest.slot.offset,
+                log_id: newest.slot.log_id,
                 etag: Some(writing.etag()),
             });
         }

@@ -7,6 +7,8 @@
 //!   generation=8 sequence_number=1151 offset=1151 crc=5d1c9f6e         (spaces up to 255 bytes, then a line feed)
 //!   generation=9 sequence_number=1279 offset=1279 crc=90d2aa03
 //! ```
+//!
+//! The checkpoint of a topic has the topic's id as `log` in the place of an offset.
 
 use std::io::Write as _;
 
@@ -20,6 +22,7 @@ pub(super) struct Slot {
     pub(super) generation: u64,
     pub(super) sequence_number: Option<i64>,
     pub(super) offset: Option<String>,
+    pub(super) log_id: Option<String>,
 }
 
 /// The newest whole slot of a file.
@@ -63,6 +66,10 @@ pub(super) fn encode(generation: u64, checkpoint: &Checkpoint) -> Result<[u8; SL
     if let Some(length) = offset.as_ref().map(|offset| offset.len()).filter(|&length| length > OFFSET_MAX) {
         return Err(StoreError::OffsetTooLong { length, maximum: OFFSET_MAX });
     }
+    // Sources with such offsets have no ids.
+    let room = OFFSET_MAX - offset.as_ref().map_or(0, |offset| offset.len());
+    let log_id = checkpoint.log_id.as_deref().map(names::word);
+    let log_id = log_id.filter(|log_id| LOG_FIELD.len() + log_id.len() <= room);
     let mut slot = [b' '; SLOT_LEN];
     let mut rest = &mut slot[..];
     let written = (|| {
@@ -72,6 +79,9 @@ pub(super) fn encode(generation: u64, checkpoint: &Checkpoint) -> Result<[u8; SL
         }
         if let Some(offset) = offset {
             write!(rest, " offset={offset}")?;
+        }
+        if let Some(log_id) = log_id {
+            write!(rest, "{LOG_FIELD}{log_id}")?;
         }
         std::io::Result::Ok(())
     })();
@@ -89,12 +99,13 @@ fn decode(slot: &[u8]) -> Option<Slot> {
     if crc.len() != 8 || u32::from_str_radix(crc, 16).ok()? != crc32c::crc32c(text.as_bytes()) {
         return None;
     }
-    let mut decoded = Slot { generation: 0, sequence_number: None, offset: None };
+    let mut decoded = Slot { generation: 0, sequence_number: None, offset: None, log_id: None };
     for field in text.split(' ') {
         match field.split_once('=')? {
             ("generation", value) => decoded.generation = value.parse().ok()?,
             ("sequence_number", value) => decoded.sequence_number = Some(value.parse().ok()?),
             ("offset", value) => decoded.offset = Some(names::text(value)?),
+            ("log", value) => decoded.log_id = Some(names::text(value)?),
             _ => return None,
         }
     }
@@ -111,6 +122,8 @@ pub(super) const FILE_LEN: usize = 2 * SLOT_LEN;
 pub(super) const OFFSET_MAX: usize = 160;
 
 const CRC_FIELD: &str = " crc=";
+
+const LOG_FIELD: &str = " log=";
 
 const _: () = assert!(
     "generation= sequence_number= offset=".len() + 20 + 20 + OFFSET_MAX + CRC_FIELD.len() + 8 < SLOT_LEN,
@@ -132,6 +145,7 @@ mod tests {
             partition: PartitionId(0),
             sequence_number,
             offset: offset.map(str::to_owned),
+            log_id: None,
             etag: None,
         }
     }
@@ -155,6 +169,9 @@ mod tests {
         let longest = "9".repeat(OFFSET_MAX);
         let slot = encode(u64::MAX, &checkpoint(Some(i64::MIN), Some(&longest))).expect("fits");
         assert_eq!(decode(&slot).and_then(|slot| slot.offset), Some(longest.clone()));
+        let with_id =
+            Checkpoint { log_id: Some("id".to_owned()), ..checkpoint(Some(i64::MIN), Some(&longest)) };
+        assert_eq!(encode(u64::MAX, &with_id).expect("fits"), slot, "there is no room for the id");
         let refused = encode(1, &checkpoint(None, Some(&format!("{longest}9"))));
         assert!(matches!(refused, Err(StoreError::OffsetTooLong { length: 161, maximum: 160 })));
     }
@@ -199,9 +216,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(generation: u64, sequence_number: Option<i64>, offset in prop::option::of(".{0,12}")) {
-            let slot = encode(generation, &checkpoint(sequence_number, offset.as_deref())).expect("fits");
-            prop_assert_eq!(decode(&slot), Some(Slot { generation, sequence_number, offset }));
+        fn what_is_written_is_read(
+            generation: u64,
+            sequence_number: Option<i64>,
+            offset in prop::option::of(".{0,12}"),
+            log_id in prop::option::of("[-_0-9A-Za-z]{22}"),
+        ) {
+            let written =
+                Checkpoint { log_id: log_id.clone(), ..checkpoint(sequence_number, offset.as_deref()) };
+            let slot = encode(generation, &written).expect("fits");
+            prop_assert_eq!(decode(&slot), Some(Slot { generation, sequence_number, offset, log_id }));
         }
 
         #[test]

@@ -27,6 +27,7 @@ fn checkpoint(sequence_number: i64) -> Checkpoint {
         partition: PartitionId(0),
         sequence_number: Some(sequence_number),
         offset,
+        log_id: None,
         etag: None,
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use kafka::fetch::TopicRef;
 use kafka::messages::metadata::{MetadataRequest, MetadataResponse};
+use kafka::read::Uuid;
 use kafka::{ApiKey, ErrorCode};
 use tokio::time::{Instant, Sleep};
 use units::mix;
@@ -30,6 +31,10 @@ pub(super) struct Cluster<T> {
     brokers: Vec<Broker<T>>,
     /// By partition.
     leaders: Vec<Leader>,
+    /// Id of the topic; zero if the brokers tell none.
+    topic_id: Uuid,
+    /// Whether the topic has been another one since that was [asked](Self::is_recreated).
+    is_recreated: bool,
     refresh: Refresh,
     /// Whether nobody has waited for that yet.
     is_unwatched: bool,
@@ -84,6 +89,7 @@ pub(super) struct Metadata {
     brokers: Vec<(i32, String, u16)>,
     /// Leader and its epoch, by partition.
     leaders: Vec<(Option<i32>, i32)>,
+    topic_id: Uuid,
 }
 
 /// Connects to the first of these brokers that lets us.
@@ -133,7 +139,7 @@ async fn metadata(endpoint: Arc<Endpoint>, brokers: Vec<(String, u16)>) -> Resul
         *place = (Some(partition.leader_id).filter(|leader| *leader >= 0), partition.leader_epoch);
     }
     let brokers = response.brokers.iter().map(|broker| (broker.id, broker.host.to_owned(), broker.port));
-    Ok(Metadata { brokers: brokers.collect(), leaders })
+    Ok(Metadata { brokers: brokers.collect(), leaders, topic_id: found.id })
 }
 
 fn no_topic(topic: &str) -> String {
@@ -153,6 +159,8 @@ impl<T> Cluster<T> {
             endpoint,
             brokers: Vec::new(),
             leaders: Vec::new(),
+            topic_id: Uuid::default(),
+            is_recreated: false,
             refresh: Refresh::Idle,
             is_unwatched: false,
             futile: 0,
@@ -168,6 +176,16 @@ impl<T> Cluster<T> {
     /// How many partitions there are.
     pub(super) fn partitions(&self) -> usize {
         self.leaders.len()
+    }
+
+    /// Id of the topic, if the brokers tell it.
+    pub(super) fn topic_id(&self) -> Option<Uuid> {
+        Some(self.topic_id).filter(|id| *id != Uuid::default())
+    }
+
+    /// Whether the topic was deleted and created again since the last call.
+    pub(super) const fn is_recreated(&mut self) -> bool {
+        std::mem::replace(&mut self.is_recreated, false)
     }
 
     /// How many brokers are, or were, leaders.
@@ -368,6 +386,11 @@ impl<T> Cluster<T> {
     /// Takes what a broker says. Partitions are added to a topic, and never removed. Says whether anything has changed.
     fn take(&mut self, found: Metadata) -> bool {
         let mut changed = false;
+        if found.topic_id != self.topic_id && found.topic_id != Uuid::default() {
+            self.is_recreated |= self.topic_id().is_some();
+            self.topic_id = found.topic_id;
+            changed = true;
+        }
         for (partition, (leader, epoch)) in found.leaders.into_iter().enumerate() {
             let address = leader.and_then(|id| found.brokers.iter().find(|(known, ..)| *known == id));
             let broker = address.map(|address| self.place_of(address));

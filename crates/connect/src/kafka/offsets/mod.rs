@@ -162,6 +162,7 @@ impl CheckpointStore for GroupOffsetStore {
                 partition,
                 sequence_number: offset.map(|offset| offset - 1),
                 offset: None,
+                log_id: None,
                 etag: Some(etag),
             };
             let offsets = offsets.await?;

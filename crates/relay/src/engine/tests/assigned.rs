@@ -90,6 +90,7 @@ impl CheckpointStore for AssigningStore {
                 group: group.clone(),
                 partition,
                 sequence_number: stored.as_ref().and_then(|stored| stored.sequence_number),
+                log_id: stored.as_ref().and_then(|stored| stored.log_id.clone()),
                 offset: stored.and_then(|stored| stored.offset),
                 etag: Some(self.etag(partition)?),
             })

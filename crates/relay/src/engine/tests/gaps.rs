@@ -148,6 +148,87 @@ async fn a_source_that_is_made_anew_under_the_relay_is_read_from_its_first_event
     assert_eq!(summary.metrics.completed_events, 21);
 }
 
+/// The checkpoint of the partition with the id of its log.
+fn identified(pipe: &Pipe) -> Option<(i64, String)> {
+    let checkpoint = pipe.store.checkpoint(&group(), PARTITION)?;
+    checkpoint.sequence_number.zip(checkpoint.log_id)
+}
+
+fn made_anew_with(log: &MemoryLog, events: usize) {
+    log.recreate(PARTITION);
+    (0..events).for_each(|_| _ = log.append(PARTITION, b"new"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_log_with_more_events_than_the_checkpoint_has_is_read_from_its_first_one() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.log.identify("first");
+    pipe.append(20);
+    pipe.run_to_the_end().await;
+    assert_eq!(identified(&pipe), Some((19, "first".to_owned())));
+    made_anew_with(&pipe.log, 50);
+    pipe.log.identify("second");
+    let summary = pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(49)).await.expect("it is reported");
+    assert_eq!((summary.metrics.restarted_partitions, summary.metrics.completed_events), (1, 50));
+    assert!(pipe.numbers()[20..].iter().copied().eq(0..50), "{:?}", pipe.numbers());
+    assert_eq!(identified(&pipe), Some((49, "second".to_owned())));
+    pipe.log.append(PARTITION, b"one more");
+    let summary = pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(50)).await.expect("it goes on");
+    assert_eq!((summary.metrics.restarted_partitions, summary.metrics.completed_events), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_log_under_the_relay_is_read_from_its_first_event() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.log.identify("0");
+    pipe.append(20);
+    let log = pipe.log.clone();
+    let relay = pipe.unaudited();
+    let pipe = &pipe;
+    let shutdown = async {
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(19)).await;
+        for number in 1..4_i64 {
+            let events = 20 + 10 * number;
+            made_anew_with(&log, events as usize);
+            log.identify(&number.to_string());
+            pipe.wait_until(|| identified(pipe) == Some((events - 1, number.to_string()))).await;
+        }
+    };
+    let summary = relay.run(shutdown).await.expect("it is reported");
+    assert_eq!((summary.metrics.restarted_partitions, summary.metrics.missed_events), (3, 0));
+    assert!(
+        pipe.numbers()[20..].iter().copied().eq((0..30).chain(0..40).chain(0..50)),
+        "{:?}",
+        pipe.numbers()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_without_the_id_of_a_log_is_gone_on_from_and_gets_it() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.append(20);
+    pipe.run_to_the_end().await;
+    pipe.log.identify("first");
+    pipe.append(1);
+    let summary = pipe.run_to_the_end().await;
+    assert_eq!((summary.metrics.restarted_partitions, summary.metrics.completed_events), (0, 1));
+    assert_eq!(identified(&pipe), Some((20, "first".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_is_to_stop_stops_for_another_log() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.options.missed_events = MissedEvents::Stop;
+    pipe.log.identify("first");
+    pipe.append(20);
+    pipe.run_to_the_end().await;
+    made_anew_with(&pipe.log, 50);
+    pipe.log.identify("second");
+    let error = pipe.run_unaudited(|_| false).await.expect_err("a restart ends the relay").to_string();
+    assert!(error.contains("its log has the id second, that before had first"), "{error}");
+    assert_eq!(identified(&pipe), Some((19, "first".to_owned())));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_letter_that_is_accepted_late_of_a_source_that_was_made_anew_says_nothing_of_its_new_events() {
     let mut pipe = Pipe::new(1, 1);

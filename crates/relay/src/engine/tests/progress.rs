@@ -96,7 +96,8 @@ async fn a_partition_starts_after_its_checkpoint_and_otherwise_where_the_options
     let (sequence_number, offset) = (Some(41), Some("opaque".to_owned()));
     for (partition, sequence_number, offset) in [(0, sequence_number, offset), (2, Some(7), None)] {
         let partition = PartitionId(partition);
-        let checkpoint = Checkpoint { group: group(), partition, sequence_number, offset, etag: None };
+        let checkpoint =
+            Checkpoint { group: group(), partition, sequence_number, offset, log_id: None, etag: None };
         pipe.store.update_checkpoint(checkpoint).await.expect("the store works");
     }
     pipe.run_until(|_| true).await;

@@ -197,6 +197,7 @@ fn checkpoint(etag: Option<ETag>) -> Checkpoint {
         partition: PartitionId(0),
         sequence_number: Some(7),
         offset: Some("7".to_owned()),
+        log_id: None,
         etag,
     }
 }

@@ -50,6 +50,7 @@ async fn progress_is_found_in_whatever_namespace_and_spelling_it_was_written() {
             partition: PartitionId(partition),
             sequence_number,
             offset: None,
+            log_id: None,
             etag: None,
         };
     let lower = reopened(&keep, Spelling::LowerCase).await;

@@ -20,6 +20,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kafka::ErrorCode;
 use kafka::messages::list_offsets::OffsetSpec;
 use tokio::time::Instant;
@@ -52,6 +54,8 @@ pub(crate) struct KafkaSource {
     exchanges: Vec<Exchange>,
     builder: BatchBuilder,
     closed: VecDeque<(PartitionId, ServiceError)>,
+    /// Id of the topic as text, see [`Source::log_id`].
+    log_id: Option<String>,
     /// How often a broker wanted to be left alone.
     slowed_down: u64,
     alarm: Alarm,
@@ -128,6 +132,7 @@ impl KafkaSource {
         let cluster = Cluster::find(endpoint).await?;
         // Partitions are counted in 31 bits.
         let count = cluster.partitions() as u32;
+        let log_id = log_id(&cluster);
         Ok(Self {
             cluster,
             encoding,
@@ -139,6 +144,7 @@ impl KafkaSource {
             exchanges: Vec::new(),
             builder: BatchBuilder::new(options.batch, count),
             closed: VecDeque::new(),
+            log_id,
             slowed_down: 0,
             alarm: Alarm::new(),
         })
@@ -151,11 +157,30 @@ impl KafkaSource {
         self.closed.push_back((partition, error));
     }
 
+    /// The topic is another one than before: closes its partitions, since their offsets mean nothing there.
+    #[cold]
+    fn leave_old_topic(&mut self) {
+        self.log_id = log_id(&self.cluster);
+        for partition in 0..self.readers.len() {
+            if self.readers[partition].is_some() {
+                let what = format!(
+                    "topic {} was deleted and created again: partition {partition} has other records",
+                    self.cluster.endpoint().topic
+                );
+                let (class, condition) = (ErrorClass::Retryable, RECREATED.to_owned());
+                self.fail(partition, ServiceError { class, condition, description: what });
+            }
+        }
+    }
+
     /// One turn: goes on with all brokers, and seals what is due. Ready when there may be something to hand over.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         while let Poll::Ready(refreshed) = self.cluster.poll_refresh(context) {
             refreshed?;
             self.readers.iter_mut().flatten().for_each(|reader| reader.seeks_leader = false);
+            if self.cluster.is_recreated() {
+                self.leave_old_topic();
+            }
             // To others a connection is made, which shows whether they answer.
             for broker in 0..self.cluster.brokers() {
                 if !self.is_needed(broker) {
@@ -276,6 +301,11 @@ impl KafkaSource {
     }
 }
 
+/// Returns the id of the topic as Kafka's tools show it.
+fn log_id(cluster: &Cluster<Asked>) -> Option<String> {
+    cluster.topic_id().map(|id| URL_SAFE_NO_PAD.encode(id))
+}
+
 impl Reader {
     /// Begins at an offset.
     fn begin(&mut self, offset: i64) {
@@ -352,6 +382,10 @@ impl Source for KafkaSource {
 
     fn hold(&mut self, partition: PartitionId, held: bool) {
         self.builder.hold(partition, held);
+    }
+
+    fn log_id(&self) -> Option<&str> {
+        self.log_id.as_deref()
     }
 
     fn is_exhausted(&self) -> bool {
@@ -431,6 +465,9 @@ impl fmt::Debug for KafkaSource {
             .finish_non_exhaustive()
     }
 }
+
+/// Condition of partitions whose topic was deleted and created again.
+const RECREATED: &str = "TOPIC_RECREATED";
 
 /// Events that are made of a partition before its bytes are looked at again.
 const DELIVERED_AT_ONCE: usize = 1_024;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kafka::fetch::{self, FetchPartition, RequestHead, TopicRef};
 use kafka::messages::list_offsets::{ListOffsetsRequest, OffsetSpec, PartitionTime};
+use kafka::read::Uuid;
 use kafka::write::Writer;
 use kafka::{ApiKey, frame};
 
@@ -56,6 +57,7 @@ impl KafkaSource {
     /// Asks for the records of all partitions that have room, unless that is under way.
     pub(super) fn ask_records(&mut self, broker: usize) -> Result<(), ServiceError> {
         let endpoint = Arc::clone(self.cluster.endpoint());
+        let topic_id = self.cluster.topic_id();
         let exchange = &mut self.exchanges[broker];
         if exchange.fetches || exchange.quiet_until.is_some() {
             return Ok(());
@@ -86,7 +88,7 @@ impl KafkaSource {
         };
         exchange.first = first.partition + 1;
         exchange.fetches = true;
-        submit_fetch(connection, asked, is_full, &endpoint)
+        submit_fetch(connection, asked, is_full, topic_id, &endpoint)
     }
 }
 
@@ -94,9 +96,11 @@ fn submit_fetch(
     connection: &mut Connection<Asked>,
     asked: Vec<AskedPartition>,
     is_full: bool,
+    topic_id: Option<Uuid>,
     endpoint: &Endpoint,
 ) -> Result<(), ServiceError> {
-    let version = connection.version(ApiKey::Fetch, fetch::OLDEST, FETCH_NEWEST)?;
+    let newest = if topic_id.is_some() { FETCH_BY_ID } else { FETCH_BY_NAME };
+    let version = connection.version(ApiKey::Fetch, fetch::OLDEST, newest)?;
     let settings = &endpoint.settings.fetch;
     // Those that are full now may have room soon, and can't be asked for before this is answered.
     let max_wait = if is_full { settings.max_wait.min(WAIT_BESIDE_FULL) } else { settings.max_wait };
@@ -106,7 +110,10 @@ fn submit_fetch(
         max_bytes: settings.max_bytes,
         is_read_committed: settings.is_read_committed,
     };
-    let topic = TopicRef::Name(&endpoint.topic);
+    let topic = match topic_id.filter(|_| version == FETCH_BY_ID) {
+        Some(id) => TopicRef::Id(id),
+        None => TopicRef::Name(&endpoint.topic),
+    };
     let mut writer = connection.begin(Vec::with_capacity(64 + 32 * asked.len()), ApiKey::Fetch, version);
     let partitions = asked.iter().map(|asked| FetchPartition {
         topic,
@@ -127,7 +134,10 @@ fn submit_fetch(
 }
 
 /// The newest version of Fetch that names topics.
-const FETCH_NEWEST: i16 = 12;
+const FETCH_BY_NAME: i16 = 12;
+
+/// The version of Fetch that has ids of topics instead: a topic that was deleted and created again is told from the one before.
+const FETCH_BY_ID: i16 = 13;
 
 /// How long a Fetch waits at most that leaves out partitions because they are full.
 const WAIT_BESIDE_FULL: Duration = Duration::from_millis(5);
