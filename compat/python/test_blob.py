@@ -448,7 +448,7 @@ def test_what_is_set_for_the_account_comes_back(blobs):
 
 def test_the_account_says_of_which_kind_it_is(blobs, container):
     for client in (blobs, container, container.get_blob_client("blob")):
-        assert client.get_account_information()["sku_name"] == "Standard_LRS"
+        assert client.get_account_information()["sku_name"] == "Standard_RAGRS"
 
 
 def test_listings_begin_where_they_are_told_to(container):

@@ -23,8 +23,11 @@ fn line(sections: &[u8], layout: Layout, form: BodyForm) -> String {
     String::from_utf8(out).unwrap()
 }
 
+/// A section: the entries of a map, or its bytes.
+type Part = (SectionKind, Vec<(String, Value)>, Vec<u8>);
+
 /// The parts of a message that have to be the same, however they are encoded.
-fn parts(sections: &[u8]) -> Vec<(SectionKind, Vec<(String, Value)>, Vec<u8>)> {
+fn parts(sections: &[u8]) -> Vec<Part> {
     let mut parts: Vec<_> = Sections::new(sections)
         .map(|section| {
             let section = section.unwrap();

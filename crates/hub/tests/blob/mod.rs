@@ -208,7 +208,7 @@ async fn the_account_says_of_which_kind_it_is() {
             let target = format!("{path}?restype=account&comp=properties");
             let reply = signed(&service, method, &target, &[], b"").await;
             assert_eq!(reply.status, 200, "{method} {path}");
-            assert_eq!(reply.header("x-ms-sku-name"), Some("Standard_LRS"));
+            assert_eq!(reply.header("x-ms-sku-name"), Some("Standard_RAGRS"));
             assert_eq!(reply.header("x-ms-account-kind"), Some("StorageV2"));
         }
     }

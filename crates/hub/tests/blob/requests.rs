@@ -1,6 +1,6 @@
 //! Interpretation of requests: path, query, headers, and properties of the account.
 
-use crate::blob::client::{raw, signed, signed_at};
+use crate::blob::client::{key, raw, signed, signed_at};
 use crate::blob::{BLOCK, service};
 
 #[tokio::test]
@@ -121,6 +121,33 @@ async fn what_is_set_for_the_account_comes_back_and_its_logs_are_empty() {
     let logs = signed(&service, "GET", "/$logs?restype=container&comp=list&prefix=blob/", &[], b"").await;
     assert_eq!(logs.status, 200, "{}", logs.body);
     assert!(logs.body.contains("<Blobs></Blobs>"), "{}", logs.body);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_secondary_endpoint_reads_and_tells_how_far_it_is() {
+    let service = service().await;
+    signed(&service, "PUT", "/box/a", &[BLOCK], b"content").await;
+    let account = format!("/{}-secondary", key(&service).account());
+    let send = async |method, host: &str, path: &str| {
+        let text = signed_at(&service, host, method, path, &[BLOCK], b"");
+        raw(&service, text.as_bytes()).await
+    };
+    let stats = send("GET", "localhost", &format!("{account}/?restype=service&comp=stats")).await;
+    assert_eq!(stats.status, 200, "{}", stats.body);
+    assert!(stats.body.contains("<GeoReplication><Status>live</Status><LastSyncTime>"), "{}", stats.body);
+    let host = format!("{}.blob.localhost", &account[1..]);
+    for (method, host, path, outcome) in [
+        ("GET", "localhost", format!("{account}/box/a"), (200, "")),
+        ("GET", &*host, "/box/a".to_owned(), (200, "")),
+        ("GET", "localhost", format!("{account}/box?restype=container&comp=list"), (200, "")),
+        ("PUT", "localhost", format!("{account}/box/a"), (403, "InsufficientAccountPermissions")),
+        ("DELETE", &host, "/box/a".to_owned(), (403, "InsufficientAccountPermissions")),
+    ] {
+        assert_eq!(send(method, host, &path).await.outcome(), outcome, "{method} {host} {path}");
+    }
+    let primary = signed(&service, "GET", "/?restype=service&comp=stats", &[], b"").await;
+    assert_eq!(primary.outcome(), (400, "InvalidQueryParameterValue"));
     service.stop().await;
 }
 

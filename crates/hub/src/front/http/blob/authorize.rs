@@ -11,7 +11,7 @@ use access::token::VerifiedToken;
 
 use super::delegation::{Delegations, rights_of};
 use super::http_error::HttpError;
-use super::request::{Request, parameters};
+use super::request::{Request, SECONDARY, parameters};
 use crate::clock::ServiceClock;
 use crate::identity::{Identity, TokenService};
 use crate::namespace::SignaturePolicy;
@@ -176,22 +176,23 @@ fn verify_key(
         .iter()
         .filter_map(|(name, value)| Some((name.as_str(), str::from_utf8(value.as_bytes()).ok()?)))
         .collect();
-    let verify = |decode: fn(&str) -> String| {
+    // Some clients sign the path of the primary endpoint, whose account is the first part of it.
+    let primary = request.path().replacen(SECONDARY, "", 1);
+    let verify = |path: &str, decode: fn(&str) -> String| {
         let query: Vec<_> = parameters(request.raw_query())
             .map(|(name, value)| (decode(name).into(), decode(value).into()))
             .collect();
-        let signed = StorageRequest {
-            method: request.method().as_str(),
-            path: request.path(),
-            query: &query,
-            headers: &headers,
-        };
+        let signed =
+            StorageRequest { method: request.method().as_str(), path, query: &query, headers: &headers };
         key.verify_request(&signed, authorization, now)
     };
-    match verify(decode_parameter) {
+    match verify(request.path(), decode_parameter) {
         // Some clients neither encode a plus nor mean a space.
         Err(SharedKeyError::WrongSignature) if request.raw_query().contains('+') => {
-            Ok(verify(|text| decode_parameter(&text.replace('+', "%2B")))?)
+            Ok(verify(request.path(), |text| decode_parameter(&text.replace('+', "%2B")))?)
+        }
+        Err(SharedKeyError::WrongSignature) if request.target.is_secondary => {
+            Ok(verify(&primary, decode_parameter)?)
         }
         verified => Ok(verified?),
     }

@@ -13,7 +13,7 @@ use super::authorize::Granted;
 use super::http_error::HttpError;
 use super::operation::PUBLIC_ACCESS;
 use super::reply::{self, Reply};
-use super::request::Request;
+use super::request::{Request, SECONDARY};
 use super::xml::{self, BlobPage, ContainerPage};
 use blob_store::{ContainerAccess, ListRequest, ListStart, Now, PublicAccess, SnapshotTime};
 
@@ -219,7 +219,10 @@ impl BlobFront {
         };
         match request.target.is_by_host {
             true => format!("{scheme}://{host}"),
-            false => format!("{scheme}://{host}/{}", self.key.account()),
+            false => {
+                let secondary = if request.target.is_secondary { SECONDARY } else { "" };
+                format!("{scheme}://{host}/{}{secondary}", self.key.account())
+            }
         }
     }
 }

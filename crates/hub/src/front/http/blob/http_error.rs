@@ -162,6 +162,9 @@ pub(super) enum HttpError {
     /// The method is none that is served at this place.
     #[error("the resource does not support this method")]
     Method,
+    /// The secondary endpoint is asked to change something.
+    #[error("write operations are not allowed at the secondary endpoint")]
+    Secondary,
     /// Headers ask for something that is not here.
     #[error("this service does not implement these headers: {names}")]
     UnservedHeaders {
@@ -251,6 +254,7 @@ impl HttpError {
             Self::Busy | Self::OnPurpose => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "UnsupportedHttpVerb"),
+            Self::Secondary => (StatusCode::FORBIDDEN, "InsufficientAccountPermissions"),
             // Not 501: some clients take it for an error that may pass, and ask again and again.
             Self::UnservedHeaders { .. } => (StatusCode::BAD_REQUEST, "UnsupportedHeader"),
             Self::UnservedParameter { .. } => (StatusCode::BAD_REQUEST, "UnsupportedQueryParameter"),

@@ -176,6 +176,9 @@ impl BlobFront {
         client.prove();
         let operation = Operation::of(request)?;
         unserved::check(operation, request)?;
+        if request.target.is_secondary && !operation.is_read() {
+            return Err(HttpError::Secondary);
+        }
         // What is not understood must not be taken for a content as it is.
         if !operation.takes_structured_bodies() && request.header(STRUCTURED).is_some() {
             return Err(HttpError::header(STRUCTURED));
@@ -187,6 +190,7 @@ impl BlobFront {
             Operation::AccountInformation => Ok(reply::account_information()),
             Operation::ServiceProperties => self.service_properties(granted),
             Operation::SetServiceProperties => self.set_service_properties(body, granted).await,
+            Operation::Statistics => self.statistics(request, granted, now),
             Operation::UserDelegationKey => self.user_delegation_key(request, body, granted, now).await,
             Operation::FindByTags => self.find_by_tags(request, granted),
             Operation::AccountBatch => self.batch(request, body, now, None).await,

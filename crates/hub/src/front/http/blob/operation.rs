@@ -51,6 +51,7 @@ operations! {
     AccountInformation = "GetAccountInformation", [], [];
     ServiceProperties = "GetBlobServiceProperties", [], [];
     SetServiceProperties = "SetBlobServiceProperties", [], [];
+    Statistics = "GetBlobServiceStats", [], [];
     UserDelegationKey = "GetUserDelegationKey", [], [];
     ListContainers = "ListContainers", ["prefix", "marker", "maxresults", "include"], [];
     FindByTags = "FindBlobsByTags", ["where", "marker", "maxresults"], [];
@@ -162,6 +163,7 @@ const ROWS: &[Row] = &[
     row(Operation::AccountInformation, Of::Any, &["GET", "HEAD"], Some("account"), Some("properties")),
     row(Operation::ServiceProperties, Of::Account, &["GET"], SERVICE, Some("properties")),
     row(Operation::SetServiceProperties, Of::Account, &["PUT"], SERVICE, Some("properties")),
+    row(Operation::Statistics, Of::Account, &["GET"], SERVICE, Some("stats")),
     row(Operation::UserDelegationKey, Of::Account, &["POST"], SERVICE, Some("userdelegationkey")),
     row(Operation::ListContainers, Of::Account, &["GET"], None, Some("list")),
     row(Operation::FindByTags, Of::Account, &["GET"], None, Some("blobs")),
@@ -245,6 +247,53 @@ impl Operation {
         })
     }
 
+    /// Whether the operation changes nothing, so that the secondary endpoint has it.
+    pub(super) const fn is_read(self) -> bool {
+        match self {
+            Self::AccountInformation
+            | Self::ServiceProperties
+            | Self::Statistics
+            | Self::ListContainers
+            | Self::FindByTags
+            | Self::ContainerAccess
+            | Self::ContainerProperties
+            | Self::ListBlobs
+            | Self::Read
+            | Self::Properties
+            | Self::Tags
+            | Self::BlockList
+            | Self::PageRanges => true,
+            Self::SetServiceProperties
+            | Self::UserDelegationKey
+            | Self::AccountBatch
+            | Self::CreateContainer
+            | Self::SetContainerAccess
+            | Self::DeleteContainer
+            | Self::SetContainerMetadata
+            | Self::LeaseContainer
+            | Self::ContainerBatch
+            | Self::PutBlob
+            | Self::PutBlobFromUrl
+            | Self::Copy
+            | Self::CopyFromUrl
+            | Self::AbortCopy
+            | Self::SetMetadata
+            | Self::SetProperties
+            | Self::SetTier
+            | Self::SetTags
+            | Self::Snapshot
+            | Self::Delete
+            | Self::PutBlock
+            | Self::PutBlockFromUrl
+            | Self::PutBlockList
+            | Self::Append
+            | Self::AppendFromUrl
+            | Self::PutPage
+            | Self::PutPageFromUrl
+            | Self::LeaseBlob => false,
+        }
+    }
+
     /// Whether contents of this operation may come or go as structured messages.
     pub(super) const fn takes_structured_bodies(self) -> bool {
         matches!(self, Self::PutBlob | Self::PutBlock | Self::Append | Self::PutPage | Self::Read)
@@ -283,7 +332,6 @@ const SERVICE_COMPONENTS: &[&str] = &[
     "query",
     "rename",
     "seal",
-    "stats",
     "tags",
     "undelete",
 ];

@@ -36,11 +36,11 @@ pub(super) fn document(text: String) -> Reply {
     reply
 }
 
-/// What kind of account this is: the plainest that there is.
+/// What kind of account this is: the plainest that has a secondary endpoint.
 pub(super) fn account_information() -> Reply {
     let mut reply = empty(StatusCode::OK);
     let headers = reply.headers_mut();
-    set(headers, "x-ms-sku-name", "Standard_LRS");
+    set(headers, "x-ms-sku-name", "Standard_RAGRS");
     set(headers, "x-ms-account-kind", "StorageV2");
     set(headers, "x-ms-is-hns-enabled", "false");
     reply

@@ -36,6 +36,8 @@ pub(super) struct Target {
     pub(super) account: String,
     /// Whether the name of the host says which account it is, not the path.
     pub(super) is_by_host: bool,
+    /// Whether it is the secondary endpoint, which only reads.
+    pub(super) is_secondary: bool,
     pub(super) container: Option<String>,
     pub(super) blob: Option<String>,
 }
@@ -271,9 +273,9 @@ impl Request {
 impl Target {
     /// Returns the target of the same path if it names a blob: without a container, the blob is in `$root`.
     fn of_blob(self) -> Self {
-        match self {
-            Self { account, is_by_host, container: Some(blob), blob: None } => {
-                Self { account, is_by_host, container: Some(ROOT.to_owned()), blob: Some(blob) }
+        match self.clone() {
+            Self { container: Some(blob), blob: None, .. } => {
+                Self { container: Some(ROOT.to_owned()), blob: Some(blob), ..self }
             }
             other => other,
         }
@@ -292,11 +294,18 @@ impl Target {
             Some(account) => account.to_ascii_lowercase(),
             None => next()?.ok_or(HttpError::Uri)?,
         };
+        let (account, is_secondary) = match account.strip_suffix(SECONDARY) {
+            Some(account) => (account.to_owned(), true),
+            None => (account, false),
+        };
         let container = next()?;
         let blob = next()?.map(|name| name.replace('\\', "/"));
-        Ok(Self { account, is_by_host: of_host.is_some(), container, blob })
+        Ok(Self { account, is_by_host: of_host.is_some(), is_secondary, container, blob })
     }
 }
+
+/// What the name of the secondary endpoint of an account ends with.
+pub(super) const SECONDARY: &str = "-secondary";
 
 /// The headers of requests that are stored with a blob.
 const BLOB_HEADERS: [&str; 6] = [
@@ -411,6 +420,11 @@ mod tests {
         assert_eq!((target.account.as_str(), target.is_by_host), ("acme", true));
         assert_eq!((target.container.as_deref(), target.blob.as_deref()), (Some("box"), Some("a/b")));
         assert_eq!(Target::of("/", Some("acme")).unwrap().container, None);
+        for (path, host) in [("/acme-secondary/box", None), ("/box", Some("acme-secondary"))] {
+            let target = Target::of(path, host).unwrap();
+            assert_eq!((target.account.as_str(), target.is_secondary), ("acme", true));
+            assert_eq!(target.container.as_deref(), Some("box"));
+        }
     }
 
     #[test]

@@ -12,13 +12,28 @@ use super::BlobFront;
 use super::authorize::Granted;
 use super::http_error::HttpError;
 use super::reply::{self, Reply};
+use super::request::Request;
 use super::xml;
-use blob_store::{Logging, Metrics, ServiceProperties};
+use blob_store::{Logging, Metrics, Now, ServiceProperties};
 
 impl BlobFront {
     pub(super) fn service_properties(&self, granted: &Granted) -> Result<Reply, HttpError> {
         granted.need(StorageLevel::Service, &[StorageRight::Read])?;
         Ok(reply::document(xml::service_properties(&self.store.service_properties())))
+    }
+
+    /// How far the secondary endpoint is behind the primary one, which is not at all: both have the same data.
+    pub(super) fn statistics(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: Now,
+    ) -> Result<Reply, HttpError> {
+        granted.need(StorageLevel::Service, &[StorageRight::Read])?;
+        match request.target.is_secondary {
+            true => Ok(reply::document(xml::statistics(now.time_of_day))),
+            false => Err(HttpError::Parameter { name: "comp" }),
+        }
     }
 
     pub(super) async fn set_service_properties(

@@ -21,7 +21,7 @@ use quick_xml::{Reader, Writer};
 pub(super) use contents::{block_lists, page_ranges, read_block_list};
 pub(super) use listings::{BlobPage, ContainerPage, blobs, containers, found_blobs, no_blobs};
 pub(super) use policies::{policies, read_policies};
-pub(super) use service_properties::{service_properties, user_delegation_key};
+pub(super) use service_properties::{service_properties, statistics, user_delegation_key};
 pub(super) use tags::{read_tag_set, tag_set};
 
 use blob_store::{BlobKind, Lease, LeaseState, PublicAccess, state_of};

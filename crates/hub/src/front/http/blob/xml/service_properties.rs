@@ -1,5 +1,9 @@
 //! Properties of the account, and user delegation keys.
 
+use std::time::SystemTime;
+
+use units::date::http_date;
+
 use super::Document;
 use blob_store::{Metrics, ServiceProperties};
 
@@ -40,6 +44,16 @@ pub(in super::super) fn service_properties(properties: &ServiceProperties) -> St
         }
         document.parent("DeleteRetentionPolicy", |document| document.element("Enabled", flag(false)));
         document.parent("StaticWebsite", |document| document.element("Enabled", flag(false)));
+    })
+}
+
+/// Writes statistics of replication: everything up to `synced` is at the secondary endpoint.
+pub(in super::super) fn statistics(synced: SystemTime) -> String {
+    Document::text("StorageServiceStats", &[], |document| {
+        document.parent("GeoReplication", |document| {
+            document.element("Status", "live");
+            document.element("LastSyncTime", &http_date(synced));
+        });
     })
 }
 
