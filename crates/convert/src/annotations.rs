@@ -1,4 +1,4 @@
-//! The annotations that say of a message what it is as a record of Kafka.
+//! Message annotations that carry the parts of a Kafka record for which AMQP has no place.
 //!
 //! | annotation | value | if |
 //! |---|---|---|
@@ -14,24 +14,24 @@ use amqp::message::{SectionKind, Sections};
 use amqp::performative::descriptor;
 use kafka::record::{Header, Headers, Record};
 
-/// What the annotations say.
+/// The record parts of a message, borrowed from its annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordAnnotations<'a> {
     /// The key, if there is one.
     pub key: Option<&'a [u8]>,
-    /// Whether there is no value.
+    /// Whether the record is a tombstone, which has no value.
     pub is_tombstone: bool,
     /// All headers in their order, if the application properties do not have them all.
     pub headers: Vec<Header<'a>>,
 }
 
-/// Whether an annotation is one of these.
+/// Whether an annotation with this name belongs to a record.
 #[must_use]
 pub fn is_of_record(name: &[u8]) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// What the annotations say, on its own.
+/// The owned form of [`RecordAnnotations`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnAnnotations {
     /// The key, if there is one.
@@ -86,7 +86,7 @@ fn find_key(message: &[u8]) -> Option<&[u8]> {
     of_message(message)?.key.filter(|key| !key.is_empty())
 }
 
-/// Returns what the annotations of a message say, if they are its first section and can be read.
+/// Parses the record annotations of a message. Returns `None` unless annotations are its first section and are well-formed.
 #[must_use]
 pub fn of_message(message: &[u8]) -> Option<RecordAnnotations<'_>> {
     let section = Sections::new(message).next()?.ok()?;
@@ -108,12 +108,12 @@ pub fn section(out: &mut Vec<u8>, count: u32, entries: &[u8]) {
     write::map(out, count, |out| out.extend_from_slice(entries));
 }
 
-/// Which annotations a record has.
+/// The annotations of one record, before they are encoded.
 #[derive(Clone, Copy, Debug)]
 struct Own<'a> {
     key: Option<&'a [u8]>,
     is_tombstone: bool,
-    /// How many headers there are, if there is an annotation for them.
+    /// Number of headers; `None` if the application properties carry all of them.
     header_count: Option<u32>,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Own<'a> {
 }
 
 impl<'a> RecordAnnotations<'a> {
-    /// Takes the value of an annotation, at which `reader` is; passes over it if it says nothing of a record.
+    /// Reads the value of the annotation `name` from `reader`, or skips it if it does not belong to a record.
     ///
     /// # Errors
     /// It is malformed.
@@ -173,7 +173,7 @@ impl<'a> RecordAnnotations<'a> {
     }
 }
 
-/// Whether each header has a name of its own, which is text: then the application properties say all of them.
+/// Whether a map can represent the headers: every name is UTF-8 and occurs once.
 fn are_a_map(headers: &Headers<'_>) -> bool {
     match headers.total() {
         0 => true,
@@ -192,5 +192,5 @@ const KEY: &str = "x-opt-kafka-key";
 const TOMBSTONE: &str = "x-opt-kafka-tombstone";
 const HEADERS: &str = "x-opt-kafka-headers";
 
-/// Headers that room is made for at once.
+/// Initial capacity of the set of header names.
 const MAP_MAX: u32 = 64;

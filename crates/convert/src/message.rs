@@ -10,15 +10,15 @@ use kafka::record::{Headers, Record};
 
 use crate::annotations;
 
-/// Appends the message that a record is: annotations, if it has any, headers and value.
+/// Appends a record as a message: annotations, if it has any, application properties and body.
 pub fn message(out: &mut Vec<u8>, record: &Record<'_>) {
     annotations::put_section(out, record);
     message_head(out, record);
     out.extend_from_slice(record.value.unwrap_or_default());
 }
 
-/// Appends what stands between the annotations and the bytes of the value, for those who take these from where they are: application
-/// properties, if there are headers, and what a Data section begins with.
+/// Appends the sections between the annotations and the bytes of the value: application properties, if there are headers, and the prefix of
+/// the Data section. The caller appends the value.
 pub fn message_head(out: &mut Vec<u8>, record: &Record<'_>) {
     if record.headers.count() > 0 {
         application_properties(out, &record.headers);
@@ -27,7 +27,7 @@ pub fn message_head(out: &mut Vec<u8>, record: &Record<'_>) {
     encode::data_prefix(out, u32::try_from(length).unwrap_or(u32::MAX));
 }
 
-/// In the order of the headers. A map has each key once: the last one of a name counts, in the place of the first.
+/// Appends the headers in their order. Of headers with one name the map has the last value, in the position of the first.
 fn application_properties(out: &mut Vec<u8>, headers: &Headers<'_>) {
     let mut entries: Vec<(&str, Option<&[u8]>)> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();

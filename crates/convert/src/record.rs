@@ -26,7 +26,7 @@ pub struct Message<'a> {
     pub header_form: HeaderForm,
 }
 
-/// What a header has of the value of an application property.
+/// The encoding of application properties as header values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeaderForm {
     /// The AMQP encoding of each, as Event Hubs has it.

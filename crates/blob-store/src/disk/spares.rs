@@ -1,4 +1,4 @@
-//! Files of one container that hold nothing any longer, kept to be written again.
+//! Empty files of one container, kept for reuse.
 //!
 //! File systems give a file another name much faster than they make or remove one. ext4 is the worst: to make a file it passes over every
 //! inode that was removed in the last five seconds, so that replacing blobs gets slower the more of them are replaced. Files that are
@@ -15,11 +15,12 @@ use partition_log::durable_file::{NEW, ReplaceError, ReplaceStep, Safety};
 
 use super::{Disk, PIECE};
 
-/// Whether a file has the name that another one is to get.
+/// The state of the target path of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
+    /// No file exists there.
     Free,
-    /// It may have.
+    /// A file may exist there.
     Taken,
 }
 
@@ -36,7 +37,8 @@ impl Spares {
         Arc::new(Self { folder, disk, files: Mutex::default() })
     }
 
-    /// Makes a file that is complete from the moment that it has its name, in the place of any that has it.
+    /// Writes a file under a temporary name and renames it to `path`, so that it is complete as soon as it has that name. An existing file
+    /// is replaced.
     pub(super) fn write(&self, path: &Path, parts: &[&[u8]], place: Place) -> io::Result<()> {
         self.disk.set_unsynced();
         let files = &self.disk.files;
@@ -56,7 +58,7 @@ impl Spares {
         Ok(renamed?)
     }
 
-    /// Removes a file in one step, and keeps it if it has no other name.
+    /// Removes a file atomically, and keeps it for reuse if it has no other name.
     pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
         if self.has_room() && self.disk.files.is_only_name(path) {
             let spare = self.unused_path();
@@ -67,13 +69,13 @@ impl Spares {
         self.disk.files.remove(path)
     }
 
-    /// The path to write a file at before it gets its name.
+    /// Returns the temporary path for a new file: that of a spare file, or a new one.
     fn take(&self) -> PathBuf {
         let spare = self.files.lock().unwrap_or_else(PoisonError::into_inner).pop();
         spare.unwrap_or_else(|| self.unused_path())
     }
 
-    /// Empties a file whose name is that of a spare one, and keeps it.
+    /// Truncates a file with a temporary name, and keeps it for reuse.
     fn keep(&self, path: PathBuf) {
         if self.has_room() && self.disk.files.empty(&path).is_ok() {
             self.files.lock().unwrap_or_else(PoisonError::into_inner).push(path);
@@ -93,5 +95,5 @@ impl Spares {
     }
 }
 
-/// As many changes of one container as there could be at once.
+/// Maximum number of spare files per container.
 const AT_MOST: usize = 64;

@@ -11,16 +11,16 @@ use amqp::codec::{Reader, code, write};
 use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, SectionKind, Sections};
 use convert::annotations;
 
-/// Where the annotations of a received message are that go on.
+/// The forwarded annotations of a received message, by position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptAnnotations {
-    /// Name and value of each.
+    /// Range of the encoded name and value of each.
     entries: Vec<Range<usize>>,
 }
 
 impl KeptAnnotations {
-    /// Passes over the value of an annotation, at which `reader` is, and keeps it if it goes on. Its name begins `name_left` bytes before the
-    /// end of the section, which is at `end` of the message.
+    /// Skips the value of an annotation, and keeps the annotation if it is forwarded. Its name begins `name_left` bytes before the end of the
+    /// section, which is at `end` of the message.
     ///
     /// # Errors
     /// It is malformed.
@@ -39,12 +39,12 @@ impl KeptAnnotations {
         Ok(())
     }
 
-    /// Whether there is none.
+    /// Whether no annotation is forwarded.
     pub(crate) const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Appends the section that they are, if there is any.
+    /// Appends the section of the forwarded annotations, if there are any.
     pub(crate) fn put(&self, message: &[u8], out: &mut Vec<u8>) {
         if !self.is_empty() {
             let entries: Vec<&[u8]> = self.entries.iter().map(|range| &message[range.clone()]).collect();

@@ -5,19 +5,19 @@ use serde::de::IgnoredAny;
 /// Name and value of each member, in order.
 pub(super) type Members<'a> = Vec<(String, &'a str)>;
 
-/// Why a text is not one object.
+/// Error parsing an object.
 #[derive(Debug)]
 pub(super) enum NoObject {
-    /// It is no JSON.
+    /// The text is not JSON.
     Json(serde_json::Error),
-    /// It is another value.
+    /// The text is another value.
     Other,
 }
 
-/// The members of a text that is one object.
+/// Returns the members of a text that is one object.
 ///
 /// # Errors
-/// It is none, for this reason.
+/// The text is not an object.
 pub(super) fn members(text: &str) -> Result<Members<'_>, NoObject> {
     // After this it can be walked without looking out for mistakes.
     serde_json::from_str::<IgnoredAny>(text).map_err(NoObject::Json)?;
@@ -43,12 +43,12 @@ pub(super) fn members(text: &str) -> Result<Members<'_>, NoObject> {
     }
 }
 
-/// The value of a member.
+/// Returns the value of a member.
 pub(super) fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
     members.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
 }
 
-/// Goes over JSON that is well-formed.
+/// A cursor over well-formed JSON.
 struct Walk<'a> {
     text: &'a str,
     at: usize,
@@ -71,7 +71,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes over a value, whose first character is the next one, and returns it.
+    /// Returns the value at the cursor and advances behind it.
     fn value(&mut self) -> &'a str {
         let start = self.at;
         let mut depth = 0_usize;

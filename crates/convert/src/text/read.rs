@@ -1,4 +1,4 @@
-//! The event that a line is.
+//! Reading events from lines.
 
 use amqp::codec::{Reader, Symbol, Value, write};
 use amqp::message::{Header, MessageView, Properties, SectionKind, Sections, encode};
@@ -14,22 +14,22 @@ use super::{SCHEDULED_TIME, names};
 use crate::annotations::{self, OwnAnnotations};
 use crate::message_head;
 
-/// An event, as a line says it.
+/// An event that was read from a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadEvent {
     /// The partition key.
     pub key: Option<String>,
-    /// The section that says how a message is to be kept; empty if there is none.
+    /// The encoded header section; empty if there is none.
     pub header: Vec<u8>,
-    /// How many annotations there are, without the partition key.
+    /// Number of annotations, without the partition key.
     pub annotation_count: u32,
-    /// Name and value of each.
+    /// Encoded names and values of the annotations.
     pub annotations: Vec<u8>,
     /// All sections behind the annotations.
     pub sections: Vec<u8>,
 }
 
-/// What events have besides what their lines say.
+/// Values that apply to every event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extra<'a> {
     /// The content type, in the place of the line's.
@@ -38,19 +38,19 @@ pub struct Extra<'a> {
     pub properties: &'a [(String, String)],
 }
 
-/// Why a line is no event.
+/// Error reading a line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
-    /// It is no JSON.
+    /// The line is not JSON.
     #[error("{0}")]
     Json(String),
-    /// It is no object of JSON.
+    /// The line is not an object.
     #[error("it is no object")]
     NoObject,
     /// A field has a value that it can't have.
     #[error("the field `{0}` has to be text or a number")]
     Field(String),
-    /// A value is not what its type says.
+    /// A value is not of its type.
     #[error("the property `{name}` is not {}", of.as_deref().unwrap_or("text, a number, true, false or null"))]
     Value {
         /// The name of the property.
@@ -58,10 +58,10 @@ pub enum BadLine {
         /// The type, if it is named.
         of: Option<String>,
     },
-    /// There is nothing that could be the body.
+    /// The body is missing.
     #[error("there is no field `body`")]
     NoBody,
-    /// A field is not as its encoding says.
+    /// A field is not base64.
     #[error("the field `{field}` is not base64: {reason}")]
     Base64 {
         /// Its name.
@@ -69,7 +69,7 @@ pub enum BadLine {
         /// What is wrong.
         reason: String,
     },
-    /// A field has bytes that are nothing of the kind.
+    /// The bytes of a field are not of the expected format.
     #[error("the field `{field}` is not {expected}")]
     Content {
         /// Its name.
@@ -77,7 +77,7 @@ pub enum BadLine {
         /// What it should be.
         expected: &'static str,
     },
-    /// It is a line of records that nobody could read.
+    /// The line is a dead letter of unreadable records.
     #[error("it is a dead letter of records that can't be read, which can't be sent")]
     Unreadable,
 }
@@ -85,7 +85,7 @@ pub enum BadLine {
 /// Reads a line that `tail` or `peek` has printed, or that is in an archive or a file of dead letters.
 ///
 /// # Errors
-/// It is none.
+/// The line is not an event.
 pub fn read(line: &[u8], extra: Extra<'_>) -> Result<ReadEvent, BadLine> {
     let text = str::from_utf8(line).map_err(|error| BadLine::Json(error.to_string()))?;
     let members = members(text).map_err(|error| match error {
@@ -99,7 +99,7 @@ pub fn read(line: &[u8], extra: Extra<'_>) -> Result<ReadEvent, BadLine> {
     }
 }
 
-/// Says what is wrong with JSON. There is but one line, and its number is another one.
+/// Converts a JSON error. The line number is omitted, because the text is a single line.
 #[must_use]
 pub(super) fn json(error: &serde_json::Error) -> BadLine {
     let text = error.to_string();
@@ -146,7 +146,7 @@ impl<'a> Line<'a> {
         Ok(read)
     }
 
-    /// `message` has the sections of an event that was refused.
+    /// Reads the event of a dead-letter file, whose sections are in `message`.
     fn dead_letter(self, message: &str, extra: Extra<'_>) -> Result<ReadEvent, BadLine> {
         const FIELD: &str = "message";
         if self.find("records").is_some() {
@@ -172,7 +172,7 @@ impl<'a> Line<'a> {
         Ok(self.text("key")?.or(self.text("partition_key")?))
     }
 
-    /// A text, or something that can be written as one.
+    /// Returns a text, number or boolean as text.
     fn text(self, name: &str) -> Result<Option<String>, BadLine> {
         self.find(name).map_or(Ok(None), |json| text_of(name, json))
     }
@@ -181,7 +181,7 @@ impl<'a> Line<'a> {
         self.find(name).map(|json| decoded(name, json)).transpose()
     }
 
-    /// A member that is an object.
+    /// Returns the members of a member that is an object.
     fn object(self, name: &str) -> Result<Option<Members<'a>>, BadLine> {
         match self.find(name) {
             None | Some("null") => Ok(None),
@@ -219,7 +219,7 @@ impl<'a> Line<'a> {
         Ok(header.encode().as_slice().to_vec())
     }
 
-    /// What it says of the record that it is.
+    /// Reads the record parts.
     fn own_annotations(self) -> Result<OwnAnnotations, BadLine> {
         let key = match self.base64(names::KAFKA_KEY_BASE64)? {
             Some(key) => Some(key),
@@ -294,7 +294,7 @@ impl<'a> Line<'a> {
 }
 
 impl ReadEvent {
-    /// Takes encoded sections for what they are.
+    /// Sets the event to encoded sections.
     fn take(&mut self, sections: &[u8], field: &'static str, extra: Extra<'_>) -> Result<(), BadLine> {
         let wrong = |_| BadLine::Content { field, expected: "a message of AMQP" };
         let mut content = Vec::new();
@@ -379,7 +379,7 @@ fn text_of(name: &str, json: &str) -> Result<Option<String>, BadLine> {
     }
 }
 
-/// A text of JSON without its quotes.
+/// Parses a JSON string.
 fn unquoted(name: &str, json: &str) -> Result<String, BadLine> {
     serde_json::from_str(json).map_err(|_| BadLine::Field(name.to_owned()))
 }
@@ -389,7 +389,7 @@ fn decoded(field: &'static str, json: &str) -> Result<Vec<u8>, BadLine> {
     STANDARD.decode(text).map_err(|error| BadLine::Base64 { field, reason: error.to_string() })
 }
 
-/// For tests of what is written in both directions.
+/// Encodes an event as one message, for round-trip tests.
 #[cfg(test)]
 pub(super) fn annotated(read: &ReadEvent) -> Vec<u8> {
     let mut out = read.header.clone();

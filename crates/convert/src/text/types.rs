@@ -6,18 +6,18 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::write::{put_text, put_time};
 
-/// How a value is had again from its JSON.
+/// How a value is recovered from its JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// JSON says what it is.
+    /// The JSON value implies the type.
     Implied,
-    /// With the name of its type.
+    /// The type must be named.
     As(&'static str),
-    /// Not at all.
+    /// The JSON value does not contain the whole value.
     Inexact,
 }
 
-/// How a value is had again from what [`put_value`] writes of it.
+/// Returns how a value is recovered from the output of [`put_value`].
 pub(super) fn written(value: &Value) -> Written {
     let float = |is_had: bool, name| if is_had { Written::As(name) } else { Written::Inexact };
     match value {
@@ -47,7 +47,7 @@ pub(super) fn written(value: &Value) -> Written {
     }
 }
 
-/// The type of bytes: those of a text that is written as it is, or any in base64.
+/// Returns the type name of bytes: `bytes` if they are written as text, otherwise `base64`.
 pub(super) const fn name_of_bytes(bytes: &[u8]) -> &'static str {
     match str::from_utf8(bytes) {
         Ok(_) => "bytes",
@@ -55,7 +55,7 @@ pub(super) const fn name_of_bytes(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Appends bytes as their type says.
+/// Appends bytes as text, or in base64 if they are not UTF-8.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     match str::from_utf8(bytes) {
         Ok(text) => put_text(out, text),
@@ -70,8 +70,7 @@ pub fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends a value as what JSON has for it: numbers as numbers, times and identifiers as text, bytes as text if they are one and in base64 if
-/// they are not.
+/// Appends a value as JSON: numbers as numbers, times and identifiers as text, bytes as text, or in base64 if they are not UTF-8.
 pub fn put_value(out: &mut Vec<u8>, value: &Value) {
     let put = |out: &mut Vec<u8>, text: String| out.extend_from_slice(text.as_bytes());
     match value {
@@ -133,7 +132,7 @@ pub fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Reads what [`put_value`] has written of a value that can be had again; `None` if it is nothing of the kind.
+/// Parses the output of [`put_value`] for the named type, or for the implied one. Returns `None` if it is not of that type.
 pub(super) fn read_value(json: &str, name: Option<&str>) -> Option<Value> {
     let text = || serde_json::from_str::<String>(json).ok();
     Some(match name {
@@ -181,7 +180,7 @@ fn read_implied(json: &str) -> Option<Value> {
     })
 }
 
-/// Reads what [`put_time`] writes.
+/// Parses the output of [`put_time`], in milliseconds since 1970.
 pub(super) fn read_time(json: &str) -> Option<i64> {
     if !json.starts_with('"') {
         return json.parse().ok();

@@ -1,4 +1,4 @@
-//! What of a message is in a line.
+//! Writing messages as members of a JSON object.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use super::{SCHEDULED_TIME, names};
 use crate::PARTITION_KEY;
 use crate::annotations::RecordAnnotations;
 
-/// Where a line has what AMQP calls properties.
+/// The place of the AMQP properties section in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Beside everything else.
+    /// Members of the line itself.
     Flat,
     /// In a member `system`.
     Nested,
 }
 
-/// How a body is written.
+/// The form of the body in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
     /// JSON objects and lists as they are, other text as text, and anything else in base64.
@@ -35,14 +35,14 @@ pub enum BodyForm {
     Base64,
     /// As text, or as a member of another name in base64.
     TextOrBase64,
-    /// Not at all.
+    /// Omitted.
     Nothing,
 }
 
-/// A message that is to be written.
+/// A parsed message, ready to be written.
 #[derive(Clone, Debug, Default)]
 pub struct MessageText<'a> {
-    /// What is to be had again: all sections behind the annotations.
+    /// All sections behind the annotations.
     content: &'a [u8],
     header: Option<Header>,
     of_record: RecordAnnotations<'a>,
@@ -51,7 +51,7 @@ pub struct MessageText<'a> {
     standard: Option<Properties>,
     application: Vec<(String, Value)>,
     body: Body<'a>,
-    /// Whether the members say everything.
+    /// Whether the members contain the whole message.
     is_exact: bool,
 }
 
@@ -115,7 +115,7 @@ impl<'a> MessageText<'a> {
         Ok(read)
     }
 
-    /// Whether each value can be had again from its JSON.
+    /// Whether every value can be recovered from its JSON.
     fn has_only_scalars(&self) -> bool {
         let standard = self.standard.iter();
         let ids = standard.flat_map(|standard| [&standard.message_id, &standard.correlation_id]).flatten();
@@ -123,7 +123,7 @@ impl<'a> MessageText<'a> {
         values.all(|value| written(value) != Written::Inexact)
     }
 
-    /// Whether a section stands in front of what is to be had again.
+    /// Whether a section precedes the content.
     fn is_in_front(&self, kind: SectionKind) -> bool {
         let is_annotation = matches!(
             kind,
@@ -231,7 +231,7 @@ impl<'a> MessageText<'a> {
         }
     }
 
-    /// Appends the member behind the body that has everything, if the others have not.
+    /// Appends the sections as the member `amqp` if the other members do not contain the whole message.
     pub fn put_exact(&self, out: &mut Vec<u8>) {
         if !self.is_exact {
             begin(out, names::AMQP);
@@ -337,7 +337,7 @@ pub fn put_headers(out: &mut Vec<u8>, headers: &[kafka::record::Header<'_>]) {
     out.push(b']');
 }
 
-/// Whether two have one name.
+/// Whether two entries have the same name.
 fn has_equal_names(entries: &[(String, Value)]) -> bool {
     let mut names: Vec<_> = entries.iter().map(|(name, _)| name).collect();
     names.sort_unstable();
